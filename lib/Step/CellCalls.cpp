@@ -1,4 +1,4 @@
-// Calls of cells' tasks: the calls of their templates, each slot bound to where the cell has what it names.
+// Adds the calls of cells' tasks: the calls of their templates, with each slot bound to a buffer of the cell.
 
 #include "CellTemplates.h"
 #include "Expansion.h"
@@ -31,13 +31,14 @@ public:
   }
 
 private:
-  /// Where something is: the number of its buffer, and the sample at the buffer's first row.
+  /// Location of an operand: number of its buffer, and the sample at the buffer's first row.
   struct Where {
     uint32_t number = kNone;
     int64_t rowBase = 0;
   };
 
-  /// Slots are most of a step's memory: grown by doubling they would take twice as much while they are copied.
+  /// Reserves space, because slots are the largest part of a step's memory and growth by doubling would need twice as
+  /// much while slots are copied.
   void reserve() {
     size_t calls = 0, slots = 0;
     for (const CellTemplate *shape : x.shapeOf)
@@ -46,7 +47,7 @@ private:
         for (const CellInside::Call &of : list)
           slots += of.call->slots.size();
       }
-    constexpr size_t kSlotsOfSums = 4; // a loss and its sum; seldom more
+    constexpr size_t kSlotsOfSums = 4; // a loss and its sum; rarely more
     calls += x.shapeOf.size();
     x.graph.calls.reserve(x.graph.calls.size() + calls);
     x.graph.slots.reserve(x.graph.slots.size() + slots + kSlotsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
@@ -81,7 +82,7 @@ private:
     entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());
   }
 
-  // ---- Where the cell's tasks find what they name.
+  // ---- Locations of the operands of a cell's tasks.
 
   void bindPorts(Span ports, std::vector<Where> &to) const {
     for (uint32_t i = ports.begin; i < ports.end; ++i)
@@ -115,7 +116,7 @@ private:
     return (later && info->numberOfImages != kNone ? info->numberOfImages : info->numberOfF) + place;
   }
 
-  /// Of a unit's loss rows, the term at a place of its own list.
+  /// Returns the loss rows of the term at index `term` of the unit's own list.
   uint32_t lossOf(int32_t u, uint32_t term, bool later) const {
     const std::vector<CellTemplate::Made> &list = later ? inside->lossesAgain : shape->losses;
     auto first = std::find_if(list.begin(), list.end(), [&](const CellTemplate::Made &rows) { return rows.id == static_cast<uint32_t>(u); });
@@ -158,7 +159,7 @@ private:
     return x.graph.slots.back();
   }
 
-  /// Those up to the task's next exchange. \param kind  0 for F, 1 for B, 2 for W
+  /// Adds the calls up to the task's next exchange. \param kind  0 for F, 1 for B, 2 for W
   void addUnits(int kind) {
     const std::vector<CellInside::Call> &calls = inside->calls[kind];
     const auto before = begun.find({info, kind});
@@ -184,13 +185,13 @@ private:
       bind(of, binding, later);
   }
 
-  /// Null: the function has none.
+  /// Returns null if the function has no segments.
   const Segment *segmentOf(const CellInside::Call &of) const {
     const auto &segments = unitFunction(x.summary, of.unit, of.task).segments();
     return segments.empty() ? nullptr : &segments[static_cast<int>(of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
   }
 
-  /// The body of the cell's device, for its share of the rows where they are shared.
+  /// Adds a call of the body for the cell's device, on the device's rows if the segment divides the rows.
   void addSegment(const CellInside::Call &of, const Segment &segment, bool later) {
     const auto index = static_cast<uint32_t>(cell - x.plan.cells.data());
     const std::vector<uint32_t> members = membersOf(x, index);
@@ -207,7 +208,7 @@ private:
     cell = whole;
   }
 
-  /// Which gradients nobody has added to after so many calls of B.
+  /// Finds the gradients that have no contribution yet after the first `calls` calls of B.
   void findFresh(size_t calls) {
     for (const CellTemplate::Made &gradient : inside->gradients)
       fresh[gradient.id] = 1;
@@ -221,7 +222,7 @@ private:
   uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
   uint64_t extent(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
 
-  /// Blocks without bytes have no slot.
+  /// Blocks of 0 bytes have no slot.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
     if (bytes)
       addSlot(binding.slot, binding.index, binding.mode, place(number, 0, bytes), value);
@@ -241,7 +242,7 @@ private:
       return void(add(placeRows(values[binding.id], rowBytes(binding.id)), Value::activation(binding.id, samples())));
     case Operand::Gradient: {
       Slot &slot = *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
-      if (binding.slot == bundle::BOUNDARY_IN_GRADIENT) // the first to add overwrites
+      if (binding.slot == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
         slot.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
       return;
     }
@@ -261,7 +262,8 @@ private:
     }
   }
 
-  /// The first call in list order that adds to a group's accumulator on a device overwrites. Every unit that uses a group uses all its parameters.
+  /// The first call in list order that adds to a group's accumulator on a device overwrites it. Every unit that uses a
+  /// group uses all its parameters.
   void bindParameter(const Binding &binding, bool later) {
     const auto &parameter = x.summary.parameters(static_cast<int>(binding.id));
     const uint32_t group = parameter.group();
@@ -290,7 +292,7 @@ private:
     return placeRows({x.buffers[range.buffer].number, range.begin}, row);
   }
 
-  /// The numerators of a cell's losses, added to the device's sums.
+  /// Adds the numerators of a cell's losses to the device's sums.
   void addSums() {
     const uint32_t body = x.summary.sum_loss_body();
     for (int32_t u = cell->unitBegin; u < cell->unitEnd; ++u) {
@@ -298,7 +300,7 @@ private:
       if (unit.loss_terms_size() == 0)
         continue;
       addCall(body, -1);
-      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the body's slots are in that order, the unit's may not be
+      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the body's slots; the unit's order may differ
       terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
@@ -314,15 +316,15 @@ private:
 
   Expansion &x;
   CellTemplates &templates;
-  // The cell whose task is added.
+  // The cell of the current task.
   const Cell *cell = nullptr;
   const CellInfo *info = nullptr;
   const CellTemplate *shape = nullptr;
   const CellInside *inside = nullptr;
   std::vector<Where> values, gradients;                     ///< by value
-  std::vector<uint8_t> fresh;                               ///< by value: nobody has written its gradient yet
-  std::vector<uint32_t> firstCall;                          ///< by buffer: that adds to it
-  std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: calls before its next exchange
+  std::vector<uint8_t> fresh;                               ///< by value: its gradient has no contribution yet
+  std::vector<uint32_t> firstCall;                          ///< by buffer: first call that adds to it
+  std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of calls before its next exchange
 };
 
 } // namespace

@@ -21,7 +21,7 @@ constexpr TaskSet kLater = kInB | kInW;
 
 bool isIn(const std::vector<uint32_t> &list, uint32_t v) { return std::find(list.begin(), list.end(), v) != list.end(); }
 
-/// Makes one template. What lies inside is listed only for those who ask for it.
+/// Makes one template. Data inside cells is listed only on request.
 class Maker {
 public:
   Maker(const ExpansionTables &x, const UnitCalls &units, bool split, CellTemplate &made, CellInside *inside)
@@ -51,10 +51,10 @@ private:
   const bundle::UnitInfo &unit(int32_t u) const { return summary.units(u); }
   uint32_t placeOf(int32_t u) const { return static_cast<uint32_t>(u - cell.unitBegin); }
 
-  // ---- Numbers, in the order in which programs count the buffers.
+  // ---- Buffer numbers, in the order in which programs count them.
 
   void number() {
-    made.numbersOfF = again ? 1 : size; // saved blocks, or one over the other
+    made.numbersOfF = again ? 1 : size; // one per saved block; if B recomputes, one for all, which overwrite each other
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u)
       numberMade(u, made.numbersOfF, madeValues, made.losses, kInF);
     for (int32_t u = cell.unitEnd - 1; u >= cell.unitBegin; --u)
@@ -80,7 +80,7 @@ private:
       ofLosses.push_back({static_cast<uint32_t>(u), next++, by});
   }
 
-  // ---- Calls, and what their slots touch.
+  // ---- Calls, and the buffers that their slots access.
 
   void walkCalls() {
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
@@ -156,7 +156,7 @@ private:
       inside->locals.push_back({bytes, place, tasks, late});
   }
 
-  /// Whether something that F leaves for later tasks leaves the device. Its buffer is then for those up to F.
+  /// Returns whether data that F makes for later tasks is offloaded. If so, its buffer is needed only up to F.
   bool leaves(bool block, uint32_t id, uint32_t place, uint64_t bytes, TaskSet &tasks, int32_t port = -1) {
     const TaskSet later = tasks & kLater;
     if (!offloads || !later || !bytes)
@@ -166,9 +166,9 @@ private:
     return true;
   }
 
-  /// Saved blocks, what B leaves for W, and loss rows that nobody reads.
+  /// Adds saved blocks, deferred blocks, and loss rows that are not read.
   void addBlocks() {
-    uint64_t scratch = 0; // F's saved blocks, where B does not read them: one over the other
+    uint64_t scratch = 0; // F's saved blocks overwrite each other if B does not read them
     TaskSet scratchTasks = 0;
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
       const uint32_t place = placeOf(u);
@@ -199,7 +199,7 @@ private:
     for (uint32_t v : x.gradsAt[cell.unitEnd]) {
       made.gradIn.push_back(gradients[v]);
       made.usesGradIn.push_back(touches[v]);
-      made.passing += 2 * held(v); // the next cell's may come in meanwhile
+      made.passing += 2 * held(v); // the next cell's may be received at the same time
     }
     for (auto [input, tasks] : inputs) {
       made.inputs.push_back({input, tasks});
@@ -215,7 +215,7 @@ private:
       if (leaves(/*block=*/false, v, value.place, bytesOf(v), tasks, goesOn ? static_cast<int32_t>(made.in.size() + made.produced.size()) : -1) &&
           !goesOn)
         continue;
-      if (again) { // what F makes, and B makes again, has a buffer for each
+      if (again) { // values that F makes and B recomputes have a buffer for each
         auto later = std::find_if(remade.begin(), remade.end(), [&](const CellTemplate::Made &other) { return other.id == v; });
         if (later != remade.end())
           addLocal(bytesOf(v), later->place, tasks & kLater, /*late=*/true);
@@ -230,7 +230,7 @@ private:
     }
   }
 
-  /// Gradients of what units here use, unless a cell further on has begun them.
+  /// Adds gradients of values that units here use, unless a later cell begins them.
   void addGradients() {
     for (uint32_t place = 0; place < begun.size(); ++place) {
       const uint32_t v = begun[place];
@@ -243,7 +243,7 @@ private:
     }
   }
 
-  /// Where what leaves by either cut is.
+  /// Finds the sources of the values and gradients at the outgoing cuts.
   void findSources() {
     auto placeIn = [](const std::vector<uint32_t> &list, uint32_t v) {
       return static_cast<int32_t>(std::find(list.begin(), list.end(), v) - list.begin());
@@ -268,7 +268,7 @@ private:
     made.hold += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
     made.deferred = made.inside[1][2];
     made.passing += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
-    for (const CellTemplate::Leaving &item : made.leaving) // of one cell that makes it, one whose leaves, one that reads it, one whose comes
+    for (const CellTemplate::Leaving &item : made.leaving) // of 4 cells: being made, copied out, copied in, and read
       made.passing += 4 * alignRegion(item.bytes);
     if (!inside)
       return;
@@ -289,8 +289,8 @@ private:
   CellInside *const inside;
   const Cell &cell;
   const bool again, offloads;
-  const uint32_t size; ///< units
-  // By value: tasks with slots of it, and of its gradient; whether some unit takes it; takes or makes it.
+  const uint32_t size; ///< number of units
+  // By value: tasks with slots for it; for its gradient; whether a unit reads it; whether a unit reads or produces it.
   std::vector<TaskSet> values, gradients, takes, touches;
   std::vector<TaskSet> saved, deferred; ///< by unit
   std::map<uint32_t, TaskSet> inputs;

@@ -1,4 +1,5 @@
-// What cells of one shape (unit range, rows, activations) have in common, found once per shape. Internal to lib/Step.
+// Templates of cells: data shared by all cells of one shape (unit range, rows, activations), computed once per shape.
+// Internal to lib/Step.
 #pragma once
 
 #include "zorse/Step/Costs.h"
@@ -22,7 +23,7 @@ struct ExpansionTables;
 using TaskSet = uint8_t;
 inline constexpr TaskSet kInF = 1, kInB = 2, kInW = 4;
 
-/// What a slot of a call is bound to, whatever the cell.
+/// What a slot of a call is bound to, independent of the cell.
 enum class Operand : uint8_t { Parameter, ParameterGradient, Input, Value, Gradient, Saved, Deferred, Workspace, Scalars, Loss };
 
 struct Binding {
@@ -30,8 +31,8 @@ struct Binding {
   uint32_t index = 0;
   bundle::AccessMode mode = bundle::READ;
   Operand of = Operand::Scalars;
-  uint32_t id = 0;  ///< of the parameter, the input, the value or the loss term
-  uint32_t cut = 0; ///< of a gradient: it holds what users at or after this unit have added
+  uint32_t id = 0;  ///< id of the parameter, the input, the value or the loss term
+  uint32_t cut = 0; ///< for a gradient: the sum of the contributions of users at or after this unit
 };
 
 /// A call of a unit function's body, with the slots that the body has.
@@ -40,83 +41,86 @@ struct UnitCall {
   std::vector<Binding> slots;
 };
 
-/// What all cells of one unit range, number of rows and way with activations have in common, as planning needs it: sums, and the buffers that others
-/// touch, too.
+/// Data for planning that all cells with one unit range, number of rows and handling of activations share: sums, and
+/// the buffers that other cells or transfers also access.
 ///
-/// The buffers of a cell's F are numbered one after the other, and so are those that its B and W need besides. A `place` counts from the first.
+/// The buffers of a cell's F have consecutive numbers, and so have the additional buffers of its B and W. A `place` is
+/// relative to the first number.
 struct CellTemplate {
-  uint32_t index = 0; ///< counts the templates of a model
+  uint32_t index = 0; ///< index among the templates of a model
   Cell like;          ///< a cell of this template
   bool again = false; ///< B begins with the forward
   uint32_t numbersOfF = 0, numbersOfB = 0;
 
-  /// Bytes of buffers nobody else touches, by the first and the last task that does: saved and deferred blocks, values and gradients inside the cell.
+  /// Bytes of buffers that no other op accesses, by the first and the last task that accesses them: saved and deferred
+  /// blocks, values and gradients inside the cell.
   uint64_t inside[3][3] = {};
   /// A buffer that the cell makes.
   struct Made {
-    uint32_t id; ///< of the value; of loss rows, of the unit
+    uint32_t id; ///< id of the value; for loss rows, of the unit
     uint32_t place;
     TaskSet tasks;
   };
-  std::vector<TaskSet> in;                          ///< per value of liveAt at the first cut: tasks that touch the buffer the cell has it in
+  std::vector<TaskSet> in;                          ///< per value of liveAt at the first cut: tasks that access the cell's buffer of it
   std::vector<Made> produced;                       ///< values made here that are live at the last cut
   std::vector<TaskSet> gradIn;                      ///< per value of gradsAt at the last cut
-  std::vector<Made> gradOut;                        ///< gradients that begin here and leave by the first cut
+  std::vector<Made> gradOut;                        ///< gradients that begin here and are sent through the first cut
   std::vector<std::pair<uint32_t, TaskSet>> inputs; ///< graph inputs
   std::vector<Made> losses;                         ///< loss rows, from F to their sum; the terms of a unit in its order
   struct GroupUse {
     uint32_t group;
     TaskSet parameters, gradients;
   };
-  std::vector<GroupUse> groups;            ///< state the cell's tasks touch
-  std::vector<uint8_t> usesIn, usesGradIn; ///< per value at the first and at the last cut: some unit here takes it, or makes it
+  std::vector<GroupUse> groups;            ///< state that the cell's tasks access
+  std::vector<uint8_t> usesIn, usesGradIn; ///< per value at the first and last cut: a unit reads it; a unit reads or produces it
   std::vector<int32_t> out;                ///< per value of liveAt at the last cut: index in `produced`, or -1 - index in `in`
   struct GradOut {
     int32_t from; ///< index in `gradOut`, or -1 - index in `gradIn`
-    bool touched; ///< the cell adds to it; otherwise it passes through
+    bool touched; ///< whether the cell adds to it; otherwise it passes through
   };
   std::vector<GradOut> gradsOut; ///< per value of gradsAt at the first cut
-  /// Of a cell that offloads: what leaves after F and is back for later tasks. Arrays above count only F among those that touch its buffer.
+  /// For a cell with offload: data that is copied to the host after F and back for later tasks. For such data, the
+  /// arrays above list only F as a task that accesses the original buffer.
   struct Leaving {
     bool block; ///< a saved block, of unit `id`; otherwise the cell's rows of value `id`
     uint32_t id;
-    uint32_t place; ///< of its buffer, where that is no port's
+    uint32_t place; ///< place of its buffer, if it belongs to no port
     uint64_t bytes;
-    TaskSet later;     ///< what touches the image: of B and W
-    int32_t port = -1; ///< where the value comes in, index in `in`, or is made, `in.size()` + index in `produced`; -1: inside the cell
+    TaskSet later;     ///< tasks among B and W that access the copy fetched from the host
+    int32_t port = -1; ///< port of the value: index in `in` or, if produced here, `in.size()` + index in `produced`; -1: inside the cell
   };
   std::vector<Leaving> leaving;
   uint64_t workspace = 0;
-  uint64_t hold = 0;     ///< bytes from the cell's first receive to its last task, at most
-  uint64_t deferred = 0; ///< of it, what begins with B (for W)
-  uint64_t passing = 0;  ///< bytes it needs besides while a task runs or its results leave, at most
+  uint64_t hold = 0;     ///< maximum bytes from the cell's first receive to its last task
+  uint64_t deferred = 0; ///< part of `hold` that is allocated by B for W
+  uint64_t passing = 0;  ///< maximum additional bytes while a task runs or its results are sent
 };
 
-/// The rest of a template, as programs need it: calls, and the buffers that they alone touch.
+/// The remaining data of a template, for programs: calls, and the buffers that only they access.
 struct CellInside {
   struct Call {
     int32_t unit;
     UnitTask task;
-    const UnitCall *call; ///< one of those of the unit and the task
+    const UnitCall *call; ///< a call of the unit and the task
   };
-  std::vector<Call> calls[3]; ///< of F, of B (what it makes again first) and of W
+  std::vector<Call> calls[3]; ///< calls of F, of B (first those that it recomputes) and of W
   struct Local {
     uint64_t bytes;
     uint32_t place;
     TaskSet tasks;
-    bool late; ///< among those of B
+    bool late; ///< numbered among B's buffers
   };
-  std::vector<Local> locals; ///< CellTemplate::inside has their bytes
+  std::vector<Local> locals; ///< their bytes are counted in CellTemplate::inside
 
-  std::vector<CellTemplate::Made> values;      ///< all that units here make, among F's buffers
-  std::vector<CellTemplate::Made> remade;      ///< of them, what B makes again, among B's
-  std::vector<CellTemplate::Made> gradients;   ///< all that begin here, among B's
-  std::vector<CellTemplate::Made> lossesAgain; ///< among B's: nobody reads them
-  uint32_t savedAgain = 0;                     ///< place of the first unit's saved block among B's, where B makes them again; F's begin with it
+  std::vector<CellTemplate::Made> values;      ///< all values that units here produce, among F's buffers
+  std::vector<CellTemplate::Made> remade;      ///< those of them that B recomputes, among B's buffers
+  std::vector<CellTemplate::Made> gradients;   ///< all gradients that begin here, among B's buffers
+  std::vector<CellTemplate::Made> lossesAgain; ///< among B's buffers: loss rows that are not read
+  uint32_t savedAgain = 0;                     ///< first saved block among B's buffers, if B recomputes; F's buffers begin with them
   uint32_t deferred = 0;                       ///< place of the first unit's block for W
 };
 
-/// What tasks do with each unit of a model: the calls of a function, in order.
+/// The calls of every unit function of a model, in order.
 class UnitCalls {
 public:
   UnitCalls() = default;
@@ -131,7 +135,7 @@ private:
 
 class CellTemplates {
 public:
-  /// \param split  whether backwards are
+  /// \param split  whether backwards are split
   CellTemplates(const ExpansionTables &tables, bool split) : tables(tables), split(split) {}
   /// Valid as long as this object.
   const CellTemplate &of(const Cell &cell);
@@ -141,7 +145,7 @@ private:
   struct Key {
     int32_t unitBegin, unitEnd;
     int64_t rows;
-    Activations activations; ///< Recompute only where there is a B that recomputes
+    Activations activations; ///< Recompute only if the cell has a B that recomputes
     bool operator==(const Key &o) const { return unitBegin == o.unitBegin && unitEnd == o.unitEnd && rows == o.rows && activations == o.activations; }
   };
   struct Hash {
@@ -156,13 +160,14 @@ private:
   const ExpansionTables &tables;
   const bool split;
   std::deque<CellTemplate> templates;
-  std::vector<std::unique_ptr<CellInside>> insides; ///< by template, those that were asked for
+  std::vector<std::unique_ptr<CellInside>> insides; ///< by template; null: not requested yet
   std::unordered_map<Key, const CellTemplate *, Hash> known;
   Key lastKey{-1, -1, -1, Activations::Keep};
   const CellTemplate *last = nullptr;
 };
 
-/// Per device: bytes of state, gradients, gathered parameters and workspace, all at once.
+/// Returns bytes per device of state, gradients, gathered parameters and workspace, as if all were allocated at the
+/// same time.
 std::vector<uint64_t> fixedBytes(const Expansion &x);
 
 } // namespace zorse::step

@@ -1,4 +1,5 @@
-// A summary read from a file may be anything: expansion indexes by its numbers, so they are checked once.
+// Checks a summary. A summary from a file may contain any numbers, and the expansion uses them as indices, so they are
+// checked once.
 
 #include "Expansion.h"
 
@@ -26,16 +27,16 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter) {
   return elements;
 }
 
-/// Sums and products of sizes stay far from what 64 bits hold: expansion and verification form them unchecked.
+/// Limits that keep sums and products of sizes far below 2^64: expansion and verification do not check for overflow.
 constexpr int64_t kMostBytes = int64_t(1) << 48, kMostBytesOfCell = int64_t(1) << 56;
 
 bool soundSize(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
 bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && soundSize(extent.per_row()); }
 
-/// Times are made of these: one that is not a number would stop the simulated clock.
+/// Costs determine times. A cost that is not a number would stop the simulated clock.
 bool soundCost(double cost) { return cost >= 0 && cost <= 1e30; }
 
-/// Everything of a unit of the class that a cell may hold.
+/// Returns all sizes of a unit of the class that a cell may allocate.
 std::vector<const bundle::Extent *> sizesOf(const bundle::UnitClass &unitClass) {
   std::vector<const bundle::Extent *> sizes = {&unitClass.saved_bytes(), &unitClass.deferred_bytes()};
   for (const bundle::UnitFunction &function : unitClass.functions())
@@ -82,7 +83,7 @@ std::string checkClasses(const bundle::ModelSummary &summary) {
         return name + "has a size of " + std::to_string(size->fixed()) + " bytes and " + std::to_string(size->per_row()) +
                " per row, expected 0 to 2^48";
     if ((unitClass.saved_bytes().fixed() > 0 || unitClass.saved_bytes().per_row() > 0) && !times[Function::RECOMPUTE])
-      return name + "has a saved block, and no function that makes it again";
+      return name + "has a saved block, but no function that recomputes it";
   }
   return "";
 }
@@ -128,7 +129,7 @@ std::string checkParameters(const bundle::ModelSummary &summary) {
       const auto &parameter = summary.parameters(p);
       int64_t elements = elementsOf(parameter);
       if (elements < 0 || parameter.offset() < end || parameter.offset() > group.elements() - elements)
-        return "parameter '" + parameter.name() + "' does not fit where its state group has it";
+        return "parameter '" + parameter.name() + "' does not fit at its offset in its state group";
       end = parameter.offset() + elements;
     }
   }
@@ -155,7 +156,7 @@ std::string checkValues(const bundle::ModelSummary &summary) {
     uint32_t last = value.producer();
     for (uint32_t user : value.users()) {
       if (user <= last || user >= static_cast<uint32_t>(summary.units_size()) || !contains(summary.units(user).values_in(), v))
-        return name + "has users that are out of order or do not take it";
+        return name + "has users that are not in ascending order or do not read it";
       last = user;
     }
   }
@@ -193,8 +194,8 @@ zorse::Status zorse::step::checkSizes(const bundle::ModelSummary &summary, const
     sum += fixed + perRow * static_cast<double>(rows);
     if (sum <= static_cast<double>(kMostBytesOfCell))
       return Status::success();
-    return userError("with what " + what + " takes, a cell of all units and " + std::to_string(rows) +
-                     " rows is more than 2^56 bytes; no device holds that: cut the samples into smaller cells, or check the model's summary");
+    return userError("with " + what + ", a cell of all units and " + std::to_string(rows) +
+                     " rows has more than 2^56 bytes; no device has this memory: cut the samples into smaller cells, or check the model's summary");
   };
   for (const auto &unit : summary.units())
     for (const bundle::Extent *size : sizesOf(zorse::classOf(summary, unit)))

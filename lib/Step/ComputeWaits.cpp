@@ -1,9 +1,10 @@
-// The waits a program needs: a replay of the placed regions over two steps.
+// Computes the waits of programs by a replay of the placed regions over two steps.
 //
-// The arenas of a device are laid end to end. Bytes remember their last writer and the last reader of every queue. An entry must follow the writers
-// of what it reads, and the writers and readers of what it writes; a wait is kept only if neither the entry's own queue nor a wait kept before
-// implies it. What an entry knows to be finished is a vector with one place per queue of the device. The second step sees the end of the first, so
-// its waits are those of every step.
+// The arenas of a device are concatenated. Every byte range records its last writer and the last reader on each queue.
+// An entry must follow the writers of the data that it reads, and the writers and readers of the data that it writes. A
+// wait is omitted if the entry's own queue or another of its waits implies it. The entries known to be finished are a
+// vector clock with one component per queue of the device. The second step starts in the state at the end of the first,
+// so its waits apply to every step.
 
 #include "zorse/Step/StepGraph.h"
 
@@ -21,7 +22,8 @@ bool isInside(const Region &part, const Region &whole) {
   return part.arena == whole.arena && whole.offset <= part.offset && part.offset + part.bytes <= whole.offset + whole.bytes;
 }
 
-using Clock = std::array<int32_t, kQueues>; // per queue: the last place known to be finished, counting through both steps; -1: none
+// Vector clock. Per queue: last position known to be finished, counted through both steps; -1: none.
+using Clock = std::array<int32_t, kQueues>;
 
 bool isBetweenDevices(EntryKind kind) {
   return kind == EntryKind::Send || kind == EntryKind::Receive || kind == EntryKind::AllGather || kind == EntryKind::ReduceScatter ||
@@ -39,18 +41,19 @@ struct Bytes {
   Clock readers = nothing();
 };
 
-/// Bytes [begin, end) in numbered intervals: all offsets at which a region of the program begins or ends are known beforehand.
+/// Bytes [begin, end) as numbered intervals. All offsets at which a region of the program begins or ends are known in
+/// advance.
 struct Access {
   uint32_t begin, end;
   bool write;
 };
 
-/// What bytes remember, in pieces: a piece begins at a marked interval and lasts until the next.
+/// Recorded accesses of byte ranges, in pieces: a piece begins at a marked interval and extends to the next.
 class Pieces {
 public:
   explicit Pieces(size_t intervals) : bytes(intervals + 1), begins(intervals / 64 + 1, 0) { mark(0); }
 
-  /// Makes a piece begin at `at`.
+  /// Starts a piece at `at`.
   void split(uint32_t at) {
     if (marked(at))
       return;
@@ -74,7 +77,7 @@ public:
 private:
   bool marked(uint32_t at) const { return begins[at / 64] >> at % 64 & 1; }
   void mark(uint32_t at) { begins[at / 64] |= uint64_t(1) << at % 64; }
-  /// The piece behind the one at `at`, or `end`.
+  /// Returns the piece after the one at `at`, or `end`.
   uint32_t next(uint32_t at, uint32_t end) const {
     ++at;
     if (at >= end)
@@ -88,8 +91,8 @@ private:
     }
   }
 
-  std::vector<Bytes> bytes;     ///< by interval where a piece begins
-  std::vector<uint64_t> begins; ///< a bit by interval
+  std::vector<Bytes> bytes;     ///< by interval at which a piece begins
+  std::vector<uint64_t> begins; ///< one bit per interval
 };
 
 class DeviceReplay {
@@ -111,12 +114,12 @@ public:
         replay(i, step);
   }
 
-  std::vector<Wait> found; ///< entries name places in it
+  std::vector<Wait> found; ///< all waits; Entry::waits refers to it
 
 private:
   Entry &entryAt(uint32_t i) { return graph.entries[program.entries.begin + i]; }
 
-  /// Fills `accesses`; returns the number of intervals.
+  /// Fills `accesses`. Returns the number of intervals.
   size_t findAccesses() {
     std::vector<uint64_t> arenaBegins{0};
     for (const Arena &arena : program.arenas)
@@ -128,8 +131,8 @@ private:
       forEachAccess(graph.entries[e], [&](const Region &r, bool write) { regions.push_back({&r, write}); });
     }
     firstAccess.push_back(static_cast<uint32_t>(regions.size()));
-    // Regions come again and again: those met last are not looked up.
-    constexpr size_t kRecent = 1024; // 64 bytes each: where regions may begin
+    // The same regions occur many times: a cache of recent offsets avoids searches.
+    constexpr size_t kRecent = 1024; // entries; regions begin at multiples of 64 bytes
     std::vector<std::pair<uint64_t, uint32_t>> recent(kRecent, {~uint64_t(0), 0});
     auto place = [&](uint64_t offset) -> auto & { return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent]; };
     std::vector<uint64_t> offsets{0};
@@ -174,7 +177,7 @@ private:
       access(entry.region, false);
       break;
     case EntryKind::AllGather:
-      access(entry.region, true); // an owner's shard inside `full` included: nobody else touches it meanwhile
+      access(entry.region, true); // including an owner's shard inside `full`: no other entry accesses it at the same time
       if (!isInside(entry.to, entry.region))
         access(entry.to, false);
       break;
@@ -215,14 +218,14 @@ private:
     if (blocking)
       blockOn(entry, now, needed);
 
-    // What the own queue implies.
+    // Entries that the own queue implies.
     Clock clock = nothing();
     if (now > 0) {
       clock = known[index(own, now - 1)];
       clock[own] = now - 1;
     }
-    // Waits on later entries first: they may imply the others.
-    std::vector<std::pair<uint32_t, size_t>> candidates; // (place among the device's entries over both steps, queue)
+    // Waits on later entries are tried first, because they may imply the others.
+    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's entries over both steps, queue)
     for (size_t q = 0; q < kQueues; ++q)
       if (q != own && needed[q] > clock[q])
         candidates.push_back({index(q, needed[q]), q});
@@ -250,7 +253,7 @@ private:
     written.writer = now;
     for (uint32_t k = firstAccess[i]; k < firstAccess[i + 1]; ++k) {
       const Access &access = accesses[k];
-      pieces.split(access.begin); // an earlier write of this entry may have joined pieces
+      pieces.split(access.begin); // an earlier write of this entry may have merged pieces
       pieces.split(access.end);
       if (access.write)
         pieces.replace(access, written);
@@ -259,7 +262,8 @@ private:
     }
   }
 
-  /// Where what goes between devices blocks, it follows what the device computed and moved before, and what the device computes next follows it.
+  /// If communication blocks: it follows the device's earlier compute and communication, and the device's later compute
+  /// follows it.
   void blockOn(const Entry &entry, int32_t now, Clock &needed) {
     const bool moves = isBetweenDevices(entry.kind);
     if (!moves && entry.kind != EntryKind::Compute)
@@ -269,7 +273,7 @@ private:
     (moves ? moved : computed)[entry.queue] = now;
   }
 
-  /// Place among the device's entries over both steps of an entry of queue `q`.
+  /// Returns the index, among the device's entries over both steps, of the entry at a position of queue `q`.
   uint32_t index(size_t q, int32_t place) const {
     const int32_t length = static_cast<int32_t>(entriesOf[q].size());
     return place < length ? entriesOf[q][static_cast<size_t>(place)]
@@ -279,18 +283,18 @@ private:
   StepGraph &graph;
   DeviceProgram &program;
   const bool blocking;
-  Clock moved = nothing(), computed = nothing(); ///< the last of them before the entry at hand, where the plan says that moving blocks
-  std::vector<Access> accesses;                  ///< of all entries; before `pieces`, which are as many as they say
-  std::vector<uint32_t> firstAccess;             ///< per entry, and the end
+  Clock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
+  std::vector<Access> accesses;                  ///< of all entries; declared before `pieces`, which needs their number
+  std::vector<uint32_t> firstAccess;             ///< per entry, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> entriesOf;
-  std::vector<Clock> known; ///< finished before the entry starts
+  std::vector<Clock> known; ///< entries known to be finished before the entry starts
 };
 
 } // namespace
 
-/// Devices are independent: two threads share them, and the waits are put together in the order of devices.
+/// Devices are independent: two threads process them, and their waits are appended in device order.
 void zorse::step::computeWaits(StepGraph &graph, bool blocking) {
   std::vector<std::vector<Wait>> found(graph.devices.size());
   auto replay = [&](size_t begin, size_t end) {

@@ -10,7 +10,7 @@ using namespace zorse::step;
 
 void zorse::step::dealStage(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices,
                             std::vector<Cell> &cells) {
-  using Next = std::pair<double, size_t>; // part done after its next cell, position
+  using Next = std::pair<double, size_t>; // fraction done after its next cell, index
   std::priority_queue<Next, std::vector<Next>, std::greater<Next>> queue;
   std::vector<int64_t> dealt(devices.size(), 0);
   auto rows = [&](size_t i) { return std::min(std::max<int64_t>(devices[i].microBatch, 1), devices[i].samples - dealt[i]); };

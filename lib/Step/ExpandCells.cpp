@@ -1,4 +1,4 @@
-// F and B of every cell, the values that travel between cells, and graph inputs.
+// Expands F and B of every cell, the transfers of values between cells, and graph inputs.
 
 #include "CellTemplates.h"
 #include "Expansion.h"
@@ -29,7 +29,8 @@ public:
       cursor = 0;
       forEachSet(x.cellsByBegin[cut], [&](const std::vector<uint32_t> &set) { forward(set); });
     }
-    // A cell's gradients come from cells that begin where it ends: those end later.
+    // A cell's gradients are computed by cells that begin where it ends. Those have a later end, so they are visited
+    // first.
     for (size_t cut = x.cellsByEnd.size(); cut-- > 0;) {
       cursor = 0;
       forEachSet(x.cellsByEnd[cut], [&](const std::vector<uint32_t> &set) { backward(set); });
@@ -48,7 +49,8 @@ private:
     return zorse::Status::success();
   }
 
-  // ---- Inputs: one load per device and range of rows; a cell whose rows lie inside another's range reads there.
+  // ---- Inputs: one load per device and range of rows. A cell with rows inside another cell's range reads from that
+  // range.
 
   struct InputRange {
     int64_t begin, end;
@@ -89,7 +91,7 @@ private:
   InputRange &findInput(const Cell &cell, uint32_t input) {
     auto &list = rangesOf(cell.device, input);
     uint64_t row = x.summary.inputs(input).bytes_per_row();
-    // Ranges are sorted by begin; the last that begins at or before the cell and holds it aligned.
+    // Ranges are sorted by begin. Finds the last one that contains the cell at an aligned offset.
     auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin, [](int64_t s, const InputRange &r) { return s < r.begin; });
     while (it != list.begin()) {
       --it;
@@ -99,7 +101,7 @@ private:
     return list.front(); // unreachable: planInputs kept a range for every cell
   }
 
-  /// Makes the loads a cell needs that are not there yet.
+  /// Adds the loads that a cell needs, unless they exist.
   void loadInputs(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     for (auto [input, tasks] : x.shapeOf[c]->inputs) {
@@ -140,11 +142,12 @@ private:
       }
   }
 
-  // ---- Ports: how a value reaches a cell.
+  // ---- Ports: transfers of a value to a cell.
 
   uint64_t rowBytes(uint32_t value) const { return x.summary.values(value).bytes_per_row(); }
 
-  /// Cells of `list` (by first sample, disjoint) that share samples with `cell`. Asked for in the order of samples, from `cursor` on.
+  /// Returns the cells of `list` (by first sample, disjoint) that share samples with `cell`. Must be called in the
+  /// order of samples, because it starts at `cursor`.
   CellIndices overlapping(CellIndices list, const Cell &cell) {
     while (cursor < list.size() && x.plan.cells[list[cursor]].sampleEnd <= cell.sampleBegin)
       ++cursor;
@@ -155,7 +158,7 @@ private:
     const CellIndices all{list.begin() + cursor, end - cursor};
     if (std::adjacent_find(all.begin(), all.end(), same) == all.end())
       return all;
-    chosen.clear(); // of the cells of a set, which have the same, the one on this device or the first
+    chosen.clear(); // cells of a set have the same samples: choose the one on this device, or the first
     for (uint32_t other : all) {
       if (chosen.empty() || !same(chosen.back(), other))
         chosen.push_back(other);
@@ -165,9 +168,9 @@ private:
     return {chosen.data(), chosen.size()};
   }
 
-  /// Brings `value` to cell `c` from its neighbours' ports: a view if one local buffer holds all rows (and they start aligned), else a buffer of
-  /// its own, filled by copies and transfers.
-  /// \param cut  of a gradient: the first of the users whose sums come; kNone: it is the value
+  /// Connects cell `c` to its neighbors' ports of a value. If one local buffer contains all rows, aligned, the port is
+  /// a view of it; otherwise it is a new buffer, filled by copies and transfers.
+  /// \param cut  for a gradient: first of the users with contributions in it; kNone: it is the value
   Port connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, uint32_t cut) {
     const Cell &cell = x.plan.cells[c];
     const bool gradient = cut != kNone;
@@ -203,7 +206,7 @@ private:
     return port;
   }
 
-  /// A copy or a transfer of the samples that neighbour `n` and cell `c` share.
+  /// Adds a copy or a transfer of the samples that neighbor `n` and cell `c` share.
   Source move(uint32_t c, uint32_t n, const Port &from, const Port &to, uint32_t cut) {
     const Cell &cell = x.plan.cells[c], &other = x.plan.cells[n];
     const bool gradient = cut != kNone;
@@ -248,7 +251,7 @@ private:
 
   // ---- Tasks.
 
-  /// Calls `visit` for the cells of every rectangle: one, or one per device where they exchange values.
+  /// Calls `visit` with the cells of each rectangle: one, or one per device if they exchange values.
   template <typename Visit> void forEachSet(CellIndices list, Visit visit) {
     for (size_t i = 0; i < list.size(); i += set.size()) {
       if (i + 1 < list.size() && x.plan.cells[list[i]].sampleBegin == x.plan.cells[list[i + 1]].sampleBegin)
@@ -259,7 +262,7 @@ private:
     }
   }
 
-  /// The tasks of the cells of a set.
+  /// Adds the tasks of the cells of a set.
   void addTasks(const std::vector<uint32_t> &cells, TaskKind kind, CellTask CellInfo::*task) {
     if (cells.size() > 1)
       return addExchangingTasks(cells, kind, task);
@@ -267,10 +270,10 @@ private:
     x.cells[cells[0]].*task = {op, op};
   }
 
-  /// Each is a row of ops with an exchange between any two.
+  /// Each task is a sequence of ops with an exchange between successive ones.
   void addExchangingTasks(const std::vector<uint32_t> &cells, TaskKind kind, CellTask CellInfo::*task) {
     const Cell &like = x.plan.cells[cells[0]];
-    std::vector<std::pair<int32_t, const Segment *>> exchanges; // units' segments that wait for one
+    std::vector<std::pair<int32_t, const Segment *>> exchanges; // segments of units that need an exchange before them
     for (int32_t i = 0; i < like.unitEnd - like.unitBegin; ++i) {
       const int32_t u = kind == TaskKind::Forward ? like.unitBegin + i : like.unitEnd - 1 - i;
       for (const Segment &segment : unitFunction(x.summary, u, kind == TaskKind::Forward ? UnitTask::Forward : UnitTask::Backward).segments())
@@ -291,7 +294,7 @@ private:
     }
   }
 
-  /// A gather or a reduction of what the cells of a set have of a value.
+  /// Adds a gather or a reduction of the parts of a value that the cells of a set have.
   uint32_t addExchange(const std::vector<uint32_t> &cells, TaskKind kind, int32_t unit, const Segment &segment) {
     const bool gathers = segment.before() == Segment::GATHER;
     const Cell &like = x.plan.cells[cells[0]];
@@ -321,14 +324,15 @@ private:
     return op;
   }
 
-  /// Names the buffer of a value that no other cell touches: the template has its bytes, and says when.
+  /// Returns a buffer for the number of a value that no other cell accesses. It has 0 bytes here: the template contains
+  /// its size and live range.
   uint32_t insideBuffer(uint32_t c, uint32_t value) {
     const auto &values = x.tables.shapes(x.plan.schedule.splitBackward).inside(*x.shapeOf[c]).values;
     auto made = std::find_if(values.begin(), values.end(), [&](const CellTemplate::Made &one) { return one.id == value; });
     return x.addNumbered(x.plan.cells[c].device, 0, x.cells[c].numberOfF + made->place);
   }
 
-  /// One of a task's ops. A task without work is ordered, and not listed.
+  /// Adds one of the `ops` ops of a task. A task without work is ordered but not listed.
   uint32_t addTask(uint32_t c, TaskKind kind, size_t ops) {
     const Cell &cell = x.plan.cells[c];
     const uint8_t rank = kind == TaskKind::Forward ? kForwardRank : kind == TaskKind::Backward ? kBackwardRank : kWeightsRank;
@@ -350,7 +354,7 @@ private:
       finishForward(c);
   }
 
-  /// What F needs.
+  /// Adds the inputs of F.
   void bringIn(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
@@ -384,7 +388,7 @@ private:
     sumLosses(c);
   }
 
-  /// What F makes and leaves at the last cut.
+  /// Adds the values that F produces, and the ports at the last cut.
   void addOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
     info.produced.begin = static_cast<uint32_t>(x.ports.size());
     for (const CellTemplate::Made &value : shape.produced) {
@@ -403,7 +407,7 @@ private:
     return x.addNumbered(cell.device, static_cast<uint64_t>(cell.rows()) * rowBytes(value), number);
   }
 
-  /// Where F has something that leaves for the host.
+  /// Returns F's buffer of an offloaded item.
   Region originalOf(const Cell &cell, const CellInfo &info, const CellTemplate::Leaving &item) {
     if (item.port < 0) {
       const uint32_t buffer = x.addNumbered(cell.device, item.bytes, info.numberOfF + item.place);
@@ -442,12 +446,12 @@ private:
       finishBackward(c);
   }
 
-  /// What B needs, but for what F has left.
+  /// Adds the inputs of B, except those from F.
   void bringBackIn(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
     const CellIndices below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
-    inPorts.clear(); // sums of the users further on
+    inPorts.clear(); // sums of the contributions of later users
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
       uint32_t v = x.gradsAt[cell.unitEnd][i];
       inPorts.push_back(connect(c, v, below, i, firstUser(v, static_cast<uint32_t>(cell.unitEnd))));
@@ -466,7 +470,8 @@ private:
     for (size_t i = 0; i < shape.gradIn.size(); ++i)
       if (shape.usesGradIn[i])
         afterSources(gradIn(i), info.backward.begin);
-    // W: the gradients of parameters, from what F and B have left. All of it is complete after B, so no port is connected.
+    // W computes the gradients of parameters from data that F and B have left. All of it is complete after B, so no
+    // port is connected.
     if (x.plan.schedule.splitBackward) {
       const uint32_t op = addTask(c, TaskKind::Weights, 1);
       info.weights = {op, op};
@@ -480,7 +485,7 @@ private:
     addGradOut(info, cell, shape);
   }
 
-  /// What B and W touch of what F has left.
+  /// Marks the data from F that B and W access.
   void touchKept(const CellInfo &info, const CellTemplate &shape) {
     constexpr TaskSet later = kInB | kInW;
     for (size_t i = 0; i < shape.in.size(); ++i)
@@ -491,7 +496,7 @@ private:
       touchBy(info, shape.inputs[i].second, x.inputs[x.loads[info.loads.begin + i]].buffer);
   }
 
-  /// Tasks that read images of what has been on the host wait for them.
+  /// Makes tasks wait for the offloaded data that they read.
   void afterImages(const CellInfo &info) {
     for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
       const Offloaded &item = x.offloads[i];
@@ -501,9 +506,9 @@ private:
     }
   }
 
-  /// The gradients that B leaves at the first cut.
+  /// Adds the ports of gradients at the first cut.
   void addGradOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
-    const auto first = static_cast<uint32_t>(x.buffers.size()); // of those that begin here
+    const auto first = static_cast<uint32_t>(x.buffers.size()); // first of the gradients that begin here
     for (const CellTemplate::Made &gradient : shape.gradOut)
       touchBy(info, gradient.tasks, addValue(cell, gradient.id, info.numberOfB + gradient.place));
     info.gradOut.begin = static_cast<uint32_t>(x.ports.size());
@@ -521,7 +526,7 @@ private:
     info.gradOut.end = static_cast<uint32_t>(x.ports.size());
   }
 
-  /// Of a buffer that tasks of a cell touch.
+  /// Marks a buffer as accessed by tasks of a cell.
   void touchBy(const CellInfo &info, TaskSet tasks, uint32_t buffer) {
     if (tasks & kInF)
       x.touch(info.forward, buffer);
@@ -531,7 +536,7 @@ private:
       x.touch(info.weights, buffer);
   }
 
-  /// The first user of a value at or after `unit`: names which users a gradient holds.
+  /// Returns the first user of a value at or after `unit`, which identifies the contributions in a gradient.
   uint32_t firstUser(uint32_t v, uint32_t unit) const {
     const auto &users = x.summary.values(v).users();
     auto it = std::lower_bound(users.begin(), users.end(), unit);
@@ -540,8 +545,8 @@ private:
 
   Expansion &x;
   std::vector<std::vector<InputRange>> inputRanges; ///< per device and input
-  size_t cursor = 0;                                ///< in the list of neighbours
-  std::vector<uint32_t> chosen;                     ///< of them
+  size_t cursor = 0;                                ///< index in the list of neighbors
+  std::vector<uint32_t> chosen;                     ///< neighbors, one per set
   std::vector<uint32_t> set;                        ///< cells of one rectangle
   std::vector<Source> ready;
   std::vector<Port> inPorts;

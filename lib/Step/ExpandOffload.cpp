@@ -1,10 +1,11 @@
-// Cells that offload: what F leaves for the backward goes to the host and comes back.
+// Cells with activation offload: activations are copied to the host after F and back for the backward.
 //
 //   F -> Copy of every saved block, and of the cell's rows of values, to the host -> Copy into an image -> B, W
 //
-// Of a device's cells in the order of their backwards, the activations of n are on the device at once, n being Plan::imagesOf: the one that is worked
-// on and those that come. A cell's turn begins when the n-th before it is done. One whose F comes in its turn keeps what it has. Likewise F waits
-// until what the n-th that left before it has left.
+// Let n be Plan::imagesOf(device), and sort the device's cells by their backwards. The activations of at most n cells
+// are on the device: those in use and those being copied back. A cell's turn begins when the n-th cell before it is
+// done. A cell with its F in its turn keeps its activations on the device. F of another cell waits until the n-th
+// offloading cell before it has copied its activations to the host.
 
 #include "Expansion.h"
 
@@ -43,7 +44,7 @@ void zorse::step::bringBack(Expansion &x, uint32_t c) {
   CellInfo &info = x.cells[c];
   if (info.offloads.size() == 0)
     return;
-  if (x.offloads[info.offloads.begin].out != kNone) // of one cell all leave, or none
+  if (x.offloads[info.offloads.begin].out != kNone) // a cell copies all of its items, or none
     info.numberOfImages = x.takeNumbers(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin));
   for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
     Offloaded &item = x.offloads[i];
@@ -79,7 +80,7 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
   hints.stays.assign(x.cells.size(), 0);
   auto listed = [&](const CellTask &task) { return task.exists() && x.listed.positions[task.begin] != kNone; };
   struct Turn {
-    uint32_t cell, forward, begin, end; ///< places in the list: F, the first task that reads images, the last
+    uint32_t cell, forward, begin, end; ///< positions in the list of F, of the first task that reads images, and of the last
     TaskName last;
   };
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -104,7 +105,8 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
         hints.stays[turn.cell] = 1;
         continue;
       }
-      // Only tasks that the list has before the cell's own are waited for: all such edges then agree with it, and make no cycle.
+      // Waits only for tasks that precede the cell's own in the list. All such edges agree with the list, so they form
+      // no cycle.
       const Turn &before = turns[i - images];
       if (before.end < turn.begin)
         hints.back.push_back({turn.cell, before.last});

@@ -11,7 +11,7 @@
 using namespace zorse;
 using namespace zorse::step;
 
-/// Moves entry from[i] to place i, for all i. \param from  a permutation
+/// Moves entry from[i] to position i, for all i. \param from  a permutation
 static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
   assert(from.size() == entries.size() && "every half is of an op in the list");
   for (uint32_t begin = 0; begin < from.size(); ++begin) {
@@ -25,7 +25,7 @@ static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
 
 void zorse::step::placeEntries(Expansion &x) {
   StepGraph &graph = x.graph;
-  std::vector<uint32_t> halves; // by place
+  std::vector<uint32_t> halves; // by position
   halves.reserve(graph.entries.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
   for (uint32_t id = 0; id < x.listed.ops.size(); ++id) {
@@ -80,11 +80,12 @@ void keepBuffers(Expansion &x) {
           {buffer.device, buffer.purpose, buffer.bytes, x.listed.startOf(buffer.first), x.placement.places[buffer.number].freeTime});
 }
 
-/// Orders and simulates. An order that turns out to wait for itself is given up for another, if the rule has one.
+/// Orders and simulates the step. If the order has a cycle, tries the rule's other order, if any.
 Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
   x.order.reset(x);
-  // An order by times would take in samples that wait for activations of samples it has not taken in: the first list's has none of these.
+  // An order by times would admit samples that wait for activations of samples that are not admitted. The order of the
+  // preliminary list avoids this.
   if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskName> &tasks : x.hints->offload.order)
       chainTasks(x, tasks, x.order);
@@ -98,9 +99,10 @@ Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
   return rule.orderOtherwise(x, x.order) ? simulate(x, x.order, x.listed) : status;
 }
 
-/// Bytes that devices still lack: what is held is estimated before the list is known. Less room than a cell takes changes nothing: a device that
-/// lacks as much as before is to have as much less again. `lacked`: by device, of the try before. \returns false if there is nothing to lack or to
-/// gain.
+/// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is known. A reduction by
+/// less than a cell's bytes has no effect, so if a device's missing bytes do not change, its reduction is doubled.
+/// \param lacked  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
+/// flight cannot help
 bool findLack(const Expansion &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (!scheduleRule(x.plan.schedule.kind).givesWay())
     return false;
@@ -119,7 +121,8 @@ bool findLack(const Expansion &x, uint64_t MemoryUse::*needed, std::vector<uint6
   return lacks;
 }
 
-/// Lists the step and measures what it holds, again with fewer samples in flight as long as devices lack memory.
+/// Lists the step and measures its memory. Retries with fewer samples in flight while a device's memory is
+/// insufficient.
 template <typename Measure> Status listToFit(Expansion &x, Measure measure, uint64_t MemoryUse::*needed) {
   std::vector<uint64_t> less, lacked;
   for (int tries = 0; tries < x.options.tries; ++tries) {
@@ -132,7 +135,7 @@ template <typename Measure> Status listToFit(Expansion &x, Measure measure, uint
   return Status::success();
 }
 
-/// Cells and state, transfers as they go.
+/// Adds all ops and edges except those of the schedule.
 Status expandGraph(Expansion &x) {
   layoutState(x);
   if (Status status = expandCells(x); status.failed())
@@ -145,7 +148,8 @@ Status expandGraph(Expansion &x) {
   return Status::success();
 }
 
-/// Of a plan that gathers by phase or offloads: what a list that knows no limits says. None where there is no list: the expansion then says why.
+/// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
+/// there is no list: the expansion then reports the error.
 std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Twins *twins) {
   if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
@@ -158,7 +162,7 @@ std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const 
   return hints;
 }
 
-/// A plan that has been checked, with costs and tables, and hints where it needs them. Arguments must outlive it.
+/// A checked plan with costs and tables, and with hints if it needs them. Arguments must outlive it.
 class CheckedStep {
 public:
   CheckedStep(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Twins *twins)
@@ -194,7 +198,7 @@ private:
   std::optional<WindowHints> hints;
 };
 
-/// What is known before memory is planned, and before the list is, in the order in which it was made.
+/// Returns the graph before memory is planned. Without a list, entries are in the order of creation.
 StepGraph withoutPlaces(Expansion &x) {
   if (x.listed.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
@@ -215,7 +219,7 @@ StepGraph withoutPlaces(Expansion &x) {
   return std::move(x.graph);
 }
 
-/// All but the waits, which need nothing but the graph.
+/// Expands everything except waits, which depend only on the graph.
 Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options) {
   CheckedStep step(summary, plan, options, nullptr);
   if (Status status = step.check(); status.failed())

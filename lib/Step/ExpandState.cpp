@@ -1,12 +1,13 @@
-// Gathers, reductions, norms, the decision and the report. Updates follow the decision: ExpandUpdates.cpp.
+// Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision: ExpandUpdates.cpp.
 //
-//   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy where the host keeps it, the cast where units read copies)
+//   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps it, the cast if units read copies)
 //   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> updates
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
-//   SCALE_SEEDS -> B of the loss                            (where the loss is scaled; its devices decide, too)
+//   SCALE_SEEDS -> B of the loss                            (if the loss is scaled; its devices decide, too)
 //
-// DECIDE follows every task of its device, so no update overtakes a reader of the old version. Where groups commit one by one, DECIDE heads the step
-// and every update follows its norm and all that reads the old version at its home.
+// DECIDE follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
+// separately, DECIDE is at the start of the step, and every update follows its norm and all entries that read the old
+// version in its home buffer.
 
 #include "Expansion.h"
 
@@ -33,7 +34,8 @@ public:
     for (uint32_t w = 0; w < x.windows.size(); ++w)
       for (uint32_t d : keepersOf(w))
         makeImage(w, *x.findHolding(d, x.windows[w].group), d);
-    // Windows of early units first: their readers start first. Of late units where only backwards read them.
+    // Windows of early units first, because their readers start first. For windows that only backwards read, late units
+    // first.
     std::vector<uint32_t> gathers;
     for (uint32_t w = 0; w < x.windows.size(); ++w)
       if (needsGather(w))
@@ -47,12 +49,12 @@ public:
     limitImages();
     if (zorse::scalesLoss(x.summary))
       scaleSeeds();
-    // One op between a chunk's state and its forwards: not an edge from every group to every cell.
+    // One op between a chunk's state and its forwards replaces edges from every group to every cell.
     for (const Chunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
       const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
-      std::vector<uint32_t> later; // what backwards read and forwards have not waited for
+      std::vector<uint32_t> later; // state that backwards read and forwards did not wait for
       for (uint32_t g : groups) {
         const uint32_t forwards = x.windowOf(g, chunk.unitBegin, false), backwards = x.windowOf(g, chunk.unitBegin, true);
         if (forwards != kNone)
@@ -69,7 +71,7 @@ public:
       const uint32_t again = x.addOp(0, kShortRank, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
-      for (uint32_t c : chunk.cells) // W follows its B; where B does nothing, others may follow it before the image is there
+      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later entries could pass it before the image is complete
         x.addEdge(again, (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
     }
   }
@@ -110,9 +112,9 @@ public:
   }
 
 private:
-  /// Groups with owners in the order in which their gradients are complete: after the backward of their first unit, late ones first, then by index. A
-  /// device adds its norms in this order whatever the list would prefer, so that the clip factor's bits do not depend on when a group's gradients
-  /// come or where they are kept.
+  /// Returns the groups with owners in the order in which their gradients are complete: after the backward of their
+  /// first unit, late units first, then by index. A device adds its norms in this order, independent of the list, so
+  /// that the bits of the clip factor do not depend on when a group's gradients are complete or where they are stored.
   std::vector<uint32_t> byCompletion() const {
     std::vector<uint32_t> groups;
     for (uint32_t g = 0; g < x.ownersOf.size(); ++g)
@@ -122,7 +124,7 @@ private:
     return groups;
   }
 
-  /// A reader that does not own everything needs the rest.
+  /// A gather is needed if a reader does not own the whole group.
   bool needsGather(uint32_t w) {
     const uint32_t g = x.windows[w].group;
     if (!x.summary.groups(g).trainable())
@@ -134,12 +136,13 @@ private:
     });
   }
 
-  /// Who brings what it keeps into an image of a window: owners where it is gathered, else who reads it and has all of it.
+  /// Returns the devices that copy their persistent parameters to a window's image: owners if it is gathered, else
+  /// readers, each of which has all of it.
   const std::vector<uint32_t> &keepersOf(uint32_t w) { return needsGather(w) ? x.ownersOf[x.windows[w].group] : x.windows[w].readers; }
 
   int32_t rankOf(uint32_t w) const { return x.windows[w].backward ? -x.windows[w].unit : x.windows[w].unit; }
 
-  /// What makes an image of a window on one of its readers.
+  /// Returns the ops that complete a window's image on one of its readers.
   std::vector<uint32_t> imageOps(uint32_t w, uint32_t device) const {
     if (x.windows[w].gather != kNone)
       return {x.windows[w].gather};
@@ -150,7 +153,7 @@ private:
     return ops;
   }
 
-  /// The images of a device come one after the other: see WindowHints.
+  /// Limits the number of images on a device at the same time: see WindowHints.
   void limitImages() {
     if (!x.hints)
       return;
@@ -172,7 +175,7 @@ private:
     }
   }
 
-  /// Of the op added last.
+  /// Makes the op added last a collective of a group.
   void addCollective(Work work, const Value &value, bundle::Phase phase, bundle::ElementType type, const std::vector<uint32_t> &members) {
     Collective collective;
     collective.value = value;
@@ -216,7 +219,8 @@ private:
     }
   }
 
-  /// What a device keeps of a group apart from what units read: comes from the host, and is cast or copied, into its place in the image.
+  /// Adds the ops that make a device's part of a window's image from separately stored parameters: copied from the
+  /// host, and cast or copied to their position in the image.
   void makeImage(uint32_t w, const Holding &h, uint32_t d) {
     const uint32_t g = h.group;
     if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == Tier::Device))
@@ -258,9 +262,9 @@ private:
     return op;
   }
 
-  /// An owned run of a group's copy, whole: gathers carry the padding, too.
+  /// Casts an owned run of a group, including padding, because gathers transfer it.
   uint32_t addCast(uint32_t w, uint32_t d, Region from, Region image, Value value) {
-    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortRank, 0, rankOf(w)); // as a norm it reads every element once
+    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortRank, 0, rankOf(w)); // like a norm, it reads every element once
     x.addHalf(d, kCompute);
     x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
@@ -269,7 +273,8 @@ private:
     return op;
   }
 
-  /// Reduced gradients to the host, where they wait for the update. \returns ops by owned run, none where they stay
+  /// Copies reduced gradients to the host, where they stay until the update. \returns ops by owned run; none if the
+  /// gradients stay on the device
   std::vector<uint32_t> leave(const Holding &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> ops;
     if (h.at.gradients == Tier::Device)
@@ -283,8 +288,8 @@ private:
     return ops;
   }
 
-  /// What a step's first gradients are multiplied by follows from the decision of the step before, which the host has not seen when it submits the
-  /// step: so devices do it.
+  /// Adds the scaling of loss gradients on devices. The scale depends on the decision of the previous step, which the
+  /// host does not know when it submits the step.
   void scaleSeeds() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> users;
@@ -317,7 +322,8 @@ private:
     }
   }
 
-  /// Gradients of late units are complete first; of a group of several units, when the backward has come to the first.
+  /// Gradients of late units are complete first; those of a group with several units after the backward of its first
+  /// unit.
   int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
@@ -367,7 +373,7 @@ private:
 
   bool byGroup() const { return x.plan.commit == Commit::Group; }
 
-  /// The sums of all devices, known to all members.
+  /// Adds the all-reduce of the sums of all members.
   uint32_t addSum(const std::vector<uint32_t> &members) {
     const uint32_t total = x.addOp(0, kShortRank, 0, 0);
     x.ops[total].bytes = static_cast<double>(kSumsBytes);
@@ -386,7 +392,7 @@ private:
     return total;
   }
 
-  /// \param total  of all devices; kNone: those of the device alone
+  /// Makes `op` wait for sums. \param total  op of the sums of all devices; kNone: the device's own sums
   void afterSums(uint32_t d, uint32_t total, uint32_t op) {
     if (total != kNone)
       return x.addEdge(total, op);
@@ -415,15 +421,16 @@ private:
     return op;
   }
 
-  /// Before there are sums: it reads bytes that the load of the scalars clears and nothing adds to. On the updates' queue, so that what a snapshot
-  /// holds back holds nothing else.
+  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no entry adds. It runs
+  /// on the updates' queue, so that a snapshot that delays it delays nothing else.
   uint32_t decideFirst(uint32_t d) {
     const uint32_t op = addDecision(d, kUpdate, /*first=*/true);
     x.addEdge(x.loadScalars[d], op);
     return op;
   }
 
-  /// What a device updates, in order. By step, early units first: the next step gathers and forwards them first. By group, as gradients are complete.
+  /// Returns the updates of a device, in order. By step: early units first, because the next step gathers and runs them
+  /// first. By group: as gradients are complete.
   std::vector<GroupUpdate> updatesOf(uint32_t d) {
     std::vector<GroupUpdate> updates;
     for (const Norm &norm : norms[d]) {
@@ -440,7 +447,8 @@ private:
     return updates;
   }
 
-  /// What makes a group's next version follows its gradients, and every entry of the device that reads the version before at its home.
+  /// Returns the predecessors of the ops that write a group's next version: its norm, and every entry of the device
+  /// that reads the present version in its home buffer.
   std::vector<uint32_t> beforeVersionOne(const Holding &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};
     for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1]; ++w) {
@@ -463,22 +471,22 @@ private:
     return unit != units.end() && *unit < static_cast<uint32_t>(chunk.unitEnd);
   }
 
-  /// The norm of what a device owns of a group.
+  /// Norm of the elements of a group that a device owns.
   struct Norm {
     uint32_t group, op;
-    std::vector<uint32_t> left; ///< ops that take its gradients to the host
+    std::vector<uint32_t> left; ///< ops that copy its gradients to the host
   };
-  /// The end of a chunk's tasks.
+  /// End of a chunk's tasks.
   struct Done {
     const Chunk *chunk;
     uint32_t op;
   };
 
   Expansion &x;
-  std::vector<std::vector<Norm>> norms; ///< per device, as gradients are complete
+  std::vector<std::vector<Norm>> norms; ///< per device, in the order in which gradients are complete
   std::vector<std::vector<Done>> done;  ///< per device
-  std::vector<uint32_t> reduction;      ///< per group: what its backward tasks precede
-  /// A device's part of a window's image: the first and the last op that make it.
+  std::vector<uint32_t> reduction;      ///< per group: op that follows its backward tasks
+  /// A device's part of a window's image: first and last op that make it.
   struct Made {
     uint32_t device, first, last;
   };

@@ -1,15 +1,16 @@
-// Updates of what a device owns. What it keeps on the host comes for them, part by part, and goes back.
+// Updates of a device's shards. State on the host is copied to the device part by part, updated, and copied back.
 //
 //   DECIDE -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of part i to the host -> Copy of part i + 2
 //
-// Parts of two updates at most are on the device: one comes or goes while the other is updated. An update works element by element, so parts change
-// no bit. What the host's processor updates stays where it is, and the decision comes to it:
+// Parts of at most two updates are on the device: one is copied while the other is updated (double buffering). Updates
+// are elementwise, so the division into parts changes no bit. State that the host's CPU updates stays on the host, and
+// the decision is copied there:
 //
 //   DECIDE -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the host's memory
 //   NORM g -> Copy of the reduced gradients to the host ---------------^
 //
-// Where anything waits for copies, and where groups commit inside the backward, updates have a queue of their own, so that nothing waits for them
-// that does not read what they leave.
+// If updates wait for copies, or if groups commit inside the backward, updates have a separate queue, so that only
+// entries that read their results wait for them.
 
 #include "Expansion.h"
 
@@ -36,7 +37,7 @@ public:
       keepScalars();
     for (const GroupUpdate &one : updates) {
       const Holding &h = *one.holding;
-      // Of large groups larger parts: a program's length should not grow with the model.
+      // Large groups have larger parts, so that the length of a program does not grow with the model.
       constexpr uint64_t kMostParts = 32;
       const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
       const uint64_t least = (bytes / kMostParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
@@ -61,11 +62,11 @@ private:
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
-  /// Where an array begins with an owned run at a place.
+  /// Returns an array with an owned run at a position of a buffer.
   static Where at(uint32_t buffer, const Compact::Run &run, int64_t place) { return {buffer, run.begin - place}; }
   static Where at(uint32_t buffer, const Compact::Run &run) { return at(buffer, run, run.place); }
 
-  /// Of an owned run. \param left  op that has taken its gradients to the host, or kNone
+  /// Adds the update of elements of an owned run. \param left  op that copied its gradients to the host, or kNone
   void update(const GroupUpdate &one, const Compact::Run &run, uint32_t left, int64_t begin, int64_t end) {
     const Holding &h = *one.holding;
     const uint32_t g = h.group;
@@ -85,7 +86,7 @@ private:
     sendBack(op);
   }
 
-  /// The whole run at its home.
+  /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const Holding &h = *one.holding;
     Where arrays[4] = {at(h.home, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
@@ -98,12 +99,12 @@ private:
       x.addEdge(copy, op);
   }
 
-  /// The buffers of the scalars and of the optimizer step that an update reads.
+  /// Buffers of the scalars and of the optimizer step that an update reads.
   struct Decision {
     uint32_t scalars, step;
   };
 
-  /// The next step's scalars come while updates still need this step's.
+  /// Copies the scalars, because the next step's scalars are loaded while updates still need those of this step.
   void keepScalars() {
     known.scalars = x.addBuffer(device, kScalarsBytes, Purpose::Images);
     x.buffers[known.scalars].late = true;
@@ -115,7 +116,7 @@ private:
     x.addEdge(decision, kept);
   }
 
-  /// To the host, once.
+  /// Copies the decision to the host, once.
   void copyDecision() {
     auto copy = [&](uint32_t from, uint64_t bytes, Value value) {
       const uint32_t to = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
@@ -128,7 +129,7 @@ private:
     decided.here.step = copy(x.optimizerStep[device], zorse::optimizerStepBytes(x.summary), Value::optimizerStep().next());
   }
 
-  /// Of the op added last.
+  /// Makes the op added last an update.
   void compute(uint32_t op, const GroupUpdate &one, const Where *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
     const uint32_t g = one.holding->group;
     for (uint32_t before : one.after)
@@ -158,7 +159,8 @@ private:
     bool changes = false;
   };
 
-  /// \returns where the update finds elements [value.begin, value.end)
+  /// Copies an array to the device if it is on the host. \returns the location of elements [value.begin, value.end) for
+  /// the update
   Where bring(Value value, Where home, Tier tier, bool changes) {
     if (tier == Tier::Device)
       return home;
@@ -197,15 +199,15 @@ private:
   Expansion &x;
   const uint32_t device, decision;
   QueueIndex queue = kCompute;
-  bool late = false;            ///< updates go on while the next step has begun
+  bool late = false;            ///< updates overlap the next step
   Decision known{kNone, kNone}; ///< on the device
-  uint32_t kept = kNone;        ///< op that keeps the scalars for them
+  uint32_t kept = kNone;        ///< op that copies the scalars for them
   struct {
-    std::vector<uint32_t> copies; ///< ops; none: nothing on the host has asked for it
+    std::vector<uint32_t> copies; ///< ops; empty: no update on the host needs it yet
     Decision here;
   } decided;                                ///< on the host
-  std::vector<Brought> brought;             ///< for the update being added
-  std::vector<std::vector<uint32_t>> parts; ///< of updates before: ops after which nothing of them is on the device
+  std::vector<Brought> brought;             ///< arrays copied from the host for the current update
+  std::vector<std::vector<uint32_t>> parts; ///< per earlier update: ops after which none of its arrays is on the device
 };
 
 } // namespace

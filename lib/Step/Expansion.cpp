@@ -49,7 +49,7 @@ void ExpansionArrays::clear() {
 
 namespace {
 
-/// \param list  of a cell
+/// \param list  returns the list of a cell
 template <typename List, typename Less> void fill(IndexLists &lists, size_t count, uint32_t items, const List &list, const Less &less) {
   lists.begins.assign(count + 1, 0);
   lists.items.resize(items);
@@ -81,7 +81,7 @@ void Expansion::listCells() {
   shapeOf.resize(count);
   secondsOf.resize(count);
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
-    uint32_t before = kNone; // most cells of a device are alike
+    uint32_t before = kNone; // previous cell: most cells of a device have equal shapes
     for (uint32_t c : cellsOf[d]) {
       shapeOf[c] = &shapes.of(cells[c]);
       secondsOf[c] =
@@ -204,7 +204,7 @@ std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
 void Expansion::findChunks() {
   chunkOf.assign(plan.cells.size(), kNone);
   bandsOf.assign(plan.devices.size(), 0);
-  std::unordered_map<uint64_t, uint32_t> known; // of the device
+  std::unordered_map<uint64_t, uint32_t> known; // the device's chunks by unit range
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
     known.clear();
     size_t before = chunks.size();
@@ -222,7 +222,7 @@ void Expansion::findChunks() {
       chunks[k].rows += cell.rows();
       chunkOf[c] = k;
     }
-    // Bands: in the order of units, as far as ranges overlap.
+    // Bands, in the order of units: a chunk with an overlapping range joins the band.
     std::vector<uint32_t> order;
     for (size_t k = before; k < chunks.size(); ++k)
       order.push_back(static_cast<uint32_t>(k));

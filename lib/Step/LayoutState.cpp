@@ -1,4 +1,4 @@
-// Who reads, contributes to and owns every state group, and the buffers that follow.
+// Readers, contributors and owners of every state group, and their buffers.
 
 #include "Expansion.h"
 
@@ -17,7 +17,8 @@ struct Extent {
   int64_t begin, end;
 };
 
-/// Extents in proportion to `weights`, in multiples of 512 bytes: an owner's bytes then start aligned for every transport.
+/// Returns extents in proportion to `weights`, in multiples of 512 bytes, so that an owner's bytes are aligned for
+/// every transport.
 std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const std::vector<std::pair<uint32_t, double>> &weights) {
   int64_t align = static_cast<int64_t>(kStateAlignment / elementSize);
   int64_t blocks = (elements + align - 1) / align;
@@ -54,7 +55,7 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
 
   const std::vector<uint32_t> &readers = x.readersOf[group];
   if (x.plan.defaultOwners == DefaultOwners::First) {
-    // The first cell: least unit, then least sample.
+    // The first cell: smallest unit, then smallest sample.
     uint32_t best = kNone;
     auto key = [&](uint32_t c) { return std::pair(x.plan.cells[c].unitBegin, x.plan.cells[c].sampleBegin); };
     uint32_t unit = info.units(0);
@@ -70,7 +71,8 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
   return splitExtents(info.elements(), size, weights);
 }
 
-/// What units of a device read of a group, and what its owner gives to gathers: one buffer for all windows if that is its home, else one for each.
+/// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer for all windows if
+/// it is the home, else one per window.
 void addImages(Expansion &x, uint32_t device, Holding &holding, uint64_t bytes) {
   holding.firstImage = static_cast<uint32_t>(x.images.size());
   const Purpose purpose = holding.readsHome ? Purpose::State : x.usesOf[holding.group].empty() ? Purpose::Gathered : Purpose::Images;
@@ -135,7 +137,7 @@ void findOwners(Expansion &x) {
   }
 }
 
-/// Buffers of what a device holds of one group, and what of it is persistent.
+/// Adds the buffers of a group on one device, and registers the persistent ones.
 struct HoldingLayout {
   Expansion &x;
   const uint32_t device;
@@ -158,8 +160,8 @@ struct HoldingLayout {
   void run() {
     holding.at = x.plan.residenceOf(device, holding.group);
     const int64_t held = holding.reads ? info.elements() : holding.owned.elements();
-    // A reader that owns part and keeps no other home keeps the whole buffer: its own bytes live across steps inside it. Not if the rest of it
-    // comes and goes.
+    // If an owner of a part reads the group and has no other home for it, the whole buffer is persistent, and the owned
+    // elements stay inside it. This does not apply if the other elements are gathered by phase.
     holding.readsHome = keeps && !x.hasMaster(holding.group) && holding.at.parameters == Tier::Device &&
                         (x.usesOf[holding.group].empty() || !holding.reads || kept.elements() == info.elements());
     addImages(x, device, holding, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)));
@@ -189,7 +191,7 @@ struct HoldingLayout {
   }
 
   void reduceGradients() {
-    // What comes and goes by phase goes whole: an accumulator does not stay for the part of it that is the sum.
+    // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a separate buffer.
     const bool alone = x.readersOf[holding.group].size() == 1 && x.ownersOf[holding.group].size() == 1;
     holding.reduced =
         x.usesOf[holding.group].empty() || alone || !holding.reads ? holding.gradients : x.addBuffer(device, keptBytes(), Purpose::Gradients);
@@ -219,7 +221,7 @@ void zorse::step::layoutState(Expansion &x) {
       if (info.trainable() && holding.owns() && x.optimizerStep[d] == kNone)
         x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     }
-    // Who makes seeds keeps the scale, too.
+    // Devices that scale loss gradients also keep the scale.
     if (x.optimizerStep[d] == kNone && zorse::scalesLoss(x.summary) && std::any_of(x.cellsOf[d].begin(), x.cellsOf[d].end(), hasLoss))
       x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     if (x.optimizerStep[d] != kNone)

@@ -1,4 +1,5 @@
-// Peaks of memory by list order: no placement needs less. Of the buffers inside cells the sums suffice, which templates have.
+// Measures peaks of memory in list order, a lower bound for every placement. For buffers inside cells, the sums in
+// templates suffice.
 
 #include "CellTemplates.h"
 #include "Expansion.h"
@@ -29,7 +30,7 @@ public:
     for (const Chunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most, host(alive), mostOnHost;
-    std::vector<uint64_t> takenOnHost, givenOnHost; // as `taken` and `given`; empty: all that is there stays there
+    std::vector<uint64_t> takenOnHost, givenOnHost; // like `taken` and `given`; empty: all host buffers are persistent
     for (const Buffer &buffer : x.buffers) {
       const bool onDevice = buffer.memory == bundle::DEVICE;
       if (buffer.persistent)
@@ -58,7 +59,7 @@ public:
         cellsAlive[d] += static_cast<uint32_t>(cells[h]);
         mostCells[d] = std::max(mostCells[d], cellsAlive[d]);
       }
-    // Of what lives across steps, which a twin has as its own.
+    // Persistent bytes, which are separate for a twin.
     std::vector<uint64_t> persistent(alive.size(), 0), persistentOnHost(persistent);
     for (const Buffer &buffer : x.buffers)
       if (buffer.persistent)
@@ -85,7 +86,7 @@ private:
     b.last = std::max(b.last, last);
   }
 
-  /// The half of a listed op on a device; halves are in the order of devices where there are more than two.
+  /// Returns the half of a listed op on a device. If there are more than two, halves are in device order.
   uint32_t halfOf(uint32_t position, uint32_t device) const {
     const Span halves = x.listed.halves[position];
     auto begin = x.halfQueues.begin() + halves.begin, end = x.halfQueues.begin() + halves.end;
@@ -94,13 +95,13 @@ private:
     return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) - x.halfQueues.begin());
   }
 
-  /// Places in the list of the first and the last F, B and W of cells of one shape.
+  /// List positions of the first and the last F, B and W of cells of one shape.
   struct Places {
     const CellTemplate *shape;
     uint32_t first[3] = {kNone, kNone, kNone}, last[3] = {0, 0, 0};
   };
 
-  /// Buffers inside the chunk's cells, and the state that they touch.
+  /// Adds buffers inside the chunk's cells, and accesses of state by them.
   void addChunk(const Chunk &chunk) {
     places.clear();
     size_t of = 0;
@@ -112,7 +113,7 @@ private:
       touchState(chunk, some);
   }
 
-  /// \param likely  most cells of a chunk are alike
+  /// \param likely  tried first, because most cells of a chunk have equal shapes
   size_t placesOf(const CellTemplate *shape, size_t likely) {
     if (likely < places.size() && places[likely].shape == shape)
       return likely;
@@ -159,9 +160,9 @@ private:
   }
 
   Expansion &x;
-  std::vector<uint64_t> &taken, &given; ///< per half: bytes that live from it, until after it
-  std::vector<int32_t> &cells;          ///< per half: cells that begin or end with it
-  std::vector<Places> places;           ///< of a chunk's shapes
+  std::vector<uint64_t> &taken, &given; ///< per half: bytes allocated when it starts, and freed after it
+  std::vector<int32_t> &cells;          ///< per half: cells that begin (+1) or end (-1) with it
+  std::vector<Places> places;           ///< per shape of the chunk
 };
 
 } // namespace

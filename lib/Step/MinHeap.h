@@ -1,8 +1,9 @@
-// A heap of four children, the least on top.
+// A min-heap with four children per node.
 //
-// Which child is least is as good as random, so a heap that branches on it pays for a mispredicted branch at every comparison; this one selects
-// instead. Behind the last item there are always some that are greater than all, so that no node has fewer than four children. What is removed from
-// the top is replaced from the bottom, where the last item nearly always stays (R. W. Floyd, Treesort 3, 1964).
+// The smallest of four children is unpredictable, so a heap that branches on the comparison pays for a mispredicted
+// branch each time. This one selects without branches. The items are followed by sentinels that are greater than all
+// items, so that every node has four children. pop() moves the hole at the root down to a leaf and fills it with the
+// last item, which nearly always stays there (R. W. Floyd, Treesort 3, 1964).
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,12 @@ inline HeapKey heapKey(uint64_t first, uint64_t then) { return static_cast<HeapK
 inline uint64_t firstOf(HeapKey key) { return static_cast<uint64_t>(key >> 64); }
 inline uint64_t secondOf(HeapKey key) { return static_cast<uint64_t>(key); }
 
-/// \tparam Item  std::numeric_limits is not asked: a default Item() is to be greater than all others. What is equal comes in an order that depends on
-/// nothing but what was pushed and popped before.
+/// \tparam Item  its default value is greater than all others (std::numeric_limits is not used). The order of equal
+/// items depends only on previous calls of push and pop.
 template <typename Item> class MinHeap {
 public:
   bool empty() const { return count == 0; }
-  /// Of an empty heap: Item().
+  /// Returns the smallest item; Item() if the heap is empty.
   const Item &top() const { return items[0]; }
 
   void push(const Item &item) {
@@ -31,7 +32,7 @@ public:
     raise(count++, item);
   }
 
-  /// \returns what was on top.
+  /// \returns the removed item
   Item pop() {
     const Item top = items[0], last = items[--count];
     items[count] = Item();
@@ -63,7 +64,7 @@ private:
     items[hole] = item;
   }
 
-  std::vector<Item> items = std::vector<Item>(kChildren); ///< `count` of them, and kChildren that are greater
+  std::vector<Item> items = std::vector<Item>(kChildren); ///< `count` items, then kChildren sentinels
   size_t count = 0;
 };
 

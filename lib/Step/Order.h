@@ -1,8 +1,9 @@
-// What a schedule asks for, and the list that follows. Internal to lib/Step.
+// The edges, priorities and limits that a schedule adds to a step, and the resulting global list. Internal to lib/Step.
 //
 //   Expansion ── ScheduleRule ──> Order ── simulate ──> ListSchedule
 //
-// The expansion says what there is to do and what has to follow what; a rule leaves it as it is. Another try is another order.
+// The expansion contains the work and its dependencies. A rule does not modify it, so every retry only makes another
+// Order.
 #pragma once
 
 #include "zorse/Step/Orders.h"
@@ -16,53 +17,55 @@ namespace zorse::step {
 
 struct Expansion;
 
-/// Lists of indices, one after the other: list i is items[begins[i] .. begins[i + 1]).
+/// Lists of indices, concatenated: list i is items[begins[i] .. begins[i + 1]).
 struct IndexLists {
   std::vector<uint32_t> begins, items;
   CellIndices operator[](size_t list) const { return {items.data() + begins[list], begins[list + 1] - begins[list]}; }
   size_t size() const { return begins.size() - 1; }
 };
 
-/// Edges (before, after) of `count` ops by the op before. Without edges there are no lists.
+/// Groups the edges (before, after) of `count` ops by the op before. Without edges there are no lists.
 void linkEdges(const std::vector<std::pair<uint32_t, uint32_t>> &edges, size_t count, IndexLists &next);
 
-/// Which cells may take memory for their forward, where the order is found while simulating: in the order of a list per group of cells, as long as
-/// not too many samples are in flight and memory lasts.
+/// Limits on the cells that may allocate memory for their forward, if the order is determined during simulation. The
+/// cells of a group are admitted in the order of its list, as long as the limits of samples in flight and of memory
+/// permit.
 struct Admission {
   struct Group {
-    uint32_t device = 0;         ///< whose memory it takes
+    uint32_t device = 0;         ///< device of the group's cells
     std::vector<uint32_t> cells; ///< in the order of admission
-    double mostRows = 0;         ///< in flight: admitted and not yet through their backward; one cell always may
+    double mostRows = 0;         ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
   };
-  std::vector<Group> groups;      ///< empty: every cell may start at once
-  std::vector<uint64_t> holds;    ///< per cell: bytes from its admission to its last task, besides `deferred`; empty: memory is not limited
+  std::vector<Group> groups;      ///< empty: cells need no admission
+  std::vector<uint64_t> holds;    ///< per cell: bytes from its admission to its last task, without `deferred`; empty: memory is unlimited
   std::vector<uint64_t> deferred; ///< per cell: bytes from its B to its W
-  std::vector<uint64_t> budget;   ///< per device: for both
-  std::vector<uint64_t> aside;    ///< per device: of it, what only `deferred` may take, at least as much as any of its cells
+  std::vector<uint64_t> budget;   ///< per device: limit of both
+  std::vector<uint64_t> aside;    ///< per device: part of the budget reserved for `deferred`, at least the maximum over its cells
 };
 
 /// What a schedule adds to an expansion.
 struct Order {
-  std::vector<uint64_t> priority;                   ///< by op: of those that could start at one time the least starts, ties by index
+  std::vector<uint64_t> priority;                   ///< by op: of those that could start, the smallest starts first, ties by index
   std::vector<std::pair<uint32_t, uint32_t>> edges; ///< (before, after)
   Admission admission;
 
-  /// The order that the expansion has without a schedule: priorities as its ops were made.
+  /// Resets to the order of the expansion without a schedule: the priorities that ops were created with.
   void reset(const Expansion &x);
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
-  /// \returns the index of an op that takes no time, for edges
+  /// Adds an op without duration, for edges.
+  /// \returns its index
   uint32_t addBarrier() {
     priority.push_back(priorityOf(0, 0, 0));
     return static_cast<uint32_t>(priority.size() - 1);
   }
 };
 
-/// The global list, and when its ops start and end on the simulated clock.
+/// The global list, and the start and end times of its ops on the simulated clock.
 struct ListSchedule {
   std::vector<uint32_t> ops;              ///< in global order
-  std::vector<Span> halves;               ///< by place in the list: Op::halves
-  std::vector<uint32_t> positions;        ///< by op: place in the list, kNone for what is not listed
-  std::vector<double> startTime, endTime; ///< by op: seconds; the end is when what it makes is there
+  std::vector<Span> halves;               ///< by position in the list: Op::halves
+  std::vector<uint32_t> positions;        ///< by op: position in the list; kNone: not listed
+  std::vector<double> startTime, endTime; ///< by op: seconds; the end is when its result is available
   std::vector<double> busy;               ///< by device: seconds of compute
 
   double startOf(uint32_t position) const { return startTime[ops[position]]; }

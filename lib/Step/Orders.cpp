@@ -6,7 +6,7 @@
 
 using namespace zorse::step;
 
-/// Times order like their bits.
+/// Doubles that are not negative sort like their bits.
 uint64_t zorse::step::priorityAt(uint8_t rank, double seconds) {
   uint64_t bits;
   seconds = std::max(seconds, 0.0);
@@ -33,7 +33,7 @@ double RecurringSlots::reserve(double ready, double duration, double cycle) {
 }
 
 std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead) {
-  next.clear(); // devices of the stage behind that share samples
+  next.clear(); // devices of the next stage that share samples
   for (uint32_t c : mine) {
     const uint32_t *it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd <= cells[c].sampleBegin; });
     for (; it != behind.end() && cells[*it].sampleBegin < cells[c].sampleEnd; ++it)
@@ -54,7 +54,7 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
     for (size_t i = 0; i < next.size(); ++i)
       for (auto &list = marks[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
         reach = std::max(reach, list[cursor[i]].reach);
-    // The cell behind that holds the last of these samples needs all of its own.
+    // The cell of the next stage with the last of these samples needs all samples of its own.
     const uint32_t *last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd < reach; });
     if (reach > 0 && last != behind.end() && cells[*last].sampleBegin < reach)
       reach = cells[*last].sampleEnd;
@@ -65,7 +65,8 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
     behindReach.push_back(reach);
   }
 
-  // Backwards along the order: the forward that follows each backward; forwards are by sample, so it reaches furthest.
+  // Backwards through the order: the forward that follows each backward. Forwards are by sample, so it has the largest
+  // reach.
   following.assign(tasks.size() + 1, 0);
   for (size_t i = tasks.size(); i-- > 0;)
     following[i] = tasks[i].kind == TaskKind::Backward ? following[i + 1] : cells[tasks[i].cell].sampleEnd;

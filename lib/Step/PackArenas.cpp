@@ -1,8 +1,9 @@
-// A place for every buffer: one arena per device and kind of memory.
+// Assigns an offset in an arena to every buffer. A device has one arena per memory kind.
 //
-// Entries are replayed in list order with a list of free segments. Bytes are handed on only to a buffer whose first entry starts, on the simulated
-// clock, after the last entry of the previous tenant has ended: the wait this needs is then free in the planned run. A device that would not fit so
-// is packed again by list order alone, where a reuse may make an entry wait.
+// Buffers are allocated in list order from a list of free segments (best fit). A segment is reused only if, on the
+// simulated clock, its last entry ends before the first entry of the new buffer starts. The wait that the reuse needs
+// then costs no time in the planned step. If the arena does not fit, it is packed again in list order without this
+// condition. A reuse may then delay an entry.
 
 #include "CellTemplates.h"
 #include "Expansion.h"
@@ -30,7 +31,7 @@ public:
 
   uint64_t take(uint64_t bytes, double now) {
     auto usable = [&](const Segment &s) { return !patient || s.freeTime <= now; };
-    // The tightest run of usable neighbours; ties to the lowest address.
+    // The smallest run of usable adjacent segments that fits; ties to the lowest address.
     size_t best = SIZE_MAX, bestEnd = 0;
     uint64_t bestBytes = UINT64_MAX;
     for (size_t i = 0; i < free.size(); ++i) {
@@ -45,7 +46,7 @@ public:
         bestEnd = j;
         bestBytes = run;
       }
-      if (best == SIZE_MAX && j == free.size() && free[i].offset + run == end) { // grow from the free end
+      if (best == SIZE_MAX && j == free.size() && free[i].offset + run == end) { // extend the last free run
         best = i;
         bestEnd = j;
       }
@@ -95,7 +96,8 @@ std::string gib(uint64_t bytes) {
                                : zorse::format("%.1f KiB", b / 1024);
 }
 
-/// Largest first, each at the lowest free offset: tighter than in list order, but quadratic. Used where it pays and is affordable.
+/// Packs buffers by decreasing size, each at the lowest free offset. Tighter than list order, but quadratic, so it is
+/// limited to cases that gain enough and have few enough buffers.
 uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed, std::vector<uint32_t> order, bool patient,
                           std::vector<uint64_t> &offsets) {
   uint64_t base = 0;
@@ -168,16 +170,16 @@ std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse
   return text + "a smaller batch, smaller micro-batches, or fewer units on it";
 }
 
-/// Buffers of one memory kind of a device.
+/// Buffers of one memory kind on a device.
 struct Residents {
   std::vector<uint32_t> fixed;   ///< persistent
-  std::vector<uint32_t> byFirst; ///< in the order of their first entry, once packed
+  std::vector<uint32_t> byFirst; ///< in the order of their first entry, after packing
 };
 
-/// Packs one arena. \param least  the peak of bytes alive in it. \returns its bytes
+/// Packs one arena. \param least  peak of its live bytes. \returns its bytes
 uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t least) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
-  // Larger buffers first where several begin at one entry: they leave tighter gaps.
+  // Among buffers that begin at the same entry, larger ones first: they leave smaller gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
     const Buffer &p = x.placement.buffers[a], &q = x.placement.buffers[b];
     return p.first != q.first ? p.first < q.first : p.bytes != q.bytes ? p.bytes > q.bytes : a < b;
@@ -188,7 +190,8 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
   };
   std::sort(byFirst.begin(), byFirst.end(), begins);
   std::sort(byLast.begin(), byLast.end(), ends);
-  // What updates use while the next step has begun lies behind the rest: in its bytes, the next step would wait for them.
+  // Buffers of updates that overlap the next step are placed after the others. If they shared bytes with them, the next
+  // step would wait.
   std::vector<uint32_t> lateFirst, lateLast;
   auto isLate = [&](uint32_t b) { return x.placement.buffers[b].late; };
   for (auto [from, to] : {std::pair(&byFirst, &lateFirst), {&byLast, &lateLast}}) {
@@ -198,7 +201,7 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
   uint64_t behind = packInListOrder(x, {}, lateFirst, lateLast, /*patient=*/false);
   uint64_t total = packInListOrder(x, buffers.fixed, byFirst, byLast, /*patient=*/true);
   auto tighten = [&](bool patient) {
-    constexpr uint64_t kPairs = 100000000; // of buffers, over all devices
+    constexpr uint64_t kPairs = 100000000; // limit on pairs of buffers, over all devices
     uint64_t n = byFirst.size();
     if (total <= least + least / 50 || n * n * x.plan.devices.size() > kPairs)
       return;
@@ -213,7 +216,7 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
       x.placement.places[byIndex[i]].offset = offsets[i];
   };
   tighten(/*patient=*/true);
-  if (limit && behind && total + behind > limit) { // there is no room for them
+  if (limit && behind && total + behind > limit) { // they do not fit separately
     byFirst.insert(byFirst.end(), lateFirst.begin(), lateFirst.end());
     byLast.insert(byLast.end(), lateLast.begin(), lateLast.end());
     std::sort(byFirst.begin(), byFirst.end(), begins);
@@ -234,12 +237,12 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
   return total + behind;
 }
 
-/// Peak of the bytes alive at once of buffers for which `counts` holds.
+/// Returns the peak of live bytes of the buffers for which `counts` is true.
 template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &buffers, Counts counts) {
   uint64_t fixed = 0;
   for (uint32_t b : buffers.fixed)
     fixed += counts(x.placement.buffers[b]) ? alignRegion(x.placement.buffers[b].bytes) : 0;
-  std::vector<std::pair<uint64_t, int64_t>> changes; // at 2 x place in the list, and after it
+  std::vector<std::pair<uint64_t, int64_t>> changes; // at 2 x list position, and after it
   for (uint32_t b : buffers.byFirst)
     if (const Buffer &buffer = x.placement.buffers[b]; counts(buffer)) {
       const auto bytes = static_cast<int64_t>(alignRegion(buffer.bytes));
@@ -253,7 +256,7 @@ template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &
   return fixed + static_cast<uint64_t>(most);
 }
 
-/// Fills in what is held by purpose, of a device's own memory.
+/// Sets the bytes of a device's own memory by purpose.
 void itemise(const Expansion &x, const Residents &buffers, uint64_t total, MemoryUse &use) {
   auto peak = [&](Purpose a, Purpose b) {
     return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.purpose == a || buffer.purpose == b; });
@@ -267,7 +270,7 @@ void itemise(const Expansion &x, const Residents &buffers, uint64_t total, Memor
   use.activations = total > others ? total - others : 0;
 }
 
-/// When what touches each buffer ends, at the latest; of those inside cells also where that is in the list.
+/// Finds the latest end of the accesses of each buffer; for buffers inside cells also their list positions.
 class Lives {
 public:
   explicit Lives(Expansion &x) : x(x) {}
@@ -368,7 +371,7 @@ void zorse::step::packArenas(Expansion &x, bool shareBytes) {
   }
 }
 
-/// Of the devices' own memory, and of the host memory that the devices of a node share.
+/// Checks device memory, and the host memory that the devices of a node share.
 zorse::Status zorse::step::checkMemory(const Expansion &x) {
   std::string error;
   auto add = [&](const std::string &message) { error += (error.empty() ? "" : "\n") + message; };

@@ -29,7 +29,7 @@ namespace {
 
 bool isText(const Json &value, const char *text) { return value.is_string() && value.get_ref<const std::string &>() == text; }
 
-/// A choice of two words becomes a switch.
+/// Converts a choice of two words to a boolean.
 void toSwitch(Json &object, const char *old, const char *no, const char *yes, const char *now) {
   fields::renameKey(object, old, now);
   if (object.is_object() && object.contains(now))

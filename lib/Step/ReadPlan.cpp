@@ -1,4 +1,4 @@
-// plan.json -> Plan. Every message names the JSON path, what was expected and what was found.
+// Reads plan.json. Every message contains the JSON path, the expected and the found value.
 
 #include "PlanFormat.h"
 
@@ -60,7 +60,7 @@ public:
       fail("batch_norm_rows", "the model takes the statistics of " + std::to_string(plan.samplesPerRow) +
                                   " samples together (--batch-norm-rows), the plan is for " + show(root["batch_norm_rows"]));
     if (!root.contains("global_batch_size"))
-      fail("", "lacks \"global_batch_size\"");
+      fail("", "missing key \"global_batch_size\"");
     plan.batch = toRows(toInteger(root["global_batch_size"], "global_batch_size"), "global_batch_size");
     if (plan.batch < 1)
       fail("global_batch_size", "expected at least 1, got " + show(root["global_batch_size"]));
@@ -87,11 +87,11 @@ public:
   }
 
 private:
-  /// Samples of the file are rows of the plan, each of which may hold several.
+  /// Converts samples of the file to rows of the plan. A row may contain several samples.
   int64_t toRows(int64_t samples, const std::string &path) {
     if (samples % plan.samplesPerRow != 0)
       fail(path, "expected a multiple of " + std::to_string(plan.samplesPerRow) +
-                     ", as batch norm takes the statistics of so many samples together (--batch-norm-rows), got " + std::to_string(samples));
+                     " samples, the size of a batch norm group (--batch-norm-rows), got " + std::to_string(samples));
     return samples / plan.samplesPerRow;
   }
   std::pair<int64_t, int64_t> toRows(std::pair<int64_t, int64_t> samples, const std::string &path) {
@@ -101,7 +101,7 @@ private:
 
   void readDevices() {
     if (!root.contains("devices"))
-      fail("", "lacks \"devices\"");
+      fail("", "missing key \"devices\"");
     const json &list = toArray(root["devices"], "devices");
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at("devices", i);
@@ -111,7 +111,7 @@ private:
       } else {
         checkKeys(list[i], path, {"name", "flops_per_second", "memory", "node"}, kRenamedPlanKeys);
         if (!list[i].contains("name"))
-          fail(path, "lacks \"name\"");
+          fail(path, "missing key \"name\"");
         device.name = toText(list[i]["name"], path + ".name");
         if (list[i].contains("flops_per_second"))
           device.speed = toNumber(list[i]["flops_per_second"], path + ".flops_per_second");
@@ -161,7 +161,8 @@ private:
   void readTiling() {
     int forms = root.contains("cells") + root.contains("stages") + root.contains("pipelines");
     if (forms != 1)
-      fail("", forms ? "has more than one of \"cells\", \"stages\" and \"pipelines\": keep one" : "lacks \"cells\" (or \"stages\" or \"pipelines\")");
+      fail("", forms ? "has more than one of \"cells\", \"stages\" and \"pipelines\": keep one"
+                     : "missing key \"cells\" (or \"stages\" or \"pipelines\")");
     if (root.contains("cells"))
       return readCells(root["cells"]);
     if (root.contains("stages"))
@@ -189,7 +190,7 @@ private:
         fail(path + ".devices", "tensor-parallel groups are not supported yet: give the cell one \"device\"");
       for (const char *key : {"units", "samples", "device"})
         if (!list[i].contains(key))
-          fail(path, std::string("lacks \"") + key + "\"");
+          fail(path, std::string("missing key \"") + key + "\"");
       auto [u0, u1] = toRange(list[i]["units"], path + ".units");
       auto [s0, s1] = toRows(toRange(list[i]["samples"], path + ".samples"), path + ".samples");
       plan.cells.push_back({toInt32(u0, path + ".units"), toInt32(u1, path + ".units"), s0, s1, toDevice(list[i]["device"], path + ".device"),
@@ -225,7 +226,7 @@ private:
       } else {
         checkKeys(list[i], path, {"device", "samples", "share", "micro_batch_size"}, kRenamedPlanKeys);
         if (!list[i].contains("device"))
-          fail(path, "lacks \"device\"");
+          fail(path, "missing key \"device\"");
         device.device = toDevice(list[i]["device"], path + ".device");
         if (list[i].contains("micro_batch_size"))
           device.microBatch = toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
@@ -247,7 +248,7 @@ private:
     int64_t total = 0;
     for (size_t i = 0; i < devices.size(); ++i) {
       if (counted && !(list[i].is_object() && list[i].contains("samples")))
-        fail(at(where, i), "lacks \"samples\", which other devices of the stage have");
+        fail(at(where, i), "missing key \"samples\", which other devices of the stage have");
       total += devices[i].samples;
     }
     if (counted && total != end - begin)
@@ -272,14 +273,14 @@ private:
     dealStage(u0, u1, begin, devices, plan.cells);
   }
 
-  /// \param otherwise  without the key
+  /// \param otherwise  value if the key is missing
   static Activations readActivations(const json &object, const std::string &path, Activations otherwise) {
     return static_cast<Activations>(toChoice(object, path, "activations", {"keep", "recompute", "offload"}, static_cast<size_t>(otherwise)));
   }
 
   void refuseUnsupported() {
     if (root.contains("backward") && root["backward"] != "same")
-      fail("backward", "a backward tiling of its own is not supported yet: write \"same\" or remove the key");
+      fail("backward", "a separate backward tiling is not supported yet: write \"same\" or remove the key");
   }
 
   void readState(const json &state) {
@@ -291,7 +292,7 @@ private:
       return;
     std::set<uint32_t> named;
     const json &list = toArray(state["groups"], "state.groups");
-    for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not named
+    for (int pass = 0; pass < 2; ++pass) // "*" means every trainable group that is not listed
       for (size_t i = 0; i < list.size(); ++i) {
         std::string path = at("state.groups", i);
         checkKeys(list[i], path, {"group", "owners"}, kRenamedPlanKeys);
@@ -302,7 +303,7 @@ private:
           continue;
         GroupOwners entry;
         entry.owners = readOwners(list[i]["owners"], path + ".owners");
-        if (all && entry.owners.size() > plan.devices.size()) // they are copied to many groups
+        if (all && entry.owners.size() > plan.devices.size()) // the list is copied to many groups
           fail(path + ".owners", "lists " + std::to_string(entry.owners.size()) + " owners, expected at most one extent for each of the " +
                                      std::to_string(plan.devices.size()) + " devices");
         if (!all) {
@@ -407,7 +408,7 @@ private:
     return name == "host" ? Tier::Host : Tier::Device;
   }
 
-  /// What a rule names, ascending; without the key, all.
+  /// Returns the indices that a rule lists, ascending; if the key is missing, all.
   template <typename Read> std::vector<uint32_t> readIndices(const json &rule, const std::string &path, const char *key, Read read) {
     std::vector<uint32_t> indices;
     if (!rule.contains(key))
@@ -503,7 +504,7 @@ private:
       if (!durations.contains(key)) {
         if (out == &result.weights)
           continue;
-        fail("durations", std::string("lacks \"") + key + "\"");
+        fail("durations", std::string("missing key \"") + key + "\"");
       }
       std::string path = std::string("durations.") + key;
       for (size_t i = 0; i < toArray(durations[key], path).size(); ++i)
@@ -515,7 +516,7 @@ private:
   const json &root;
   const zorse::bundle::ModelSummary &summary;
   Plan plan;
-  Activations activations = Activations::Keep; ///< of cells that do not say otherwise
+  Activations activations = Activations::Keep; ///< of cells that do not set it
   std::map<std::string, uint32_t> deviceIndex;
 };
 
@@ -539,7 +540,7 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
     else if (root.contains("batch"))
       fail("", "key \"batch\" is now \"global_batch_size\"");
     else
-      fail("", "lacks \"global_batch_size\"");
+      fail("", "missing key \"global_batch_size\"");
     if (root.contains("devices"))
       for (const json &device : toArray(root["devices"], "devices"))
         if (device.is_string() || (device.is_object() && device.contains("name") && device["name"].is_string()))
@@ -550,7 +551,7 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
 }
 
 std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
-  return path + ": is for a batch of " + std::to_string(planned) + " samples, and --batch says " + std::to_string(asked) + ". Change one of them";
+  return path + ": is for a batch of " + std::to_string(planned) + " samples, but --batch is " + std::to_string(asked) + ". Change one of them";
 }
 
 std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
@@ -559,7 +560,7 @@ std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
   while (divisor > 1 && batch % divisor != 0)
     --divisor;
   return "--batch: expects a multiple of --batch-norm-rows, " + std::to_string(group) + ", got " + std::to_string(batch) +
-         ": batch norm takes the statistics of groups of so many samples. Take --batch=" + (below > 0 ? std::to_string(below) + " or " : "") +
+         ": batch norm computes statistics of groups of this size. Use --batch=" + (below > 0 ? std::to_string(below) + " or " : "") +
          std::to_string(below + group) + ", or --batch-norm-rows=" + std::to_string(divisor);
 }
 

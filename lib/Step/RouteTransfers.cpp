@@ -1,9 +1,12 @@
-// What goes directly from GPU to GPU: transfers and collectives whose devices all exchange with each other from memory to memory.
+// Selects the transfers and collectives that go directly from GPU to GPU: those of devices that all exchange data
+// directly, from memory to memory.
 //
-// All of them are on one queue of a device, in the order of the global list. So any two devices do what they share in the same order, whatever that
-// is, and all devices together follow one order: what communication libraries need, which otherwise wait for each other for ever.
+// On each device they share one queue, in the order of the global list. Two devices therefore execute their common
+// operations in the same order, and all devices follow one order. Communication libraries need this: otherwise devices
+// could wait for each other forever (deadlock).
 //
-// A sum needs memory where its terms arrive, and a body that adds them. A reduction goes in rounds, so that this memory does not grow with the model.
+// A sum needs a buffer for the received terms, and a body that adds them. A reduction is divided into rounds, so that
+// this buffer does not grow with the model.
 
 #include "Expansion.h"
 
@@ -58,7 +61,7 @@ private:
       addRounds(index);
   }
 
-  /// Of a shard of every owner in a round.
+  /// Returns the bytes of every owner's shard that one round reduces.
   uint64_t roundBytes(const Collective &collective) const {
     constexpr uint64_t kMiB = 1 << 20, kOfAll = 64;
     return x.options.directChunk ? x.options.directChunk : std::max<uint64_t>(4, kOfAll / collective.members.size()) * kMiB;

@@ -1,8 +1,9 @@
-// List scheduling on a simulated clock: the global list is the order in which entries start.
+// List scheduling on a simulated clock. The global list is the order in which entries start.
 //
-// Every queue of a device serves one entry at a time; a transfer or a collective needs the queues of all its halves at once. An entry starts when
-// what its predecessors make is there, so the list is an order in which the step can run with nothing buffered. How long bytes take is found when
-// they start, beside what is under way then; their latency keeps no queue busy.
+// A queue of a device executes one entry at a time. A transfer or a collective needs the queues of all its halves at
+// the same time. An entry starts when the results of its predecessors are available, so the step can run in this order
+// without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in progress.
+// Latency does not occupy a queue.
 
 #include "Expansion.h"
 #include "MinHeap.h"
@@ -18,8 +19,8 @@ namespace {
 
 using zorse::sim::Passage;
 
-/// The end of an op's work: its queues are free, what it makes is there, or both. At one time they may come in any order: nothing begins before all
-/// have come.
+/// End of an op: its queues are free, its result is available, or both. The order of events at the same time does not
+/// matter, because no op starts until all of them are processed.
 struct Event {
   enum : uint32_t { kFree = 1, kArrived = 2 };
   double time = INFINITY;
@@ -27,7 +28,7 @@ struct Event {
   bool operator<(const Event &other) const { return time < other.time; }
 };
 
-/// For a queue: the least priority first, then the least op.
+/// In a queue: the smallest priority first, then the smallest op.
 struct Waiting {
   HeapKey key = ~HeapKey(0);
   uint32_t op() const { return static_cast<uint32_t>(secondOf(key)); }
@@ -76,7 +77,7 @@ public:
         } while (events.top().time == now);
         continue;
       }
-      if (!admitOldest()) // nothing can run: too few samples in flight, or too little memory, for this tiling here
+      if (!admitOldest()) // no op can start: the limits of samples in flight or of memory are too small for this tiling
         break;
     }
     if (count == missing.size())
@@ -105,7 +106,8 @@ private:
   bool shares(uint32_t half) const { return besides(queueOf(half) % kQueues) != kQueues; }
   size_t shared(uint32_t half) const { return queueOf(half) / kQueues * kQueues + besides(queueOf(half) % kQueues); }
 
-  /// The queues that an op needs: those of its halves, what they share, and where what goes between devices blocks, those that compute.
+  /// Visits the queues that an op needs: those of its halves, those that share their hardware and, if communication
+  /// blocks, the compute queues.
   template <typename Visit> void eachQueue(const Op &op, Visit visit) const {
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       visit(queueOf(h));
@@ -116,7 +118,8 @@ private:
     }
   }
 
-  /// The first queue that an op needs and cannot have; `busy.size()`: it has all. What follows on one queue goes on before the bytes have arrived.
+  /// Returns the first queue that an op needs and that is busy; `busy.size()` if there is none. If communication
+  /// blocks, the next transfer on the blocking queue may start before the previous bytes have arrived.
   size_t missingQueue(const Op &op) const {
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
       if (busy[queueOf(h)])
@@ -129,7 +132,7 @@ private:
     return busy.size();
   }
 
-  /// Of those that wait for a queue, if it is free, the first may be able to start.
+  /// If a queue is free, makes the first op that waits for it a candidate.
   void offer(size_t queue) {
     if (!busy[queue] && !waiting[queue].empty())
       candidates.push(waiting[queue].pop());
@@ -151,7 +154,7 @@ private:
     const size_t taken = missingQueue(op);
     if (taken < busy.size()) {
       waiting[taken].push(candidate);
-      eachQueue(op, [&](size_t queue) { offer(queue); }); // its other queues may serve someone else meanwhile
+      eachQueue(op, [&](size_t queue) { offer(queue); }); // other ops may use its other queues
       return;
     }
     start(index);
@@ -224,7 +227,7 @@ private:
     }
   }
 
-  /// Devices compute again, and move on other queues, once the last of what blocked them has arrived.
+  /// Unblocks compute and the other queues after the arrival of the last transfer that blocked a device.
   void release(const Op &op) {
     for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
       if (--holds[queueOf(h) / kQueues] == 0) {
@@ -253,7 +256,7 @@ private:
         ready(op);
   }
 
-  // ---- Admission: a cell's first ops wait until its group has room.
+  // ---- Admission: a cell's first ops wait until the limits of its group permit.
 
   void prepareAdmission() {
     admitted.assign(x.cells.size(), 1);
@@ -289,7 +292,7 @@ private:
       apply(op);
   }
 
-  /// What holds and deferred blocks take of a device's budget.
+  /// Returns the bytes of a device's budget that held and deferred blocks occupy.
   uint64_t taken(uint32_t device, uint64_t deferredMore = 0) const {
     return used[device] + std::max(deferring[device] + deferredMore, admission.aside[device]);
   }
@@ -302,7 +305,8 @@ private:
   }
   uint32_t deviceOf(uint32_t op) const { return x.plan.cells[x.ops[op].cell].device; }
 
-  /// Whether a backward has to wait for a W, which can run: what it leaves for its own W has no room. One always has.
+  /// Whether a backward must wait for a W that can run, because its deferred block does not fit. One deferred block is
+  /// always allowed.
   bool defers(uint32_t op) const {
     if (!isBackward(op))
       return false;
@@ -315,7 +319,7 @@ private:
       deferring[deviceOf(op)] += admission.deferred[x.ops[op].cell];
   }
 
-  /// Admits what there is room for on a device: of its groups' next cells the one that is due first.
+  /// Admits cells of a device while the limits permit, in the order of their forwards' priorities.
   void admit(uint32_t device) {
     while (true) {
       uint32_t best = kNone;
@@ -360,7 +364,8 @@ private:
     admit(admission.groups[groupOf[cell]].device);
   }
 
-  /// Of the cells that could start but for admission the one with the oldest samples: it leads to what frees memory.
+  /// Admits the cell with the oldest samples among those that wait only for admission, because it leads to tasks that
+  /// free memory.
   bool admitOldest() {
     while (!oldest.empty()) {
       const auto cell = oldest.pop().op();
@@ -408,7 +413,7 @@ private:
     return "entry on " + x.plan.devices[entry.id].name;
   }
 
-  /// Follows unfinished predecessors until one repeats.
+  /// Follows unfinished predecessors until one is repeated.
   std::string describeCycle() const {
     std::vector<uint32_t> before(missing.size(), kNone);
     for (const auto *edges : {&x.edges, &order.edges})
@@ -437,11 +442,11 @@ private:
     return text + "\n  " + describe(at) + "\nmove a forward before, or a backward after, the task that waits for it";
   }
 
-  /// An index behind those of the expansion is a barrier of the order.
+  /// Indices after those of the expansion are barriers of the order.
   const Op &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
 
   const Expansion &x;
-  const uint32_t opCount; ///< of the expansion: asked for every op, and a vector divides to tell its size
+  const uint32_t opCount; ///< number of the expansion's ops; cached because it is read for every op and vector::size() divides
   const Order &order;
   ListSchedule &listed;
   const Op barrier;
@@ -449,26 +454,26 @@ private:
   const Admission &admission;
   double now = 0;
   size_t count = 0;
-  std::vector<uint32_t> &missing; ///< by op: those before it that have not finished
+  std::vector<uint32_t> &missing; ///< by op: number of unfinished predecessors
   std::vector<uint8_t> &finished;
   IndexLists &next; ///< edges of the order by the op before
   std::vector<uint8_t> busy;
-  std::vector<size_t> heldBy;            ///< per device: the queue of what blocks it, where communication does
-  std::vector<uint32_t> holds;           ///< per device: what blocks it now
+  std::vector<size_t> heldBy;            ///< per device: queue that blocks it; empty: communication does not block
+  std::vector<uint32_t> holds;           ///< per device: number of ops that block it
   std::vector<MinHeap<Waiting>> waiting; ///< per queue
-  MinHeap<Waiting> candidates;           ///< that could start now
+  MinHeap<Waiting> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
   std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
-  std::vector<uint32_t> blocked, blockedNext;  ///< per cell: a list of the ops that wait for its admission
+  std::vector<uint32_t> blocked, blockedNext;  ///< per cell: list of the ops that wait for its admission
   MinHeap<Waiting> oldest;                     ///< cells with blocked ops, by first sample
   std::vector<uint32_t> groupOf;               ///< per cell
   std::vector<std::vector<uint32_t>> groupsOf; ///< per device
   std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
-  std::vector<int64_t> rows;                   ///< per group: in flight
+  std::vector<int64_t> rows;                   ///< per group: rows in flight
   std::vector<uint64_t> used;                  ///< per device: bytes held
-  std::vector<uint64_t> deferring;             ///< per device: deferred bytes between B and W; empty: memory is not limited
+  std::vector<uint64_t> deferring;             ///< per device: deferred bytes between B and W; empty: memory is unlimited
   std::vector<std::vector<uint32_t>> heldBack; ///< per device: backwards that wait for a W
 };
 

@@ -1,11 +1,11 @@
-// Copies between a device and its host, for devices whose transports reach the memory of the host alone.
+// Host staging: copies between a device and its host, for devices with transports that access only host memory.
 //
 //   task -> Copy to the host -> Send                         Receive -> Copy to the device -> task
-//   owner's shard -> Copy to the host -> AllGather -> Copy to the device of what it does not own
+//   owner's shard -> Copy to the host -> AllGather -> Copy of the other elements to the device
 //   accumulator -> Copy to the host -> ReduceScatter -> Copy to the device of its shard
 //
-// The halves of transfers and collectives of such a device work on images in pinned memory. Copies are entries like others, on the queues between
-// device and host, so they overlap with computing and with transfers of other values.
+// The halves of transfers and collectives of such a device use images in pinned memory. Copies are entries on the
+// queues between device and host, so they overlap with compute and with transfers of other values.
 
 #include "Expansion.h"
 
@@ -116,17 +116,18 @@ private:
     copy(op, device, sends, entry.phase, sends ? entry.region : host, sends ? host : entry.region, entry.value, bytes);
   }
 
-  /// What a device has to do with a group's collective.
+  /// Participation of a device in a group's collective.
   struct Share {
-    bool whole = false; ///< it reads, or contributes, all of it
+    bool whole = false; ///< it reads or contributes the whole group
     Compact owned;      ///< elements
     int64_t elements = 0;
-    uint64_t size = 0; ///< of an element
+    uint64_t size = 0; ///< bytes of an element
     uint32_t group = 0;
     uint64_t bytes(int64_t count) const { return static_cast<uint64_t>(count) * size; }
-    /// Of an owned run in the image.
+    /// Returns the position of an owned run in the image.
     int64_t place(const Compact::Run &run) const { return whole ? run.begin : run.place; }
-    /// Where it lies in a device's memory, of which `shards` is that of all runs. \param place, first  its place there and that of the first
+    /// Returns the region of a run in device memory. \param shards  region of all runs \param place, first  positions
+    /// of the run and of the first run there
     Region at(Region shards, const Compact::Run &run, int64_t place, int64_t first) const {
       return region(shards.arena, shards.offset + bytes(place - first), bytes(run.size()));
     }
@@ -142,7 +143,8 @@ private:
     return part;
   }
 
-  /// An image of the whole group, or of the shards alone; `half` works on it. \returns where so many elements from a place on lie
+  /// Adds an image of the whole group, or of the shards only, for `half`. \returns a function from (position, number of
+  /// elements) to a region
   auto imageOf(uint32_t op, const Share &part, uint32_t half, uint32_t device) {
     const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
     const uint32_t buffer = image(op, device, part.bytes(count));
@@ -211,9 +213,10 @@ private:
   // ---- Order.
 
   using Barriers = std::map<uint32_t, std::vector<uint32_t>>;
-  Barriers devicesBefore, devicesAfter; ///< of ops without halves: of what they stand for, on either side
+  Barriers devicesBefore, devicesAfter; ///< of ops without halves: devices of the ops that they represent, on either side
 
-  /// The devices of an op, or of what a barrier stands for: barriers stand between tasks of one device and collectives, or for tasks without work.
+  /// Visits the devices of an op. For a barrier, visits those of the ops behind it: barriers are between tasks of one
+  /// device and collectives, or represent tasks without work.
   template <typename Visit> void eachDevice(uint32_t op, const IndexLists &beyond, Barriers &known, const Visit &visit) {
     const Span halves = x.ops[op].halves;
     for (uint32_t h = halves.begin; h < halves.end; ++h)
@@ -241,7 +244,8 @@ private:
       x.addEdge(op, in);
   }
 
-  /// What a device does before the transfer comes before its copies to the host, and what it does after it follows its copies from there.
+  /// A device's predecessors of the transfer precede its copies to the host; its successors follow its copies from the
+  /// host.
   void orderNeighbours(uint32_t op) {
     for (uint32_t earlier : before[op])
       eachDevice(earlier, before, devicesBefore, [&](uint32_t device) {
@@ -264,7 +268,7 @@ private:
       });
   }
 
-  /// Memory of the device is touched by the copies instead of by the transfer; the image by all of them.
+  /// Copies replace the transfer as accesses of device memory. The transfer and the copies access the image.
   void moveTouches() {
     const size_t count = x.touches.size();
     for (size_t i = 0; i < count; ++i) {

@@ -40,7 +40,7 @@ bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t ind
   if (!hasBodies)
     return true;
   if (body >= bodySlots.size())
-    return body == UINT32_MAX; // a part of a split backward that this library does not hold: as if all slots were there
+    return body == UINT32_MAX; // a part of a split backward that is not in this library: assume that all slots exist
   const uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
   return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
 }

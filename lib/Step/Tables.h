@@ -1,4 +1,4 @@
-// What expansions of one model have in common. Internal to lib/Step.
+// Data shared by the expansions of one model. Internal to lib/Step.
 #pragma once
 
 #include "CellTemplates.h"
@@ -18,7 +18,7 @@ struct ExpansionArrays;
 /// Seconds of F, B and W of cells of one shape on devices of one class.
 struct TaskSeconds {
   double seconds[3] = {0, 0, 0};
-  bool works[3] = {false, false, false}; ///< some unit has a call
+  bool works[3] = {false, false, false}; ///< whether a unit has a call
 };
 
 struct ExpansionTables {
@@ -35,12 +35,12 @@ struct ExpansionTables {
   /// Valid as long as this object.
   const TaskSeconds &seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward);
 
-  /// Arrays that no expansion uses: empty, with the memory of the last one.
+  /// Returns arrays that no expansion uses: empty, with the memory of the previous expansion.
   ExpansionArrays &spare() { return *spareArrays; }
 
-  sim::Traffic traffic; ///< for simulations, one after the other: it keeps the collectives that it has weighed
+  sim::Traffic traffic; ///< for one simulation at a time; caches the costs of collectives
 
-  /// Memory that one list after the other uses: of simulate, and of orders by time.
+  /// Memory that one simulation, or one order by time, at a time uses.
   struct {
     std::vector<uint32_t> missing;
     std::vector<uint8_t> finished;
@@ -55,7 +55,7 @@ private:
   std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)
   UnitCalls calls;
   CellTemplates shapesOf[2];
-  std::vector<std::vector<std::unique_ptr<TaskSeconds>>> times[2]; ///< by class of devices and shape
+  std::vector<std::vector<std::unique_ptr<TaskSeconds>>> times[2]; ///< by device class and shape
 };
 
 } // namespace zorse::step

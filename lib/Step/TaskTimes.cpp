@@ -1,4 +1,5 @@
-// Seconds of tasks: from the caller's costs, or from FLOPs over the plan's speeds and its two links; the plan's durations override F, B and W.
+// Seconds of tasks: from the caller's costs, or from FLOPs, the plan's speeds and its two links. The plan's durations
+// override F, B and W.
 
 #include "Expansion.h"
 #include "Tables.h"
@@ -14,7 +15,8 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-/// Nodes by name in one site. The intra-node link is every device's port, the inter-node link every node's card, shared by the node's transfers.
+/// Returns a topology of one site with the plan's nodes. The intra-node link is the port of every device. The
+/// inter-node link is the card of every node, shared by the node's transfers.
 bundle::Topology topologyOf(const Plan &plan) {
   bundle::Topology topology;
   auto set = [](bundle::LinkClass &to, const LinkSpeed &from) {
@@ -42,7 +44,7 @@ public:
   PlanCosts(const bundle::ModelSummary &summary, const Plan &plan) : summary(summary), plan(plan), links(topologyOf(plan)) {}
 
   double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const override {
-    // Every launch costs something whatever its rows: without it, cells of one row would look free.
+    // Every launch has a constant cost. Without it, cells of one row would seem to cost nothing extra.
     constexpr double kCallSeconds = 5e-6;
     return (plan.devices[device].speed > 0 ? kCallSeconds : 0) +
            compute(device, unitFunction(summary, unit, task).flops_per_row() * static_cast<double>(rows));
@@ -88,7 +90,7 @@ double Expansion::taskSeconds(uint32_t c, TaskKind kind) {
   const double *shape = known.seconds;
   if (!given)
     return shape[static_cast<int>(kind)];
-  // A duration of the whole backward: its parts as the costs have them.
+  // The plan contains the duration of the whole backward: it is divided in the ratio of the costs.
   double both = shape[1] + shape[2];
   return given->backward[c] * (both > 0 ? shape[static_cast<int>(kind)] / both : 0.5);
 }

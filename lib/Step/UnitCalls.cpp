@@ -1,4 +1,4 @@
-// Which slots the functions of units have, and what each is bound to: asked once per model, for planning and for programs.
+// The slots of unit functions and their operands, computed once per model for planning and for programs.
 
 #include "CellTemplates.h"
 #include "Expansion.h"
@@ -14,7 +14,7 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-/// The first user of a value at or after `unit`: names which users a gradient holds.
+/// Returns the first user of a value at or after `unit`, which identifies the contributions in a gradient.
 uint32_t firstUser(const bundle::ModelSummary &summary, uint32_t v, uint32_t unit) {
   const auto &users = summary.values(static_cast<int>(v)).users();
   auto it = std::lower_bound(users.begin(), users.end(), unit);
@@ -25,11 +25,11 @@ class Maker {
 public:
   using Segment = bundle::UnitFunction::Segment;
 
-  /// \param segment  of the function; null: it has none
+  /// \param segment  segment of the function; null: it has no segments
   Maker(const ExpansionTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.body = segment ? segment->bodies(0) : unitFunction(summary, u, task).body(); // those of other devices have the same slots
+    call.body = segment ? segment->bodies(0) : unitFunction(summary, u, task).body(); // bodies of other devices have the same slots
   }
 
   UnitCall run() {
@@ -69,7 +69,7 @@ private:
     for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
       const uint32_t v = unit.values_in(i);
       const bool adds =
-          !zorse::isHalf(summary.values(static_cast<int>(v)).type()); // in half precision they are complete: one unit alone reads the value
+          !zorse::isHalf(summary.values(static_cast<int>(v)).type()); // half precision: complete, since only one unit reads the value
       if (hasGradient(v))
         add(bundle::BOUNDARY_IN_GRADIENT, i, adds ? bundle::ACCUMULATE : bundle::WRITE, Operand::Gradient, v, u);
     }

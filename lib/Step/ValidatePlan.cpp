@@ -1,4 +1,4 @@
-// Checks a plan against a model: one sweep over the units for the tiling, then devices, owners and order.
+// Checks a plan against a model: the tiling by one sweep over the units, then devices, owners and order.
 
 #include "Messages.h"
 
@@ -21,7 +21,7 @@ std::string range(const char *what, int64_t begin, int64_t end) {
   return std::string(what) + " " + std::to_string(begin) + "-" + std::to_string(end);
 }
 
-/// Devices that call functions of a class together.
+/// Returns the number of devices that execute functions of a class together.
 size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
   for (const auto &function : unitClass.functions())
     if (function.segments_size())
@@ -29,12 +29,13 @@ size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
   return 1;
 }
 
-/// Cells of one rectangle on other devices than the first of them, where units exchange values: as many as those expect. By cell: it is one.
+/// Checks rectangles with cells on several devices, which exchange values: the units must expect this number of
+/// devices. Returns, by cell, whether it is a duplicate (not the first of its rectangle).
 std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   std::vector<bool> again(plan.cells.size(), false);
   if (std::all_of(summary.classes().begin(), summary.classes().end(), [](const auto &unitClass) { return devicesOf(unitClass) == 1; }))
     return again;
-  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>> cells; // by rectangle and device: the first
+  std::map<std::array<int64_t, 4>, std::map<uint32_t, uint32_t>> cells; // by rectangle and device: first cell
   for (uint32_t i = 0; i < plan.cells.size(); ++i) {
     const Cell &cell = plan.cells[i];
     auto &devices = cells[{cell.unitBegin, cell.unitEnd, cell.sampleBegin, cell.sampleEnd}];
@@ -56,7 +57,7 @@ std::vector<bool> checkExchanges(const Plan &plan, const zorse::bundle::ModelSum
 }
 
 /// Sweeps over unit boundaries with the set of cells that cover the current unit, ordered by samples.
-/// \param again  cells that others stand for
+/// \param again  cells that are duplicates of another cell
 void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again, Messages &messages) {
   std::map<int32_t, std::vector<uint32_t>> begins, ends;
   std::set<int32_t> boundaries{0};
@@ -78,7 +79,7 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
     for (uint32_t i : ends[*boundary]) {
       auto it = active.find(plan.cells[i].sampleBegin);
       if (it == active.end() || it->second != i)
-        continue; // lost to an overlap that has been reported
+        continue; // removed after a reported overlap
       active.erase(it);
       covered -= plan.cells[i].rows();
     }
@@ -104,7 +105,7 @@ void checkTiling(const Plan &plan, int32_t units, const std::vector<bool> &again
       covered += cell.rows();
     }
     if (covered == plan.batch || overlaps)
-      continue; // where a cell was lost to an overlap, a gap may be none
+      continue; // a cell removed after an overlap may have filled this gap
     int32_t until = std::next(boundary) == boundaries.end() ? units : std::min(units, *std::next(boundary));
     int64_t expected = 0;
     auto report = [&](int64_t begin, int64_t end) {
@@ -185,12 +186,12 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
       if (!ranges.empty() && ranges.back().second < group.elements() && expected == ranges.back().second)
         messages.add(name + ": " + range("elements", expected, group.elements()) + " have no owner");
       if (ranges.empty())
-        messages.add(name + ": nobody owns anything of it");
+        messages.add(name + ": no device owns any of its elements");
     }
   }
 }
 
-/// Plans are also made by programs: readers of files cannot make most of these.
+/// Checks residency. Most of these errors occur only in plans that are made by programs, not in files.
 void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   for (size_t i = 0; i < plan.residency.size(); ++i) {
     const ResidencyRule &rule = plan.residency[i];
@@ -210,7 +211,7 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
   }
   if (!messages.empty())
     return;
-  // Of what a rule gives to the host's processor, everything that is updated must be there in the end.
+  // If a rule assigns updates to the host's CPU, all updated state must finally be on the host.
   for (const ResidencyRule &rule : plan.residency) {
     if (rule.update != Tier::Host)
       continue;
@@ -229,13 +230,13 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
         return messages.add(
             "residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
             plan.devices[d].name + " is updated on the host, and its " + (at.parameters == Tier::Host ? "moments" : "parameters") +
-            " are kept on the device: a host's processor updates what is in the host's memory. Keep parameters and moments \"host\"," +
+            " are kept on the device: the host's CPU updates only state in host memory. Keep parameters and moments \"host\"," +
             " or say \"update\": \"device\"");
       }
   }
 }
 
-/// What decides about all gradients together cannot be where each is used at once.
+/// With updates inside the backward, no decision may depend on all gradients.
 void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
   if (plan.commit == Commit::Step)
     return;

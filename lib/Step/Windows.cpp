@@ -1,8 +1,11 @@
-// Windows: which tasks of a group's readers read one image of its parameters, and when the next image may come.
+// Computes windows. A window (an unshard interval) is the set of tasks that read one gathered copy (image) of a group's
+// parameters.
 //
-// A group that is gathered once a step has one window, all tasks that read it. A group that is gathered by phase has one per direction and per first
-// unit that reads it in a chunk (all chunks that begin a band's use of it share one). Windows are merged, and limited, by what a first list says: see
-// hintWindows.
+// - A group that is gathered once per step has one window: all tasks that read it.
+// - A group that is gathered by phase has one window per direction and per first unit that reads it in a chunk. Chunks
+//   that start to read the group at the same unit share a window.
+//
+// hintWindows merges windows and limits the number of images on a device. It uses the preliminary list.
 
 #include "Expansion.h"
 
@@ -15,7 +18,7 @@ using namespace zorse::step;
 
 namespace {
 
-/// The first unit of a range that uses a group; it has one.
+/// Returns the first unit of a range that uses a group. Precondition: there is one.
 int32_t firstUser(const Expansion &x, uint32_t group, int32_t unitBegin) {
   const auto &units = x.summary.groups(static_cast<int>(group)).units();
   return static_cast<int32_t>(*std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
@@ -28,8 +31,8 @@ bool reads(const CellTemplate &shape, uint32_t group, bool backward) {
   return false;
 }
 
-/// Whether tasks of one direction of some cell of a chunk read a group's parameters. Its cells may differ: a backward that recomputes reads what the
-/// forward reads.
+/// Whether, in some cell of a chunk, tasks of one direction read a group's parameters. Cells may differ: a backward
+/// that recomputes reads the parameters that the forward reads.
 bool reads(const Expansion &x, const Chunk &chunk, uint32_t group, bool backward) {
   const CellTemplate *before = nullptr;
   return std::any_of(chunk.cells.begin(), chunk.cells.end(), [&](uint32_t c) {
@@ -88,13 +91,13 @@ uint32_t Expansion::windowOf(uint32_t group, int32_t unitBegin, bool backward) c
 
 namespace {
 
-/// The tasks of a device's chunks in one direction: what windows follow each other by.
+/// Tasks of a device's chunk in one direction, by which windows are ordered.
 struct PhaseTasks {
   uint32_t device = 0;
   bool backward = false;
-  std::vector<TaskName> tasks; ///< in the order of the list
+  std::vector<TaskName> tasks; ///< in list order
   std::vector<uint32_t> windows;
-  uint32_t firstUse = kNone; ///< place in the list: the first use of one of its windows, on any device
+  uint32_t firstUse = kNone; ///< list position of the first use of one of its windows, on any device
 };
 
 class Hinter {
@@ -132,14 +135,15 @@ private:
     phases.push_back(std::move(phase));
   }
 
-  // Places in the list.
+  // Positions in the list.
   uint32_t beginOf(TaskName task) const { return x.listed.positions[x.cells[task.cell].of(task.kind).begin]; }
   uint32_t endOf(TaskName task) const { return x.listed.positions[x.cells[task.cell].of(task.kind).end]; }
   uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
   uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
   static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }
 
-  /// Windows of a group are one where, on some reader, their uses interleave or no other window lies between. \returns number by use
+  /// Merges windows of a group if, on some reader, their uses interleave or no other phase is between them. \returns
+  /// number of the window by use
   std::vector<uint32_t> merge(uint32_t g) const {
     const std::vector<WindowUse> &uses = x.usesOf[g];
     std::vector<uint32_t> root(uses.size());
@@ -154,7 +158,7 @@ private:
       struct Run {
         uint32_t first, last, use;
       };
-      std::vector<Run> runs; // of the group's windows on this device
+      std::vector<Run> runs; // uses of the group's windows on this device
       std::vector<std::pair<uint32_t, uint32_t>> others;
       for (const PhaseTasks &phase : phases) {
         if (phase.device != device)
@@ -187,8 +191,9 @@ private:
     return same;
   }
 
-  /// A window's image comes when the chunks before the last have let go of theirs. Only tasks that the first list has before the window's first use
-  /// on any device are waited for: then all such edges agree with that list, and no cycle is made.
+  /// Limits images: a window's image waits for the tasks of the n-th phase before it, n being Plan::imagesOf. Only
+  /// tasks that precede the window's first use on any device in the preliminary list are included. All such edges agree
+  /// with that list, so they form no cycle.
   void limit(WindowHints &hints) {
     auto merged = [&](uint32_t window) {
       const uint32_t g = x.windows[window].group;

@@ -1,4 +1,5 @@
-// Entries of ops: what each device does for them, and with which bytes. Calls of cells follow once there are places: see CellCalls.cpp.
+// Entries of ops: the operation of each device, and its regions. Calls of cells are added after memory is planned: see
+// CellCalls.cpp.
 
 #include "Expansion.h"
 
@@ -140,7 +141,7 @@ private:
   const uint32_t device;
 };
 
-/// Calls of what concerns state alone; they belong to the entry added last.
+/// Adds calls that access only state. They belong to the entry added last.
 class StateCalls {
 public:
   explicit StateCalls(Expansion &x) : x(x) {}
@@ -197,7 +198,8 @@ private:
       }
   }
 
-  /// \param first  before there are sums: it reads bytes that the load of the scalars clears and nothing adds to
+  /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears and to which no entry
+  ///   adds
   void decide(uint32_t device, bool first) {
     x.addCall(x.summary.decide_body(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);

@@ -12,7 +12,8 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Arrays of objects one element per line, everything else compact: long plans stay readable and diff well.
+/// Writes arrays of objects with one element per line and all else compact, so that long plans are readable and have
+/// small diffs.
 void writeRows(std::string &out, const char *key, const std::vector<ordered_json> &rows) {
   out += std::string("  \"") + key + "\": [";
   for (size_t i = 0; i < rows.size(); ++i)
@@ -45,7 +46,7 @@ ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
   return row;
 }
 
-/// The name alone where every parameter has its default.
+/// Returns only the name if every parameter has its default.
 std::string scheduleText(const Plan &plan) {
   const Schedule &schedule = plan.schedule, defaults;
   const ScheduleRule &rule = scheduleRule(schedule.kind);
@@ -59,7 +60,7 @@ std::string scheduleText(const Plan &plan) {
               object[parameter.key] = value;
           } else {
             for (size_t d = 0; d < value.size(); ++d)
-              if (value[d] != 0 || d + 1 == value.size()) // one at least: a list of zeros is not an empty one
+              if (value[d] != 0 || d + 1 == value.size()) // at least one: a list of zeros differs from an empty list
                 object[parameter.key][plan.devices[d].name] = value[d];
           }
         },
@@ -82,7 +83,7 @@ void writeDevices(std::string &out, const Plan &plan) {
   writeRows(out, "devices", rows);
 }
 
-/// Activations that all cells treat alike stand behind the cells.
+/// Activations that all cells share are written after the cells.
 void writeCells(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
   const Activations common = plan.cells.empty() ? Activations::Keep : plan.cells.front().activations;

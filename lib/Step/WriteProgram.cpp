@@ -1,4 +1,5 @@
-// The step graph's arrays of one device as a bundle::Program. Calls list every slot a function could have; a body's own slots decide which are bound.
+// Converts one device's arrays of the step graph to a bundle::Program. Calls list every slot that a function could
+// have; only the slots of the body are bound.
 #include "zorse/Step/WriteProgram.h"
 
 #include "SlotBindings.h"
@@ -10,7 +11,7 @@ using namespace zorse::step;
 
 namespace {
 
-/// Writes through `field` (a mutable_x call) only if there is something to say.
+/// Writes through `field` (a mutable_x call) only if the region is not empty.
 template <typename Field> void write(const Region &region, Field field) {
   if (!region.arena && !region.offset && !region.bytes)
     return;
@@ -88,7 +89,8 @@ struct Writer {
     return Status::success();
   }
 
-  /// What gathers and scatters have in common: the owners' extents, the whole group and this device's part of it.
+  /// Writes the fields that gathers and scatters share: the owners' extents, the whole group and this device's part of
+  /// it.
   template <typename Message> Message *shards(Message *out, const Entry &e) const {
     const Collective &c = graph.collectives[e.collective];
     out->set_group(c.value.id);

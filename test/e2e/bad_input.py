@@ -213,7 +213,7 @@ def options(c):
     early = lambda *words: z.call("zorse-compile", os.path.join(c.folder, "none.onnx"), "--quiet", *words, ok=False)
     c.expect("early: no such cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
     c.expect("early: no such profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
-    c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch says 8")
+    c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch is 8")
     c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--batch", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
     c.expect("early: the output is no bundle", early("--cluster", cluster, "--batch", 8, "-o", notes), "is not a bundle", "-o")
     c.expect("early: the output is below a file", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(todo, "out.zorse")), "is not a directory")

@@ -1,4 +1,4 @@
-// Runs of elements: whose they are, and where they lie in memory that has several of them.
+// Runs of elements, the devices that own them, and their positions in memory that contains several runs.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace zorse {
 
-/// Elements [begin, end) of a whole, of `device`. In a list a device may come again: its runs ascend and do not overlap.
+/// Elements [begin, end) of a whole, on `device`. A list may contain several runs of a device, which ascend and do not
+/// overlap.
 struct Shard {
   uint32_t device = 0;
   int64_t begin = 0, end = 0;
@@ -22,7 +23,7 @@ struct Shard {
   bool operator<(const Shard &o) const { return std::tie(begin, end, device) < std::tie(o.begin, o.end, o.device); }
 };
 
-/// The devices with a run that has all of `piece`, in the order of the list.
+/// Returns the devices with a run that contains all of `piece`, in the order of the list.
 inline std::vector<uint32_t> holdersOf(const std::vector<Shard> &list, const Shard &piece) {
   std::vector<uint32_t> holders;
   for (const Shard &run : list)
@@ -31,13 +32,13 @@ inline std::vector<uint32_t> holdersOf(const std::vector<Shard> &list, const Sha
   return holders;
 }
 
-/// Where elements lie in memory that has the runs of one device, one behind the other. One run, which is what most devices have, costs a subtraction
-/// and no allocation.
+/// Positions of elements in memory in which the runs of one device are concatenated. Most devices have one run, which
+/// needs one subtraction and no allocation.
 class Compact {
 public:
   struct Run {
     int64_t begin = 0, end = 0;
-    int64_t place = 0; ///< of its first element
+    int64_t place = 0; ///< position of its first element
 
     int64_t size() const { return end - begin; }
   };
@@ -61,7 +62,7 @@ public:
       if (run.device == device)
         add(run.begin, run.end);
   }
-  /// Behind those that are there.
+  /// Appends a run.
   void add(int64_t begin, int64_t end) {
     if (begin < end)
       add({begin, end, empty() ? 0 : last().place + last().size()});
@@ -70,14 +71,14 @@ public:
   Runs runs() const && = delete;
   Runs runs() const & { return {several_.empty() ? &one_ : several_.data(), several_.empty() ? size_t(!empty()) : several_.size()}; }
   bool empty() const { return one_.begin == one_.end; }
-  /// Of all runs.
+  /// Returns the number of elements of all runs.
   int64_t elements() const {
     int64_t sum = 0;
     for (const Run &run : runs())
       sum += run.size();
     return sum;
   }
-  /// Of elements [begin, end): how many lie before them. Negative if no run has all of them.
+  /// Returns the position of elements [begin, end). Negative if no run contains all of them.
   int64_t place(int64_t begin, int64_t end) const {
     const Runs list = runs();
     const Run *run = std::upper_bound(list.begin(), list.end(), begin, [](int64_t element, const Run &next) { return element < next.begin; });
@@ -85,14 +86,15 @@ public:
   }
   int64_t place(const Shard &piece) const { return place(piece.begin, piece.end); }
   bool has(const Shard &piece) const { return place(piece) >= 0; }
-  /// Whether runs have some of its elements and not, in one of them, all.
+  /// Whether runs contain some of its elements, but no run contains all.
   bool cuts(const Shard &piece) const {
     const Runs list = runs();
     const Run *run = std::upper_bound(list.begin(), list.end(), piece.begin, [](int64_t element, const Run &next) { return element < next.end; });
     return run != list.end() && std::max(run->begin, piece.begin) < std::min(run->end, piece.end) && !has(piece);
   }
 
-  /// The same runs where `whole` has them, counted from the first. Empty if it lacks one.
+  /// Returns the same runs with their positions in `whole`, relative to the first. Empty if one of them is not in
+  /// `whole`.
   Compact inside(const Compact &whole) const {
     Compact moved;
     const int64_t first = whole.place(one_.begin, one_.end);
@@ -118,16 +120,17 @@ private:
   }
 
   Run one_;                  ///< the first
-  std::vector<Run> several_; ///< all of them, ascending, if there are more
+  std::vector<Run> several_; ///< all, ascending, if there is more than one
 };
 
-/// What a device has of a gather or a reduction, in elements.
+/// Elements of one device in a gather or a reduction.
 struct Held {
-  Compact whole;  ///< what it reads or contributes
-  Compact shards; ///< what it owns, counted from the first
-  bool inside;    ///< each of its shards lies at its place in the whole; else they are apart, one behind the other
+  Compact whole;  ///< elements that it reads or contributes
+  Compact shards; ///< elements that it owns; positions are relative to the first
+  bool inside;    ///< each shard is at its position in the whole; otherwise the shards are separate and concatenated
 
-  /// Inside, if the whole has all shards and the first one is there. \param distance  bytes from the whole to the first shard
+  /// Sets `inside` if the whole contains all shards and the first one is at its position there.
+  /// \param distance  bytes from the whole to the first shard
   Held(Compact whole, Compact shards, uint64_t distance, size_t elementBytes) : whole(std::move(whole)), shards(std::move(shards)) {
     const Compact &all = this->whole, &own = this->shards;
     const bool first = !own.empty() && distance == uint64_t(all.place(own.runs()[0].begin, own.runs()[0].end)) * elementBytes;

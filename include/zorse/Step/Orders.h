@@ -30,7 +30,7 @@ uint64_t priorityAt(uint8_t rank, double seconds);
 class RecurringSlots {
 public:
   /// Reserves the first gap of `duration` in the cycle after `ready`, all in seconds.
-  /// \returns the seconds that the task waits for the gap; 0 if there is no such gap
+  /// \returns the seconds that the task waits for the gap; 0 if no gap is long enough
   double reserve(double ready, double duration, double cycle);
   void clear() { slots.clear(); }
 

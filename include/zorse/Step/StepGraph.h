@@ -147,8 +147,9 @@ struct Wait {
   bool previousStep = false;
 };
 
-/// What the halves of a collective have in common. For AllGather `members` are the readers, for ReduceScatter the contributors in the order of
-/// summation, for AllReduce all members in rank order; `shards` are what owners have, ascending elements (empty for AllReduce).
+/// Data shared by the halves of a collective. `members`: the readers of an AllGather, the contributors of a
+/// ReduceScatter in summation order, all members of an AllReduce in rank order. `shards`: the owners' elements,
+/// ascending (empty for an AllReduce).
 struct Collective {
   Value value; ///< of the whole
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
@@ -298,7 +299,7 @@ struct TimeOptions : StepOptions {
 struct StepTimes {
   double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
   uint32_t listLength = 0;        ///< entries of the global list
-  std::vector<DeviceUse> devices; ///< by the plan's devices; of MemoryUse only `least`, `cellsAlive`, `host` and their components are set
+  std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `least`, `cellsAlive`, `host` and their components
 };
 
 /// Computes the data that the planner needs: a plan's times and the devices' peak live bytes,

@@ -1,6 +1,6 @@
-// "wave": every device holds several ranges of units, and micro-batches go along the devices and back (the V of Qi et al., 2024; the waves of
-// Hanayo, Liu et al., 2023). Where the way turns, a device hands on to itself, and the last range ends where the first began: gradients come back
-// soon, and every device holds equally much.
+// "wave": every device holds several ranges of units, and micro-batches pass along the devices and back (the V of Qi et
+// al., 2024; the waves of Hanayo, Liu et al., 2023). At a turn, a device keeps the micro-batch for its next range. The
+// last range ends on the device of the first, so gradients return early and all devices hold the same amount.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on b, 6-8 on a:
 //     a   0 1 . 0'a'1'b'2 a 3 b      0 1 2 3: forwards of the first range, 0' of the second; a b: backwards

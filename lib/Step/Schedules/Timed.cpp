@@ -1,7 +1,7 @@
 // "steady_state": tasks by the time they would run at in a steady state.
 //
-// Samples enter at the rate of the busiest device. On a machine without waits for devices, a cell's
-// forward would run when its inputs arrive, and its backward when its gradients arrive:
+// Samples enter at the rate of the busiest device. If tasks did not wait for devices, a cell's forward would run when
+// its inputs arrive, and its backward when its gradients arrive:
 //
 //   sample's entry ── F 0 ── link ── F 1 ── link ── F 2, B 2 ── link ── B 1 ── link ── B 0
 //                     └────────────── samples in flight at stage 0: this time over the period ──┘

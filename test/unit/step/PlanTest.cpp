@@ -45,7 +45,7 @@ TEST(PlanText, WrongTypesAndKeys) {
   EXPECT_MISTAKE(R"({"global_batch_size": 0, "devices": ["a"], "cells": []})", "global_batch_size: expected at least 1");
   EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"], "cell": []})", "unknown key \"cell\"; known are");
   EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a", "a"], "cells": []})", "device 'a' is listed twice");
-  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"]})", "lacks \"cells\"");
+  EXPECT_MISTAKE(R"({"global_batch_size": 8, "devices": ["a"]})", "missing key \"cells\"");
   EXPECT_MISTAKE(withCells(R"({"units": [0], "samples": [0, 8], "device": "a"})"), "cells[0].units: expected [begin, end]");
   EXPECT_MISTAKE(withCells(R"({"units": [0, 99999999999], "samples": [0, 8], "device": "a"})"), "number too large");
 }
@@ -114,7 +114,7 @@ TEST(PlanText, UnknownDevice) {
 }
 
 TEST(PlanText, NotSupportedYet) {
-  EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a backward tiling of its own is not supported yet");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "backward": [])"), "a separate backward tiling is not supported yet");
   EXPECT_MISTAKE(withCells(R"({"units": [0, 6], "samples": [0, 8], "devices": ["a", "b"]})"), "tensor-parallel groups are not supported yet");
 }
 
