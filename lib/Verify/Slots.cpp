@@ -7,7 +7,8 @@ using namespace zorse::verify;
 
 using Segment = bundle::UnitFunction::Segment;
 
-/// The segment that waits for an exchange in which a value is the one brought, or the `term` of a sum; null: there is none.
+/// Returns the segment that waits for an exchange with the result `value` or, with `term`, for a reduction with the term
+/// `value`. Returns null if there is none.
 static const Segment *exchangeOf(const Model &model, uint32_t value, bool term = false) {
   const auto &unit = model.summary.units(int(model.summary.values(int(value)).producer()));
   for (const auto &function : model.classOf(unit).functions())
@@ -97,7 +98,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   return true;
 }
 
-/// Of a value that the devices of a cell exchange.
+/// Computes the whole and the term of a value that the devices of a cell exchange.
 static bool fromExchange(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;

@@ -27,13 +27,13 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
   return true;
 }
 
-/// Runs of a whole's elements: those of a device ascend.
+/// Checks runs of a whole's elements: the runs of each device must ascend.
 bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const char *what) {
   if (extents.begin_size() != extents.members_size() || extents.end_size() != extents.members_size())
     return report(Code::Malformed, entry,
                   std::string(what) + ": " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) +
                       " begins, " + std::to_string(extents.end_size()) + " ends");
-  std::vector<int64_t> ends(model.plan.devices.size(), 0); // of the runs so far
+  std::vector<int64_t> ends(model.plan.devices.size(), 0); // end of the device's previous run
   for (int i = 0; i < extents.members_size(); ++i) {
     const uint32_t device = extents.members(i);
     if (device >= ends.size())
@@ -51,7 +51,8 @@ bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const c
   return true;
 }
 
-/// Who reads or contributes has runs, if any are named, and this device has all of a shard in one of them or nothing of it.
+/// Checks the runs of readers or contributors. If any are named, every one of them must have runs. This device must
+/// have each shard completely in one of its runs, or no part of it.
 bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
   const bundle::Extents &runs = collective.parts;
   const char *what = collective.gathers ? "reads" : "terms";
