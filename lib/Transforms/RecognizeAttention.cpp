@@ -209,7 +209,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
       return failure();
 
     if (llvm::any_of(scores.masks, [](const MaskPart &part) { return dependsOnTrained(part.value); })) {
-      op->emitRemark("attention is kept in parts: what is added to its scores depends on a trained parameter and needs a gradient");
+      op->emitRemark("attention is kept in parts: the mask added to its scores depends on a trained parameter and needs a gradient");
       return failure();
     }
 

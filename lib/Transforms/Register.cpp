@@ -29,6 +29,6 @@ void zorse::addRecognitionPasses(OpPassManager &passes) {
 
 void zorse::registerTransformPasses() {
   registerTransformsPasses();
-  PassPipelineRegistration<>("zorse-recognize", "Canonicalise a model and recognise single ops in what exporters take apart",
+  PassPipelineRegistration<>("zorse-recognize", "Canonicalize a model and recognize ops that exporters decompose",
                              [](OpPassManager &passes) { addRecognitionPasses(passes); });
 }

@@ -25,7 +25,7 @@ static LogicalResult verifyArguments(func::FuncOp model) {
              << i << " of @model to be a zorse.input or a zorse.parameter, got " << (input ? "both" : "neither");
     StringRef name = input ? input.getValue() : parameter.getValue();
     if (name.empty() || !names.insert(name).second)
-      return emitError(argument.getLoc(), "(M2) expects argument ") << i << " of @model to have a name of its own, got '" << name << "'";
+      return emitError(argument.getLoc(), "(M2) expects argument ") << i << " of @model to have a unique, non-empty name, got '" << name << "'";
     if (input && !carriesSamples(argument.getType()))
       return emitError(argument.getLoc(), "(M2) expects input '") << name << "' to carry samples (dimension 0 is ?), got " << argument.getType();
     if (parameter && carriesSamples(argument.getType()))

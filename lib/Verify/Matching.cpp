@@ -304,7 +304,7 @@ private:
         if (seen[c][k] != expected)
           fail(Code::Task, int32_t(cell.device), -1,
                std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
-                   std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
+                   std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " occurs " +
                    std::to_string(seen[c][k]) + " times, expects " + (expected ? "once" : "none: the plan has no such task"));
       }
     }

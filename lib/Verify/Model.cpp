@@ -248,7 +248,7 @@ bool Model::checkSlots(std::vector<Finding> &findings) const {
       if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::SUM || slot.mode() < bundle::READ || slot.mode() > bundle::ACCUMULATE ||
           extentBytes(slot.bytes(), 1) < 0 || (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
         findings.push_back({Code::Malformed, -1, -1,
-                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
+                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -391,7 +391,7 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   };
   const auto &training = summary.training();
   if (plan.commitsByGroup && (training.clip_norm() > 0 || training.skip_nonfinite() || scales()))
-    return fail("commits by group, where gradients are clipped, steps skipped or the loss scaled by what all groups say");
+    return fail("commits by group, but gradients are clipped, steps skipped or the loss scaled, which needs the gradients of all groups");
   int64_t units = summary.units_size();
   if (summary.samples_per_row() < 0 || summary.samples_per_row() > kMaxSize)
     return fail("the model has rows of an impossible number of samples");

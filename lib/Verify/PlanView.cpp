@@ -20,7 +20,7 @@ struct Reader {
   PlanView read(const Json &root) {
     for (const char *key : {"global_batch_size", "devices", "cells"})
       if (!root.contains(key))
-        fail("", root.is_object() ? std::string("lacks \"") + key + "\"" : "expected an object, got " + show(root));
+        fail("", root.is_object() ? std::string("missing key \"") + key + "\"" : "expected an object, got " + show(root));
     plan.batch = toInteger(root["global_batch_size"], "global_batch_size");
     forEach(root["devices"], "devices", [&](const Json &item) { readDevice(item); });
     const bool recompute = recomputes(root, false);

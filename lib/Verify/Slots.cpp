@@ -142,7 +142,7 @@ bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bu
   auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
   const uint32_t group = value.id();
   if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
-    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not what it declares");
+    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not the declared group");
   const auto &info = model.summary.groups(int(group));
   const bool copy = collective.gathers && model.hasCopy(group);
   if (!fromDeclared(device, entry, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))), whole))

@@ -21,7 +21,7 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
   std::vector<bool> seen(model.plan.devices.size());
   for (uint32_t device : list) {
     if (device >= seen.size() || seen[device])
-      return report(Code::Malformed, entry, std::string(what) + ": device " + std::to_string(device) + " does not exist or is there twice");
+      return report(Code::Malformed, entry, std::string(what) + ": device " + std::to_string(device) + " does not exist or is listed twice");
     seen[device] = true;
   }
   return true;
@@ -65,7 +65,7 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
     named[device] = true;
   for (uint32_t device : collective.members) {
     if (!named[device])
-      return report(Code::Malformed, entry, std::string(what) + ": lack " + deviceName(device) + ", which takes part");
+      return report(Code::Malformed, entry, std::string(what) + ": missing " + deviceName(device) + ", which takes part");
     named[device] = false;
   }
   if (auto other = std::find(named.begin(), named.end(), true); other != named.end())
@@ -291,6 +291,6 @@ bool Device::checkStructure() {
         (program.queues(int(program.entries(e).queue())).kind() == bundle::DIRECT ? !checkDirect(e) : !checkNoParts(program.entries(e))))
       return false;
   if (std::count_if(program.queues().begin(), program.queues().end(), [](const auto &queue) { return queue.kind() == bundle::DIRECT; }) > 1)
-    return report(Code::Launch, -1, "has two queues of kind DIRECT: nothing orders what one launches and what the other does");
+    return report(Code::Launch, -1, "has two queues of kind DIRECT: their launches are not ordered");
   return true;
 }

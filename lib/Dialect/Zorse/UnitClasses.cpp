@@ -145,7 +145,7 @@ LogicalResult ClassOp::verifyRegions() {
     return emitOpError("(C1) expects a function @forward or @joint");
   const bool parts = bool(function(Task::InputGradients));
   if (parts != bool(function(Task::WeightGradients)) || (parts && !function(Task::Backward)))
-    return emitOpError("(C5) expects @backward_inputs and @backward_weights together, beside a @backward");
+    return emitOpError("(C5) expects @backward_inputs and @backward_weights together, in addition to @backward");
   SlotChecker slots;
   for (Task task : {Task::Joint, Task::Forward, Task::InputGradients, Task::Backward, Task::WeightGradients, Task::Recompute, Task::Logits})
     if (func::FuncOp one = function(task); one && failed(slots.check(one, task)))

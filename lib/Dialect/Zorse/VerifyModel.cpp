@@ -139,7 +139,7 @@ LogicalResult RoundOp::verify() {
   if (Type element = getElementTypeOrSelf(getX().getType()); !element.isF32() && !element.isF64())
     return emitOpError("(C2) expects elements of f32 or f64, got ") << element;
   if (!getStraightThrough() && !carriesSamples(getX().getType()))
-    return emitOpError("(C3) expects straight_through for what carries no samples");
+    return emitOpError("(C3) expects straight_through for a value without samples");
   if (getStraightThrough() && getPerOperator())
     return emitOpError("(C4) expects one of straight_through and per_operator");
   return success();

@@ -38,7 +38,7 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
     std::string here = at(path, i);
     checkKeys(from, here, {"batch_size", "forward", "backward", "input_gradients", "weight_gradients", "memory"});
     if (!from.contains("batch_size"))
-      fail(here, "lacks \"batch_size\"");
+      fail(here, "missing key \"batch_size\"");
     ProfilePoint point;
     point.rows = toInteger(from["batch_size"], here + ".batch_size", 1, kMostRows);
     if (!result.empty() && result.back().rows >= point.rows)
@@ -81,7 +81,7 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
     if (!degrees.insert(profile.degree).second)
       fail(here + ".tensor_parallel_size", "size " + std::to_string(profile.degree) + " is given twice");
     if (!value[i].contains("measurements"))
-      fail(here, "lacks \"measurements\"");
+      fail(here, "missing key \"measurements\"");
     profile.points = readPoints(list(value[i], "measurements", here + ".measurements", kMostPoints), here + ".measurements");
     result.push_back(std::move(profile));
   }
