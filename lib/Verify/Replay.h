@@ -198,7 +198,7 @@ private:
   void transfer();
   void copy(const Place &from, const Place &to, const Logical &value);
   void copyScalars(const Place &from, const Place &to);
-  /// Calls f(Place, Logical) on runs of a collective's whole whose memory begins where a region does.
+  /// Calls f(Place, Logical) on runs of a collective's whole. Its memory starts at the region.
   template <typename F> void forRuns(const Compact &runs, const bundle::Collective &collective, const bundle::Region &region, Logical whole, F f) {
     const int64_t begin = addressOf(region.arena(), region.offset()), size = elementSize(collective.type), first = whole.begin;
     for (const Compact::Run &run : runs.runs()) {

@@ -90,7 +90,7 @@ def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
     Constraints:
     - (C1) a and b have equal rank >= 2 and equal element types.
     - (C2) all dimensions but the last agree.
-    - (C3) y is [K, N] of the same element type, or of f32 beside bf16 or f16.
+    - (C3) y is [K, N] of the same element type, or of f32 for bf16 or f16 operands.
 
     Example:
     ```mlir

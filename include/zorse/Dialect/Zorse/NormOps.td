@@ -129,7 +129,7 @@ def Zorse_LayerNormGradInputOp : Zorse_Op<"layer_norm_grad_input", [Pure]> {
     With h = (x - mean) * rstd and g = dy * gain: dx = rstd * (g - mean(g) - h * mean(g * h)), means over the last dimension.
 
     Constraints:
-    - (C1) x, dy and dx have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x, dy and dx have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) gain, if present, has shape [d] where d is the last dimension of x, and the element type of x.
     - (C3) mean and rstd have the shape of x without its last dimension, in f32 (f64 for f64 inputs).
 
@@ -152,7 +152,7 @@ def Zorse_LayerNormGradParamsOp : Zorse_Op<"layer_norm_grad_params", [Pure]> {
     from `layer_norm_grad_input`, so that a schedule can compute gradients of weights later.
 
     Constraints:
-    - (C1) x and dy have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x and dy have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) mean and rstd have the shape of x without its last dimension, in f32 (f64 for f64 inputs).
     - (C3) dgain and dbias have shape [d] where d is the last dimension of x, and the element type of x.
 
@@ -205,7 +205,7 @@ def Zorse_RmsNormGradInputOp : Zorse_Op<"rms_norm_grad_input", [Pure]> {
     With h = x * rrms and g = dy * gain: dx = rrms * (g - h * mean(g * h)), mean over the last dimension.
 
     Constraints:
-    - (C1) x, dy and dx have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x, dy and dx have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) gain, if present, has shape [d] where d is the last dimension of x, and the element type of x.
     - (C3) rrms has the shape of x without its last dimension, in f32 (f64 for f64 inputs).
 
@@ -226,7 +226,7 @@ def Zorse_RmsNormGradParamsOp : Zorse_Op<"rms_norm_grad_params", [Pure]> {
     dgain = sum of dy * x * rrms over all dimensions except the last.
 
     Constraints:
-    - (C1) x and dy have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x and dy have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) rrms has the shape of x without its last dimension, in f32 (f64 for f64 inputs).
     - (C3) dgain has shape [d] where d is the last dimension of x, and the element type of x.
 
