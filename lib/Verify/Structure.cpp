@@ -79,8 +79,8 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
   return true;
 }
 
-/// Whether the host computes. Updates run on the processor with their state in its memory; all other compute runs on the
-/// device.
+/// Whether the host computes the entry. Updates run on the processor with their state in its memory; all other compute
+/// runs on the device.
 bool Device::isByHost(int index) const {
   const bundle::Compute &compute = program.entries(index).compute();
   if (compute.task() != bundle::Compute::UPDATE_GROUP)
