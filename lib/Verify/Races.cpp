@@ -187,7 +187,7 @@ private:
   std::unique_ptr<Access[]> accesses; ///< accesses of all entries
   std::vector<uint32_t> firstAccess;  ///< by entry, with an end element
   std::vector<uint32_t> clocks;       ///< by entry of both steps and queue
-  uint32_t reportedFor = ~0u;         ///< the entry to which the conflicts in `reported` belong; these are (queue, position) of the earlier entries
+  uint32_t reportedFor = ~0u;         ///< the entry of the conflicts in `reported`, which are (queue, position) of earlier entries
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
