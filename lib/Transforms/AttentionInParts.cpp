@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace zorse;
 
-/// k or v [?, S', H', D] as [?, H, S', D]: every head as often as a group of queries shares it.
+/// Returns k or v [?, S', H', D] as [?, H, S', D], with each head repeated for the query heads that share it.
 static Value headsFirst(OpBuilder &builder, Location loc, Value value, int64_t heads) {
   SmallVector<int64_t> shape(rankedType(value).getShape());
   if (shape[2] != heads) {
@@ -19,7 +19,7 @@ static Value headsFirst(OpBuilder &builder, Location loc, Value value, int64_t h
   return TransposeOp::create(builder, loc, value, ArrayRef<int64_t>{0, 2, 1, 3});
 }
 
-/// A mask [?|1, H|1, S, S'] as the type of the scores has it, with the mask's own elements.
+/// Broadcasts a mask [?|1, H|1, S, S'] to the shape of the scores. Keeps its element type.
 static Value overScores(OpBuilder &builder, Location loc, Value mask, RankedTensorType scores) {
   SmallVector<int64_t> kept, dims;
   for (auto [i, size] : llvm::enumerate(rankedType(mask).getShape())) {

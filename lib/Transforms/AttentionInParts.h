@@ -1,4 +1,5 @@
-// The products and the softmax that an attention stands for, where one of its parts needs a gradient that the whole has not.
+// Decomposes attention into its products and softmax, for attention with an operand that needs a gradient which
+// zorse.attention does not have.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -7,7 +8,7 @@
 
 namespace zorse {
 
-/// `op` as scale, cap, mask, softmax and two products; its value, of the type of `out`.
+/// Writes `op` as scale, cap, mask, softmax and two products. Returns the result, of the type of `out`.
 mlir::Value writeAttentionInParts(mlir::OpBuilder &builder, AttentionOp op);
 
 } // namespace zorse

@@ -11,7 +11,7 @@ using namespace zorse;
 
 bool zorse::isMaskFill(double value) { return value <= -1e9; }
 
-/// Fills that swallow any score they are added to, so that adding them equals putting them in its place.
+/// Whether the fill absorbs any score that it is added to, so that adding it equals replacing the score.
 static bool isAbsorbing(double fill) { return fill <= -1e30; }
 
 bool zorse::leadsToProduct(Value value, int depth) {
@@ -33,7 +33,7 @@ static bool repeats(const ViewDimension &dimension) {
   return llvm::all_of(dimension, [](const ViewFactor &factor) { return factor.stride == 0; });
 }
 
-/// The last two dimensions of a mask that repeats along every other; none if it does not.
+/// Returns the last two dimensions of a mask that repeats along all others; nullopt for other masks.
 static std::optional<View> queriesByKeys(View view) {
   if (view.dimensions.size() < 2)
     return std::nullopt;
@@ -65,7 +65,8 @@ std::optional<MaskPattern> zorse::readMaskPattern(const View &wide, bool openWhe
     return std::nullopt;
   int64_t queries = view->shape()[0], keys = view->shape()[1];
   bool boolean = rankedType(view->base).getElementType().isInteger(1);
-  // The first row that hides a key behind an open one tells the window; every element is then compared with what the pattern says.
+  // The first row that hides a key before a visible one determines the window. Every element is then compared with the
+  // pattern.
   auto open = [&](int64_t query, int64_t key) -> std::optional<bool> {
     double value = table->at({query, key});
     if (boolean)
@@ -107,7 +108,7 @@ std::optional<MaskPattern> zorse::readMaskPattern(const View &wide, bool openWhe
       return std::nullopt;
     }
   }
-  // Rows before the window's first effect see at most `window` keys.
+  // Rows before the first effect of the window see at most `window` keys.
   if (window) {
     for (int64_t query = 0; query < queries; ++query)
       if (query + shift + 1 > *window && *open(query, query + shift - *window))
@@ -129,12 +130,12 @@ bool zorse::mergePattern(const MaskPattern &pattern, AttentionOptions &options) 
 // Rows that see no key
 //===----------------------------------------------------------------------===//
 
-/// True if every row of a constant mask leaves a key open.
+/// Whether every row of a constant mask leaves a key visible.
 static bool everyRowIsOpen(Value value, bool openWhenTrue) {
   View view = analyzeView(value);
   std::optional<ConstantTable> table = ConstantTable::read(view);
   if (!table) {
-    // A causal mask always leaves one: the query's own position.
+    // A causal mask always leaves the query's own position visible.
     return view.base.getDefiningOp<CausalMaskOp>() && openWhenTrue && readMaskPattern(view, true);
   }
   SmallVector<int64_t> shape = view.shape();
@@ -164,8 +165,8 @@ static bool everyRowIsOpen(Value value, bool openWhenTrue) {
   return true;
 }
 
-/// True if no element of `value` is infinite or NaN as long as what comes from inputs is small (masks of 0 and 1): finite constants, and sums,
-/// products and selections of such.
+/// Whether no element of `value` is infinite or NaN, provided that inputs are small (masks of 0 and 1). Recognizes
+/// finite constants, and sums, products and selections of such values.
 static bool isSurelyFinite(Value value, int depth = 0) {
   if (depth > 16)
     return false;
@@ -215,7 +216,7 @@ static bool isSurelyFinite(Value value, int depth = 0) {
 // Combination
 //===----------------------------------------------------------------------===//
 
-/// Splits conjunctions and takes negations off.
+/// Splits conjunctions and removes negations.
 static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
   if (part.fill) {
     View view = analyzeView(part.value);
@@ -233,7 +234,7 @@ static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
       return;
     }
   } else if (auto select = part.value.getDefiningOp<arith::SelectOp>()) {
-    // select(condition, 0, fill), added: the same as selecting the score, if the fill swallows it.
+    // An added select(condition, 0, fill) equals a selection between score and fill if the fill absorbs scores.
     std::optional<double> whenTrue = splatValue(select.getTrueValue()), whenFalse = splatValue(select.getFalseValue());
     if (whenTrue == 0.0 && whenFalse && isAbsorbing(*whenFalse))
       return flattenPart({select.getCondition(), true, whenFalse}, parts);
@@ -243,7 +244,8 @@ static void flattenPart(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
   parts.push_back(part);
 }
 
-/// The view of `value`, of the shape of the scores, as [?|1, H|1, S, S'] without repeats along rows and heads; none if it has another rank.
+/// Returns the view of `value`, which has the shape of the scores, as [?|1, H|1, S, S'] without repeats along rows and
+/// heads; nullopt if it has another rank.
 static std::optional<View> maskView(Value value) {
   View view = analyzeView(value);
   if (view.sampled && view.dimensions.size() == 2)
@@ -265,7 +267,7 @@ Value zorse::compactMask(OpBuilder &builder, Location loc, Value value) {
   return view ? emitView(builder, loc, *view) : Value();
 }
 
-/// Masks as [?|1, H|1, S, S'], all of one shape; false if one has no such layout.
+/// Converts masks to [?|1, H|1, S, S'], all of one shape. Returns false if a mask has no such layout.
 static bool layOut(OpBuilder &builder, Location loc, MutableArrayRef<MaskPart> parts) {
   SmallVector<View> views;
   bool sampled = false;
@@ -305,7 +307,7 @@ static Value boolean(OpBuilder &builder, Location loc, const MaskPart &part) {
   return arith::XOrIOp::create(builder, loc, part.value, yes);
 }
 
-/// All parts, which are conditions, as one.
+/// Returns the conjunction of all parts, which are conditions.
 static Value conjunction(OpBuilder &builder, Location loc, ArrayRef<MaskPart> parts) {
   Value all;
   for (const MaskPart &part : parts) {
@@ -315,14 +317,14 @@ static Value conjunction(OpBuilder &builder, Location loc, ArrayRef<MaskPart> pa
   return all;
 }
 
-/// A condition as a float mask: 0 where it is open.
+/// Converts a condition to a float mask: 0 where it is open.
 static Value filled(OpBuilder &builder, Location loc, Value open, Type elementType, double fill) {
   RankedTensorType type = RankedTensorType::get(rankedType(open).getShape(), elementType);
   return arith::SelectOp::create(builder, loc, open, createSplat(builder, loc, type, 0), createSplat(builder, loc, type, fill));
 }
 
 namespace {
-/// Parts that no attribute says, all of one layout, as a mask.
+/// Combines the parts that no attribute represents, all of one layout, into one mask.
 struct RestOfMasks {
   OpBuilder &builder;
   Location loc;
@@ -347,7 +349,7 @@ struct RestOfMasks {
       return refuse("a row that sees no key would be NaN and can not be ruled out");
     if (!all([&](const MaskPart &part) { return isAbsorbing(*part.fill) && *part.fill == *parts[0].fill; }))
       return refuse("a row that sees no key would keep parts of its scores");
-    // All scores of such a row are equal. Those that are replaced have no gradient, those to which something is added do.
+    // All scores of such a row are equal. Replaced scores have no gradient; scores with an added fill have one.
     if (!any([](const MaskPart &part) { return part.replaces; }))
       return CombinedMask{filled(builder, loc, conjunction(builder, loc, parts), elementType, *parts[0].fill)};
     if (!all([](const MaskPart &part) { return part.replaces; }))
@@ -389,7 +391,8 @@ FailureOr<CombinedMask> zorse::combineMasks(PatternRewriter &rewriter, Operation
     patterns.push_back(readMaskPattern(analyzeView(part.value), part.openWhenTrue));
     known += patterns.back().has_value();
   }
-  // A pattern becomes an attribute if nothing else is masked, or if what it hides could not count even in a row where everything else is hidden too.
+  // A pattern becomes an attribute if nothing else is masked, or if its hidden keys have no weight even in a row where
+  // everything else is hidden.
   SmallVector<MaskPart> rest;
   for (auto [part, pattern] : llvm::zip(parts, patterns)) {
     auto op = analyzeView(part.value).base.getDefiningOp<CausalMaskOp>();

@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace zorse;
 
 //===----------------------------------------------------------------------===//
-// Arithmetic that is exact
+// Exact arithmetic
 //===----------------------------------------------------------------------===//
 
 static bool isElementwise(Operation *op) {
@@ -52,7 +52,7 @@ template <typename Op> struct TrivialProduct : OpRewritePattern<Op> {
   }
 };
 
-/// x + 0 and x - 0. They differ from x in the sign of a zero at most.
+/// x + 0 and x - 0. They differ from x at most in the sign of a zero.
 template <typename Op> struct TrivialSum : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
@@ -81,7 +81,7 @@ struct SumOfNegation : OpRewritePattern<arith::AddFOp> {
   }
 };
 
-/// x^1, x^2 and x^0.5, as products and roots: what libraries compute for these exponents.
+/// x^1, x^2 and x^0.5 as products and roots, which libraries compute for these exponents.
 struct SmallPower : OpRewritePattern<math::PowFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(math::PowFOp op, PatternRewriter &rewriter) const override {
@@ -99,8 +99,8 @@ struct SmallPower : OpRewritePattern<math::PowFOp> {
   }
 };
 
-/// Casts that change nothing come as casts from a type to itself only before type conversion; a cast there and back of integers that fit folds
-/// upstream. Conditions of equal branches fold upstream too. What is left is a select whose condition is a splat.
+/// A select with a splat condition. Upstream folds the other cases: conditions of equal branches, and casts of integers
+/// there and back without loss. Casts from a type to itself exist only before type conversion.
 struct SplatSelect : OpRewritePattern<arith::SelectOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
@@ -112,7 +112,7 @@ struct SplatSelect : OpRewritePattern<arith::SelectOp> {
   }
 };
 
-/// A slice of a concat that lies within one of its parts.
+/// A slice of a concat that lies within one of its operands.
 struct SliceOfConcat : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
@@ -135,7 +135,8 @@ struct SliceOfConcat : OpRewritePattern<SliceOp> {
   }
 };
 
-/// A slice of an elementwise result of which nothing else is used, or that carries no samples (a table): the slices of the operands instead.
+/// A slice of an elementwise result that has no other uses or carries no samples (a table) becomes slices of the
+/// operands.
 struct SliceOfElementwise : OpRewritePattern<SliceOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(SliceOp op, PatternRewriter &rewriter) const override {
@@ -152,7 +153,7 @@ struct SliceOfElementwise : OpRewritePattern<SliceOp> {
   }
 };
 
-/// A splat constant of more than one element as a broadcast of a scalar, so that there is one form of it.
+/// A splat constant of several elements becomes a broadcast of a scalar, so that splats have one form.
 struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::ConstantOp op, PatternRewriter &rewriter) const override {
@@ -168,10 +169,10 @@ struct ScalarSplat : OpRewritePattern<arith::ConstantOp> {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Broadcasts and dimensions of size 1 move behind elementwise ops
+// Sinking broadcasts and dimensions of size 1 below elementwise operations
 //===----------------------------------------------------------------------===//
 
-/// Computes `op` on what varies only, and repeats the result. True if that is less than before.
+/// Computes `op` only on the dimensions that vary, and repeats the result. Returns true if this reduces the work.
 static bool sinkRepeats(OpBuilder &builder, Operation *op) {
   if (!isElementwise(op))
     return false;
@@ -224,7 +225,8 @@ static bool sinkRepeats(OpBuilder &builder, Operation *op) {
 // Views in normal form
 //===----------------------------------------------------------------------===//
 
-/// True if the chain above `value` is what emitView would write: counted, since the normal form of a view is unique.
+/// Whether the chain above `value` is the one that emitView writes. The normal form of a view is unique, so the chains
+/// are compared op by op.
 static bool isNormal(Value value, Value normal) {
   while (true) {
     if (value == normal)
@@ -238,14 +240,15 @@ static bool isNormal(Value value, Value normal) {
   }
 }
 
-/// Applies the view of a constant of moderate size to its elements; repeats stay views. Leaves `view` alone if there is nothing to do.
+/// Applies the view of a constant of moderate size to its elements. Repeats remain views. Leaves `view` unchanged if
+/// there is nothing to do.
 static void foldConstantView(View &view, OpBuilder &builder) {
   constexpr int64_t kLimit = int64_t(1) << 20;
   auto constant = view.base.getDefiningOp<arith::ConstantOp>();
   auto dense = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
   if (!dense || dense.isSplat() || dense.getNumElements() > kLimit)
     return;
-  // What varies, and how it lies in the new constant.
+  // The dimensions that vary, and their layout in the new constant.
   SmallVector<int64_t> shape;
   ViewDimension walk;
   for (const ViewDimension &dimension : view.dimensions) {
@@ -277,7 +280,7 @@ static void foldConstantView(View &view, OpBuilder &builder) {
   };
   auto type = RankedTensorType::get(shape, dense.getElementType());
   DenseElementsAttr folded;
-  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth(); width % 8 == 0) { // bytes as they are: tables of positions have many
+  if (unsigned width = dense.getElementType().getIntOrFloatBitWidth(); width % 8 == 0) { // copies whole bytes: position tables are large
     const size_t size = width / 8;
     SmallVector<char> bytes(static_cast<size_t>(count) * size);
     for (int64_t n = 0; n < count; ++n)
@@ -322,7 +325,7 @@ static bool normaliseViews(func::FuncOp function, OpBuilder &builder) {
     root->getResult(0).replaceUsesWithIf(normal, [](OpOperand &use) { return !isView(use.getOwner()); });
     changed = true;
   }
-  // What emitView wrote in vain, and chains nothing uses any more.
+  // Erase chains without uses and unused results of emitView.
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
     if (isView(&op) && op.use_empty())
       op.erase();
@@ -349,7 +352,7 @@ struct CanonicalizeGraph : zorse::impl::CanonicalizeGraphBase<CanonicalizeGraph>
     if (function.isExternal() || !llvm::hasSingleElement(function.getBody()))
       return;
     IRRewriter rewriter(&getContext());
-    // Each step makes room for the others; graphs settle in two or three rounds.
+    // Each step enables the others. Graphs converge in two or three rounds.
     for (int round = 0; round < 8; ++round) {
       bool changed = false;
       if (failed(applyPatternsGreedily(function, patterns, GreedyRewriteConfig(), &changed)))

@@ -34,7 +34,7 @@ std::optional<ConstantTable> ConstantTable::read(const View &view) {
   if (width != 1 && width != 16 && width != 32 && width != 64)
     return std::nullopt;
   if (width == 1 && isa<DenseElementsAttr>(attribute))
-    return table; // read one by one: how booleans are packed is the attribute's business
+    return table; // read element by element: only the attribute knows how booleans are packed
   size_t needed = (width == 1 ? 1 : width / 8) * (table.splat ? 1 : table.elements.getNumElements());
   return table.bytes.size() >= needed ? std::optional(table) : std::nullopt;
 }
@@ -60,7 +60,7 @@ double ConstantTable::element(int64_t index) const {
     return value;
   }
   uint64_t bits = 0;
-  std::memcpy(&bits, place, width / 8); // little-endian, as everywhere here
+  std::memcpy(&bits, place, width / 8); // little-endian, like all data here
   if (auto floating = dyn_cast<FloatType>(type)) {
     llvm::APFloat value(floating.getFloatSemantics(), llvm::APInt(width, bits));
     bool lost;

@@ -18,12 +18,12 @@ using namespace zorse;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What orders values: kind, depth, then a hash of the structure above. No names, no positions.
+/// Sort key of values: kind, depth, then a hash of the structure above. It contains no names and no positions.
 struct Rank {
   int kind = 0; ///< 0 computed, 1 argument, 2 splat
   int depth = 0;
   uint64_t hash = 0;
-  bool parameter = false; ///< a parameter or a view of one: exporters fold transposes and slices into them, so their types tell nothing
+  bool parameter = false; ///< a parameter or a view of one: exporters fold transposes and slices into them, so types are ignored
   bool operator<(const Rank &other) const {
     if (kind != other.kind)
       return kind < other.kind;
@@ -34,7 +34,7 @@ struct Rank {
 };
 } // namespace
 
-/// A hash that is the same in every process: of text, never of pointers.
+/// A hash of text, never of pointers, so that it is the same in every process.
 static uint64_t hashText(const std::string &text) { return llvm::xxh3_64bits(text); }
 
 static std::string textOf(Type type) {
@@ -43,7 +43,7 @@ static std::string textOf(Type type) {
   return text;
 }
 
-/// Attributes as text; constants of many elements by their bytes.
+/// Formats attributes as text, and large constants as a hash of their bytes.
 static std::string textOf(Operation *op) {
   std::string text = op->getName().getStringRef().str();
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
@@ -71,7 +71,7 @@ void zorse::orderCommutativeOperands(func::FuncOp function) {
       Value first = op.getOperand(0), second = op.getOperand(1);
       op.setOperands({second, first});
     }
-    // Views cost nothing and add no depth.
+    // Views cost nothing and do not increase the depth.
     bool view = isView(&op), ofParameter = view && ranks[op.getOperand(0)].parameter;
     if (ofParameter) {
       ranks[op.getResult(0)] = {0, 0, ranks[op.getOperand(0)].hash, true};
@@ -99,7 +99,7 @@ void zorse::orderOps(func::FuncOp function) {
   Block &block = function.front();
   llvm::SetVector<Operation *> order;
   llvm::DenseSet<Operation *> open;
-  // Depth first without recursion: a graph may be thousands of ops deep.
+  // Depth first without recursion, because a graph may be thousands of operations deep.
   SmallVector<std::pair<Operation *, unsigned>> stack{{block.getTerminator(), 0}};
   open.insert(block.getTerminator());
   while (!stack.empty()) {
@@ -115,7 +115,7 @@ void zorse::orderOps(func::FuncOp function) {
   }
   for (Operation *op : order)
     op->moveBefore(&block, block.end());
-  eraseDeadOps(block); // what the terminator does not reach stays in front of the others, users behind what they use
+  eraseDeadOps(block); // dead ops precede the others, users after their operands
 }
 
 //===----------------------------------------------------------------------===//

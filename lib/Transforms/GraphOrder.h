@@ -1,17 +1,20 @@
-// One order for the ops and arguments of a graph, that depends on what is computed and not on who wrote it down.
+// A canonical order of the operations and arguments of a graph. It depends only on the computation, not on the
+// exporter.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace zorse {
 
-/// Orders the operands of commutative ops by what they compute: deeper ones first, arguments and constants last; equal ones keep their order.
+/// Orders the operands of commutative operations by their computation: deeper ones first, arguments and constants last.
+/// Equal operands keep their order.
 void orderCommutativeOperands(mlir::func::FuncOp function);
 
-/// Orders ops depth-first from the results, operands left to right, and drops what no result needs.
+/// Orders operations depth-first from the results, operands left to right, and removes dead operations.
 void orderOps(mlir::func::FuncOp function);
 
-/// Orders parameter arguments by first use after the inputs, which keep their order; drops non-trainable parameters that nothing uses.
+/// Orders parameter arguments by first use, after the inputs, which keep their order. Removes unused non-trainable
+/// parameters.
 void orderParameters(mlir::func::FuncOp function);
 
 } // namespace zorse

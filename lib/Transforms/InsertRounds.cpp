@@ -1,4 +1,5 @@
-// Where low precision enters a model. Everything behind this pass computes exactly what the graph says; nothing else rounds to bf16 or f16.
+// Inserts the roundings of low precision into a model. Later passes compute exactly what the graph specifies; nothing
+// else rounds to bf16 or f16.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Transforms/Passes.h"
 
@@ -17,8 +18,8 @@ namespace {
 
 bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 
-/// Elementwise operations that torch.autocast and modules of bf16 compute in the type of their operands. What their results lose in range or in the
-/// difference of near numbers is f32 there, and here.
+/// Whether torch.autocast and modules of bf16 compute the operation in the type of its operands. Functions with results
+/// that would lose range, or the difference of close numbers, are computed in f32 there, and here.
 bool isElementwise(Operation *op) {
   if (isa<GeluOp, SiluOp, DropoutOp, RopeOp>(op))
     return true;
@@ -43,7 +44,8 @@ public:
 private:
   void visit(Operation *op) {
     if (auto gather = dyn_cast<GatherOp>(op)) {
-      // Rows of a vector are biases and the like. Rounding the rows that are read is rounding the table, with less to do.
+      // Tables of rank 1 contain scalars such as biases and stay f32. Rounding the selected rows equals rounding the
+      // table, at lower cost.
       if (!wideResidual && isFloat(gather.getTable()) && cast<RankedTensorType>(gather.getTable().getType()).getRank() >= 2)
         roundResult(op);
       return;
@@ -71,8 +73,9 @@ private:
     }
   }
 
-  /// What the addition of a bias, a vector over channels, reads beside a product that nothing else reads, but through views; null: there is none.
-  /// Tables that are added, such as positions, are no part of a product: under autocast they make the sum f32.
+  /// Returns the operand of the addition of a bias, a vector over channels, to a product that has no other reader, also
+  /// through views; null if there is none. Added tables, such as positions, are not biases: under autocast their sum is
+  /// f32.
   OpOperand *biasOf(Value product) const {
     while (product.hasOneUse()) {
       Operation *user = *product.user_begin();
@@ -89,7 +92,8 @@ private:
     return nullptr;
   }
 
-  /// torch.autocast and a module of bf16 both give a linear layer its bias in the type of its weight. A number stays as it is.
+  /// Rounds the bias of a linear layer. torch.autocast and modules of bf16 both use the type of its weight. A scalar is
+  /// not rounded.
   void roundBias(OpOperand &bias) {
     auto repeated = cast<BroadcastOp>(bias.get().getDefiningOp());
     if (cast<RankedTensorType>(repeated.getX().getType()).getRank() == 0)
@@ -103,14 +107,15 @@ private:
     repeated.getXMutable().assign(vector);
   }
 
-  /// A value without samples, as elementwise operations on samples read it.
+  /// Whether the value is the same for all samples: it carries none, or broadcasts a value that carries none.
   static bool isRepeated(Value value) {
     if (auto broadcast = value.getDefiningOp<BroadcastOp>())
       return !carriesSamples(broadcast.getX().getType());
     return !carriesSamples(value.getType());
   }
 
-  /// Zeros and one number, drawn by dropout of a constant: in PyTorch a mask has the type of what it multiplies.
+  /// Whether the value is a dropout mask, a dropout of a constant, possibly scaled. In PyTorch a mask has the type of
+  /// the value that it multiplies.
   static bool isMask(Value value) {
     while (Operation *op = value.getDefiningOp()) {
       if (auto dropout = dyn_cast<DropoutOp>(op))
@@ -130,8 +135,8 @@ private:
     return isa_and_nonnull<arith::ConstantOp>(value.getDefiningOp());
   }
 
-  /// Whether all that `op` reads is narrow. Parameters, repeated for every sample, do not count: they widen nothing in a module of bf16. Under
-  /// autocast they do, unless they are numbers.
+  /// Whether all values that `op` reads are narrow. Parameters that are repeated for every sample are ignored: in a
+  /// module of bf16 they widen nothing. Under autocast they count, except scalars.
   bool staysNarrow(Operation *op) const {
     if (!carriesSamples(op->getResult(0).getType()))
       return false;
@@ -160,13 +165,13 @@ private:
       narrow.insert(op->getResult(0));
   }
 
-  /// One rounding of a value, behind it, for all who want it.
+  /// Returns the rounded value. There is one rounding per value, directly after it, for all readers.
   Value rounded(Value value) {
     if (narrow.contains(value))
       return value;
     Value round = roundOf.lookup(value);
     if (!round) {
-      // Of a parameter before views of it: there is one copy, whoever reads which part of it.
+      // Parameters are rounded before views of them, so that there is one copy for all readers of its parts.
       if (Operation *view = value.getDefiningOp(); view && !carriesSamples(value.getType()) && isa<ReshapeOp, TransposeOp, SliceOp>(view)) {
         Value source = rounded(view->getOperand(0));
         builder.setInsertionPointAfter(view);

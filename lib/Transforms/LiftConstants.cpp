@@ -14,7 +14,7 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// The name says what is in it: equal constants get equal names in every model and every process.
+/// Returns a name that depends on the content: equal constants have equal names in every model and process.
 static std::string nameOf(ElementsAttr value) {
   std::string type;
   llvm::raw_string_ostream(type) << value.getShapedType();
@@ -27,7 +27,7 @@ static std::string nameOf(ElementsAttr value) {
   return "const." + llvm::utohexstr(hash, /*LowerCase=*/true, /*Width=*/16);
 }
 
-/// The elements of a causal mask that no attention took as an attribute.
+/// Returns the elements of a causal mask that did not become an attribute of an attention.
 static ElementsAttr materialise(CausalMaskOp op) {
   auto type = cast<RankedTensorType>(op.getY().getType());
   int64_t queries = type.getDimSize(0), keys = type.getDimSize(1);

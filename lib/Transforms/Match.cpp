@@ -12,7 +12,7 @@ using namespace zorse;
 
 bool zorse::isNear(double a, double b) { return a == b || std::fabs(a - b) <= 1e-6 * std::max(std::fabs(a), std::fabs(b)); }
 
-/// Dimensions of `shape` of size other than 1, all but the last `drop`.
+/// Returns the dimensions with a size other than 1.
 static SmallVector<int64_t> wideDimensions(ArrayRef<int64_t> shape) {
   SmallVector<int64_t> dimensions;
   for (size_t i = 0; i < shape.size(); ++i)
@@ -26,7 +26,7 @@ Value zorse::matchStatistic(Value value) {
   if (!broadcast || rankedType(value).getRank() == 0)
     return {};
   ArrayRef<int64_t> shape = rankedType(value).getShape();
-  // Everything that is not of size 1 comes from the operand, but for the last dimension.
+  // All dimensions with a size other than 1, except the last one, must come from the operand.
   SmallVector<int64_t> expected = wideDimensions(shape.drop_back()), found;
   for (auto [i, to] : llvm::enumerate(broadcast.getDims())) {
     if (to == static_cast<int64_t>(shape.size()) - 1)
@@ -85,7 +85,7 @@ Value zorse::matchMean(Value value) {
   } else {
     sum = matchWithSplat<arith::MulFOp>(value, number);
   }
-  // The statistic may have been reshaped to drop or add dimensions of size 1.
+  // A reshape may have added or removed dimensions of size 1.
   while (sum && isa_and_nonnull<ReshapeOp>(sum.getDefiningOp()))
     sum = sum.getDefiningOp()->getOperand(0);
   auto reduce = sum ? sum.getDefiningOp<ReduceOp>() : ReduceOp();
@@ -109,7 +109,7 @@ Value zorse::matchReciprocalRoot(Value value) {
   return {};
 }
 
-/// y if value = y * y or y ^ 2.
+/// Returns y if value = y * y or y ^ 2.
 static Value matchSquare(Value value) {
   if (auto mul = value.getDefiningOp<arith::MulFOp>(); mul && mul.getLhs() == mul.getRhs())
     return mul.getLhs();

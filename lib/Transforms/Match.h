@@ -1,4 +1,5 @@
-// Small matchers that the recognisers share. All look at canonical graphs: broadcasts and dimensions of size 1 stand behind elementwise ops.
+// Small matchers that the recognition passes share. They expect canonical graphs: broadcasts and dimensions of size 1
+// follow elementwise operations.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -8,26 +9,28 @@
 
 namespace zorse {
 
-/// Equal to the precision of a float32 constant.
+/// Whether the numbers are equal to the precision of a float32 constant.
 bool isNear(double a, double b);
 inline bool isNear(std::optional<double> a, double b) { return a && isNear(*a, b); }
 
 inline mlir::RankedTensorType rankedType(mlir::Value value) { return mlir::cast<mlir::RankedTensorType>(value.getType()); }
 
-/// `value` = broadcast of one number per vector to the type of vectors: that statistic, without dimensions of size 1. Null otherwise.
+/// If `value` broadcasts one number per vector to the type of the vectors, returns that statistic, without dimensions
+/// of size 1; otherwise null.
 mlir::Value matchStatistic(mlir::Value value);
 
-/// `value` = broadcast of one vector [d] along the last dimension: that vector. Null otherwise.
+/// If `value` broadcasts one vector [d] along the last dimension, returns that vector; otherwise null.
 mlir::Value matchChannels(mlir::Value value);
 
-/// A product flattened: `scalar` times `factors`. Goes through products and quotients by scalars whose only user is the product itself.
+/// A flattened product: `scalar` times `factors`. Includes products and quotients by scalars that have no other user.
 struct Product {
   double scalar = 1;
   llvm::SmallVector<mlir::Value, 4> factors;
 };
 Product flattenProduct(mlir::Value value);
 
-/// For a commutative op of type `Op` at `value`: one operand is a splat; yields the other and the number.
+/// If `value` is a commutative operation of type `Op` with one splat operand, returns the other operand and sets
+/// `number`; otherwise null.
 template <typename Op> mlir::Value matchWithSplat(mlir::Value value, double &number) {
   auto op = value.getDefiningOp<Op>();
   if (!op)
@@ -41,25 +44,26 @@ template <typename Op> mlir::Value matchWithSplat(mlir::Value value, double &num
   return {};
 }
 
-/// mean(x) over the last dimension: x, or null.
+/// If value = mean(x) over the last dimension, returns x; otherwise null.
 mlir::Value matchMean(mlir::Value value);
 
-/// 1/sqrt(x) in any spelling: x, or null.
+/// If value = 1/sqrt(x) in any form, returns x; otherwise null.
 mlir::Value matchReciprocalRoot(mlir::Value value);
 
-/// value = mean(y^2) + epsilon over the last dimension: y, or null.
+/// If value = mean(y^2) + epsilon over the last dimension, returns y; otherwise null.
 mlir::Value matchMeanSquarePlus(mlir::Value value, double &epsilon);
 
-/// value = x * s or x / t with one number per vector: x; `reciprocal` is s, `root` is t. Tries every such reading.
+/// A reading of an operation as x * s or x / t with one number per vector: `reciprocal` is s, `root` is t.
+/// matchScaledVectors returns all such readings.
 struct Scaled {
   mlir::Value x, reciprocal, root;
 };
 llvm::SmallVector<Scaled, 2> matchScaledVectors(mlir::Operation *op);
 
-/// True if a parameter that is trained is among what `value` is computed from.
+/// Whether `value` depends on a trained parameter.
 bool dependsOnTrained(mlir::Value value);
 
-/// 1/(1 + exp(-x)): x, or null.
+/// If value = 1/(1 + exp(-x)), returns x; otherwise null.
 mlir::Value matchSigmoid(mlir::Value value);
 
 } // namespace zorse

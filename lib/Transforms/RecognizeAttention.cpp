@@ -18,10 +18,10 @@ using namespace mlir;
 using namespace zorse;
 
 //===----------------------------------------------------------------------===//
-// Looking upwards
+// Matching upwards from the probabilities
 //===----------------------------------------------------------------------===//
 
-/// The value behind reshapes that only add or drop dimensions of size 1.
+/// Skips reshapes that only add or remove dimensions of size 1.
 static Value skipUnitReshapes(Value value) {
   while (auto reshape = value.getDefiningOp<ReshapeOp>()) {
     auto wide = [](Value v) {
@@ -36,7 +36,7 @@ static Value skipUnitReshapes(Value value) {
   return value;
 }
 
-/// Takes scalar factors off `value`, also below views, into `scale`.
+/// Moves scalar factors of `value`, also below views, into `scale`.
 static Value peelScalar(OpBuilder &builder, Value value, double &scale) {
   while (true) {
     View view = analyzeView(value);
@@ -63,7 +63,7 @@ static Value peelScalar(OpBuilder &builder, Value value, double &scale) {
 }
 
 namespace {
-/// What was found on the way from the probabilities up to the product of q and k.
+/// The operations between the probabilities and the product of q and k.
 struct Scores {
   MatmulOp product;
   AttentionOptions options;
@@ -71,7 +71,8 @@ struct Scores {
 };
 } // namespace
 
-/// select(isnan(p), 0, p) or select(isnan(p), p with the branches turned): p.
+/// For select(isnan(p), 0, p), returns p and sets `guarded`; otherwise returns `value`. The test may also be an
+/// unordered comparison of p with itself.
 static Value skipGuard(Value value, bool &guarded) {
   auto select = value.getDefiningOp<arith::SelectOp>();
   if (!select || splatValue(select.getTrueValue()) != 0.0)
@@ -89,7 +90,7 @@ static Value skipGuard(Value value, bool &guarded) {
   return value;
 }
 
-/// From the argument of the softmax up to the product. Masks are added or selected after scale and cap.
+/// Matches from the argument of the softmax up to the product. Masks are added or selected after scale and cap.
 static bool matchScores(Value value, Scores &scores) {
   bool capped = false;
   for (int depth = 0; depth < 16; ++depth) {
@@ -108,7 +109,7 @@ static bool matchScores(Value value, Scores &scores) {
       continue;
     }
     if (auto add = value.getDefiningOp<arith::AddFOp>(); add && !capped && scores.options.scale == 1.0) {
-      // The mask is the operand that no product leads to.
+      // The mask is the operand without a product above it.
       bool left = leadsToProduct(add.getLhs()), right = leadsToProduct(add.getRhs());
       if (left == right)
         return false;
@@ -118,7 +119,7 @@ static bool matchScores(Value value, Scores &scores) {
     }
     double factor = 1;
     if (Value inner = matchWithSplat<arith::MulFOp>(value, factor)) {
-      // cap * tanh(s / cap): the factor outside belongs to the cap. Once.
+      // cap * tanh(s / cap): the outer factor belongs to the cap. It is matched only once.
       if (auto tanh = skipUnitReshapes(inner).getDefiningOp<math::TanhOp>(); tanh && !capped && scores.options.scale == 1.0 && factor > 0) {
         scores.options.softcap = factor;
         capped = true;
@@ -147,7 +148,7 @@ static bool matchScores(Value value, Scores &scores) {
 // Layout
 //===----------------------------------------------------------------------===//
 
-/// [?, H, S, D] or [?, S, D] (one head) to [?, S, H, D].
+/// Converts [?, H, S, D] or [?, S, D] (one head) to [?, S, H, D].
 static Value toAttentionLayout(OpBuilder &builder, Location loc, Value value) {
   ArrayRef<int64_t> shape = rankedType(value).getShape();
   if (shape.size() == 3)
@@ -155,7 +156,7 @@ static Value toAttentionLayout(OpBuilder &builder, Location loc, Value value) {
   return TransposeOp::create(builder, loc, value, ArrayRef<int64_t>{0, 2, 1, 3});
 }
 
-/// k or v [?, S', H, D] whose heads repeat in groups of `groups`, without the repeats; null if they do not repeat so.
+/// Returns k or v [?, S', H, D] without the repeats of its heads, or unchanged if heads do not repeat.
 static Value withoutRepeats(OpBuilder &builder, Location loc, Value value) {
   View view = analyzeView(value);
   if (view.dimensions.size() != 3)
@@ -168,7 +169,8 @@ static Value withoutRepeats(OpBuilder &builder, Location loc, Value value) {
   return small ? small : value;
 }
 
-/// The repeats that both k and v can do without: the smaller head count must divide the larger repeatedly, so both shrink together or neither does.
+/// Removes repeats of heads from both k and v. Both must then have the same number of heads; otherwise neither is
+/// changed.
 static void shrinkGroups(OpBuilder &builder, Location loc, Value &k, Value &v) {
   Value smallK = withoutRepeats(builder, loc, k), smallV = withoutRepeats(builder, loc, v);
   if (rankedType(smallK).getDimSize(2) == rankedType(smallV).getDimSize(2)) {
@@ -183,7 +185,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
 
   LogicalResult matchAndRewrite(MatmulOp op, PatternRewriter &rewriter) const override {
     RankedTensorType type = rankedType(op.getY());
-    // Both operands carry the batch dimensions; rows may be absent only together with everything that samples have.
+    // Both operands must have the batch dimensions, and the product must carry samples.
     if (op.getTransposeA() || rankedType(op.getB()).getRank() != type.getRank() || (type.getRank() != 3 && type.getRank() != 4) ||
         !carriesSamples(type))
       return failure();
@@ -209,7 +211,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
       return failure();
 
     if (llvm::any_of(scores.masks, [](const MaskPart &part) { return dependsOnTrained(part.value); })) {
-      op->emitRemark("attention is kept in parts: what is added to its scores depends on a trained parameter and needs a gradient");
+      op->emitRemark("attention is kept in parts: the mask added to its scores depends on a trained parameter and needs a gradient");
       return failure();
     }
 
@@ -238,7 +240,7 @@ struct Attention : OpRewritePattern<MatmulOp> {
     Value out = AttentionOp::create(rewriter, loc, q, k, v, mask->mask, scores.options).getOut();
     if (mask->meanOfUnseen)
       out = addMeanOfUnseen(rewriter, loc, out, v, mask->mask);
-    // Back to [?, H, S, D'] or [?, S, D'].
+    // Converts back to [?, H, S, D'] or [?, S, D'].
     if (type.getRank() == 3)
       rewriter.replaceOpWithNewOp<ReshapeOp>(op, out, type.getShape());
     else
@@ -247,7 +249,8 @@ struct Attention : OpRewritePattern<MatmulOp> {
   }
 };
 
-/// Repeats that reach an attention from elsewhere (an imported `Attention` node, a model that repeats first): k and v without them.
+/// Repeats of k and v that reach an attention from elsewhere: an imported `Attention` node, or a model that repeats
+/// them first.
 struct ShrinkGroups : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -263,7 +266,7 @@ struct ShrinkGroups : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// Masks that reach an attention from an imported `Attention` node: causal ones by value become attributes, absent ones go.
+/// Masks of an imported `Attention` node: causal masks, by value, become attributes; masks without effect are removed.
 struct SimplifyMask : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -283,7 +286,8 @@ struct SimplifyMask : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// An imported `Attention` node whose mask is trained (a bias by distance) in parts: attention gives its mask no gradient.
+/// An imported `Attention` node with a trained mask (a bias by distance) is decomposed, because attention gives its
+/// mask no gradient.
 struct TrainedMask : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -295,7 +299,7 @@ struct TrainedMask : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// A scalar on q or k of an attention belongs to its scale.
+/// A scalar factor of q or k becomes part of the scale.
 struct PeelScale : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -310,7 +314,8 @@ struct PeelScale : OpRewritePattern<AttentionOp> {
 
 struct RecognizeAttention : zorse::impl::RecognizeAttentionBase<RecognizeAttention> {
   void runOnOperation() override {
-    // In order of the ops, each looked at once: patterns build views above the match, which a greedy driver would visit again and again.
+    // Visits each operation once, in order: patterns build views above the match, which a greedy driver would visit
+    // again and again.
     PatternRewriter rewriter(&getContext());
     Attention attention(&getContext());
     ShrinkGroups shrink(&getContext());

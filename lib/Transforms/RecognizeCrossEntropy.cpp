@@ -13,12 +13,12 @@ using namespace mlir;
 using namespace zorse;
 
 namespace {
-/// take(log_softmax(logits), labels) is minus the cross-entropy; the negation usually meets another and folds.
+/// take(log_softmax(logits), labels) is the negative cross-entropy. The negation usually folds with another one.
 struct Take : OpRewritePattern<TakeOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(TakeOp op, PatternRewriter &rewriter) const override {
     auto logarithm = op.getX().getDefiningOp<LogSoftmaxOp>();
-    // In lower precision than the loss the casts would show; then the parts stay.
+    // In lower precision than the loss, fusion would change the casts, so the parts remain.
     if (!logarithm || statisticElementType(rankedType(op.getX()).getElementType()) != rankedType(op.getX()).getElementType())
       return failure();
     Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIds(), Value(), std::nullopt).getLoss();
@@ -27,7 +27,7 @@ struct Take : OpRewritePattern<TakeOp> {
   }
 };
 
-/// `labels` as it was before a select made the ignored ones safe: labels == c ? safe : labels, or labels != c ? labels : safe.
+/// Returns the `labels` from which a select made safe ids: labels == c ? safe : labels, or labels != c ? labels : safe.
 static Value unsafeLabels(Value condition, Value ids, int64_t &ignored, bool &conditionMeansKept) {
   auto compare = condition.getDefiningOp<arith::CmpIOp>();
   if (!compare || (compare.getPredicate() != arith::CmpIPredicate::ne && compare.getPredicate() != arith::CmpIPredicate::eq))
@@ -47,7 +47,7 @@ static Value unsafeLabels(Value condition, Value ids, int64_t &ignored, bool &co
   auto select = ids.getDefiningOp<arith::SelectOp>();
   if (!select)
     return {};
-  // The select may have a comparison of its own: read it the same way.
+  // The select may have a separate comparison, which must be equal.
   auto own = select.getCondition().getDefiningOp<arith::CmpIOp>();
   if (!own)
     return {};

@@ -14,13 +14,13 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// True if value = number * x.
+/// Whether value = number * x.
 static bool isScaled(Value value, Value x, double number) {
   Product product = flattenProduct(value);
   return product.factors.size() == 1 && product.factors[0] == x && isNear(product.scalar, number);
 }
 
-/// True if value = x + 0.044715 x^3, or the same with x factored out (then `factored`, and the caller has x as another factor).
+/// Whether value = x + 0.044715 x^3. If `factored`, x is factored out, and the caller has it as another factor.
 static bool isCubicSum(Value value, Value x, bool factored) {
   auto add = value.getDefiningOp<arith::AddFOp>();
   if (!add)
@@ -33,7 +33,7 @@ static bool isCubicSum(Value value, Value x, bool factored) {
     Product tail = flattenProduct(add->getOperand(1 - i));
     double expected = factored ? 2 : 3, power = 0;
     bool onlyPowers = true;
-    // x^3 comes as a power, as x * x * x, or as (x * x) * x with the square used elsewhere too.
+    // x^3 may be a power, x * x * x, or (x * x) * x with other uses of the square.
     SmallVector<Value> open(tail.factors.begin(), tail.factors.end());
     while (!open.empty() && onlyPowers) {
       Value factor = open.pop_back_val();
@@ -55,7 +55,7 @@ static bool isCubicSum(Value value, Value x, bool factored) {
   return false;
 }
 
-/// True if value = sqrt(2/pi) * (x + 0.044715 x^3).
+/// Whether value = sqrt(2/pi) * (x + 0.044715 x^3).
 static bool isTanhArgument(Value value, Value x) {
   Product product = flattenProduct(value);
   if (!isNear(product.scalar, std::sqrt(2 / M_PI)))

@@ -38,7 +38,7 @@ template <typename Op> struct Normalise : OpRewritePattern<Op> {
   }
 };
 
-/// layer_norm(x) * gain or layer_norm(x) + bias, where only this uses the norm.
+/// layer_norm(x) * gain or layer_norm(x) + bias. The norm must have no other use.
 template <typename Op> struct Affine : OpRewritePattern<Op> {
   using OpRewritePattern<Op>::OpRewritePattern;
   LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
@@ -46,7 +46,7 @@ template <typename Op> struct Affine : OpRewritePattern<Op> {
     for (int i = 0; i < 2; ++i) {
       auto norm = op->getOperand(i).template getDefiningOp<LayerNormOp>();
       Value channels = matchChannels(op->getOperand(1 - i));
-      // A gain comes before the bias, each at most once.
+      // The gain precedes the bias, and each occurs at most once.
       if (!norm || !channels || norm.getBias() || (isGain && norm.getGain()) || !norm.getStatistics().empty() || !norm.getY().hasOneUse())
         continue;
       rewriter.replaceOpWithNewOp<LayerNormOp>(op, norm.getX(), isGain ? channels : norm.getGain(), isGain ? Value() : channels,

@@ -14,8 +14,8 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// value = ratio * mean(y^2) + epsilon over the last dimension, with ratio > 0: y, or null. A ratio other than 1 remains where a scalar on x met
-/// another outside (Gemma's embedding scale).
+/// If value = ratio * mean(y^2) + epsilon over the last dimension with ratio > 0, returns y; otherwise null. The ratio
+/// differs from 1 if a scalar on x was merged with another factor (Gemma's embedding scale).
 static Value matchScaledSquares(Value value, double &ratio, double &epsilon) {
   ratio = 1;
   if (Value y = matchMeanSquarePlus(value, epsilon))
@@ -62,7 +62,7 @@ template <typename Op> struct Normalise : OpRewritePattern<Op> {
   }
 };
 
-/// rms_norm(x) * gain, where only the product uses the norm; scalars between that cancel go.
+/// rms_norm(x) * gain. The norm must have no other use. Scalars between them that cancel are removed.
 struct Gain : OpRewritePattern<arith::MulFOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(arith::MulFOp op, PatternRewriter &rewriter) const override {

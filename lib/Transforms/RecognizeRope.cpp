@@ -17,7 +17,8 @@ using namespace zorse;
 // Halves and parities of the last dimension
 //===----------------------------------------------------------------------===//
 
-/// Member `second` of every pair of the last dimension of `view`: a half, or the even or odd channels.
+/// Returns the first or second (`second`) members of all pairs in the last dimension of `view`: a half, or the even or
+/// odd channels.
 static std::optional<View> pairMember(View view, bool second, bool interleaved) {
   if (view.dimensions.empty())
     return std::nullopt;
@@ -29,14 +30,14 @@ static std::optional<View> pairMember(View view, bool second, bool interleaved) 
   return sliced ? std::optional(view) : std::nullopt;
 }
 
-/// True if `table` repeats for both members of every pair: by value, or because it is made so.
+/// Whether `table` has equal values for both members of every pair, by value or by construction.
 static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
   if (depth > 8)
     return false;
   View view = analyzeView(table);
   if (view.dimensions.empty() || view.shape().back() % 2 != 0)
     return false;
-  // A repeat in the view itself: the outer factor of the last dimension for halves, the inner one for pairs.
+  // A repeat in the view: the outer factor of the last dimension for halves, the inner one for interleaved pairs.
   const ViewDimension &channels = view.dimensions.back();
   if (!channels.empty()) {
     const ViewFactor &factor = interleaved ? channels.back() : channels.front();
@@ -44,7 +45,7 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
       return true;
   }
   if (std::optional<ConstantTable> constant = ConstantTable::read(view)) {
-    // Where every stride is 0 (a broadcast to heads), one index stands for all.
+    // If every stride of a dimension is 0 (a broadcast to heads), one index represents all.
     SmallVector<int64_t> shape;
     for (const ViewDimension &dimension : view.dimensions) {
       int64_t size = 1;
@@ -74,7 +75,7 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
     }
     return true;
   }
-  // Further up: the last dimension must be that of the base, whole.
+  // Continue above the base: the view's last dimension must be the complete last dimension of the base.
   Operation *op = view.base.getDefiningOp();
   bool whole = channels.size() == 1 && channels[0].stride == 1 && rankedType(view.base).getRank() > 0 &&
                channels[0].size == rankedType(view.base).getShape().back();
@@ -92,7 +93,7 @@ static bool pairsRepeat(Value table, bool interleaved, int depth = 0) {
 // rotated(x)
 //===----------------------------------------------------------------------===//
 
-/// -x as a view: value = view(neg(u)) or neg(view(u)).
+/// Returns -x as a view: value = view(neg(u)) or neg(view(u)).
 static std::optional<View> matchNegated(Value value) {
   View view = analyzeView(value);
   auto negation = view.base.getDefiningOp<arith::NegFOp>();
@@ -101,7 +102,8 @@ static std::optional<View> matchNegated(Value value) {
   return analyzeViewFrom(value, view.base, analyzeView(negation.getOperand()));
 }
 
-/// Whether value is (-second, first) of the pairs of x. Both members are compared as intervals of the tensor x comes from.
+/// Whether value is (-second, first) of the pairs of x. Both members are compared as intervals of the tensor that x is
+/// a view of.
 static bool isRotated(Value value, Value x, bool &interleaved) {
   View target = analyzeView(x);
   View view = analyzeView(value);
@@ -119,7 +121,8 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
       return false;
     interleaved = false;
   } else {
-    // [..., D/2, 2] joined to [..., D]: the members lie next to each other. As parts they have a last dimension of size 1.
+    // [..., D/2, 2] joined to [..., D]: the members of a pair are adjacent. Each operand has a last dimension of size
+    // 1.
     View flat = identityView(view.base);
     if (dim != joined.getRank() - 1 || joined.getShape().back() != 2 || joined.getRank() != rankedType(value).getRank() + 1 ||
         view.offset != flat.offset)
@@ -141,8 +144,8 @@ static bool isRotated(Value value, Value x, bool &interleaved) {
 // Tables
 //===----------------------------------------------------------------------===//
 
-/// `table`, broadcast to the type of x or, with `perPair`, of one member of its pairs: position dimension `position` (in the tensor) and every other
-/// repeated. Yields [S, D/2] or [?, S, D/2].
+/// Reduces `table` to [S, D/2] or [?, S, D/2]. It is broadcast to the type of x or, with `perPair`, of one member of
+/// its pairs. `position` is the tensor dimension of positions; the table repeats along every other dimension.
 static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t position, bool interleaved, bool perPair) {
   View view = analyzeView(table);
   int64_t first = view.firstDimension();
@@ -164,8 +167,8 @@ static Value pairTable(OpBuilder &builder, Location loc, Value table, int64_t po
   return half ? emitView(builder, loc, *half) : Value();
 }
 
-/// The dimension of the tensor, other than rows and the last, in which the tables vary; none if they vary in several. Dimensions of size 1 never
-/// vary.
+/// Returns the dimension of the tensor, other than rows and the last one, in which the tables vary; nullopt if they
+/// vary in several. Dimensions of size 1 never vary.
 static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
   std::optional<int64_t> found;
   for (Value table : tables) {
@@ -182,7 +185,8 @@ static std::optional<int64_t> positionDimension(ArrayRef<Value> tables) {
   return found;
 }
 
-/// rope(x) in the layout of x, which is [?, S, H, D], [?, H, S, D] or, of a single head, [?, S, D]; null if the tables do not say positions.
+/// Returns rope(x) in the layout of x, which is [?, S, H, D], [?, H, S, D] or, with a single head, [?, S, D]. Returns
+/// null if the tables do not determine the position dimension.
 static Value emitRope(PatternRewriter &rewriter, Location loc, Value x, Value cos, Value sin, bool interleaved, bool perPair) {
   RankedTensorType type = rankedType(x);
   std::optional<int64_t> position = positionDimension({cos, sin});
@@ -192,7 +196,7 @@ static Value emitRope(PatternRewriter &rewriter, Location loc, Value x, Value co
         sinTable = pairTable(rewriter, loc, sin, *position, interleaved, perPair);
   if (!cosTable || !sinTable)
     return {};
-  // One table may be per sample and the other not: then both are.
+  // If one table is per sample, both must be.
   for (Value *table : {&cosTable, &sinTable}) {
     Type wanted = carriesSamples(cosTable.getType()) ? cosTable.getType() : sinTable.getType();
     if (table->getType() != wanted)
@@ -246,7 +250,8 @@ struct Rotation : OpRewritePattern<arith::AddFOp> {
   }
 };
 
-/// The members of the pairs as views, and whether they lie interleaved; the views together are the x they come from.
+/// If `a` and `b` are the first and second members of the pairs of one tensor, returns the view of that tensor and sets
+/// `interleaved`.
 std::optional<View> joinPairs(const View &a, const View &b, bool &interleaved) {
   if (a.base != b.base || a.sampled != b.sampled || a.dimensions != b.dimensions || a.dimensions.empty() || a.dimensions.back().size() != 1)
     return std::nullopt;
@@ -260,11 +265,11 @@ std::optional<View> joinPairs(const View &a, const View &b, bool &interleaved) {
   return whole;
 }
 
-/// The parts written out: concat(a * cos - b * sin, b * cos + a * sin) of the members a, b of the pairs of x.
+/// A rotation without rotated(x): concat(a * cos - b * sin, b * cos + a * sin) of the members a, b of the pairs of x.
 struct RotationInParts : OpRewritePattern<ConcatOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  /// A member without the dimension of size 1 that [..., D/2, 1] has.
+  /// Removes the last dimension of size 1 from a member [..., D/2, 1].
   static Value member(Value value, bool interleaved) {
     auto reshape = value.getDefiningOp<ReshapeOp>();
     return interleaved && reshape && rankedType(reshape.getX()).getShape() == rankedType(value).getShape().drop_back() ? reshape.getX() : value;

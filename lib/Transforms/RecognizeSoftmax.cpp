@@ -12,7 +12,7 @@ namespace zorse {
 using namespace mlir;
 using namespace zorse;
 
-/// The operand of a reduction over the last dimension, or null.
+/// Returns the operand of a reduction over the last dimension, or null.
 static Value matchReduction(Value value, ReduceKind kind) {
   while (value && isa_and_nonnull<ReshapeOp>(value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
@@ -22,7 +22,7 @@ static Value matchReduction(Value value, ReduceKind kind) {
   return reduce.getX();
 }
 
-/// x if value = x - max(x).
+/// Returns x if value = x - max(x).
 static Value matchShifted(Value value) {
   auto sub = value.getDefiningOp<arith::SubFOp>();
   Value statistic = sub ? matchStatistic(sub.getRhs()) : Value();

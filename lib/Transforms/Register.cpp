@@ -7,20 +7,21 @@ using namespace mlir;
 using namespace zorse;
 
 void zorse::addRecognitionPasses(OpPassManager &passes) {
-  // Canonical first: every matcher counts on broadcasts and unit dimensions standing behind elementwise ops.
+  // Canonicalize first: every matcher expects broadcasts and unit dimensions after elementwise operations.
   passes.addNestedPass<func::FuncOp>(createCanonicalizeGraph());
-  // LayerNorm before RMSNorm: what follows its mean is an RMSNorm of x - mean. Softmax before those that contain one.
+  // LayerNorm before RMSNorm: the part of a LayerNorm after its mean is an RMSNorm of x - mean. Softmax before
+  // operations that contain one.
   passes.addNestedPass<func::FuncOp>(createRecognizeSoftmax());
   passes.addNestedPass<func::FuncOp>(createRecognizeLayerNorm());
   passes.addNestedPass<func::FuncOp>(createRecognizeRmsNorm());
   passes.addNestedPass<func::FuncOp>(createRecognizeGelu());
   passes.addNestedPass<func::FuncOp>(createRecognizeSilu());
   passes.addNestedPass<func::FuncOp>(createRecognizeCrossEntropy());
-  // Rope before attention, whose views of q and k then start at the rotated values.
+  // Rope before attention, so that attention's views of q and k start at the rotated values.
   passes.addNestedPass<func::FuncOp>(createRecognizeRope());
   passes.addNestedPass<func::FuncOp>(createCanonicalizeGraph());
   passes.addNestedPass<func::FuncOp>(createRecognizeAttention());
-  // The layouts that rope and attention ask for cancel against those the exporter wrote.
+  // The layout changes for rope and attention cancel those of the exporter.
   passes.addNestedPass<func::FuncOp>(createCanonicalizeGraph());
   passes.addPass(createLiftConstants());
   passes.addNestedPass<func::FuncOp>(createCanonicalizeGraph());
@@ -29,6 +30,6 @@ void zorse::addRecognitionPasses(OpPassManager &passes) {
 
 void zorse::registerTransformPasses() {
   registerTransformsPasses();
-  PassPipelineRegistration<>("zorse-recognize", "Canonicalise a model and recognise single ops in what exporters take apart",
+  PassPipelineRegistration<>("zorse-recognize", "Canonicalize a model and recognize ops that exporters decompose",
                              [](OpPassManager &passes) { addRecognitionPasses(passes); });
 }

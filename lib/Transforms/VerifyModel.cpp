@@ -25,7 +25,7 @@ static LogicalResult verifyArguments(func::FuncOp model) {
              << i << " of @model to be a zorse.input or a zorse.parameter, got " << (input ? "both" : "neither");
     StringRef name = input ? input.getValue() : parameter.getValue();
     if (name.empty() || !names.insert(name).second)
-      return emitError(argument.getLoc(), "(M2) expects argument ") << i << " of @model to have a name of its own, got '" << name << "'";
+      return emitError(argument.getLoc(), "(M2) expects argument ") << i << " of @model to have a unique, non-empty name, got '" << name << "'";
     if (input && !carriesSamples(argument.getType()))
       return emitError(argument.getLoc(), "(M2) expects input '") << name << "' to carry samples (dimension 0 is ?), got " << argument.getType();
     if (parameter && carriesSamples(argument.getType()))
@@ -36,7 +36,7 @@ static LogicalResult verifyArguments(func::FuncOp model) {
   return success();
 }
 
-/// (M3): the number of result i among the terms, or the counts.
+/// (M3): returns the number of result i among the terms or the counts.
 static FailureOr<int64_t> verifyResult(func::FuncOp model, unsigned i) {
   auto type = dyn_cast<RankedTensorType>(model.getResultTypes()[i]);
   auto role = model.getResultAttrOfType<StringAttr>(i, attributes::kRole);
@@ -55,7 +55,7 @@ static FailureOr<int64_t> verifyResult(func::FuncOp model, unsigned i) {
   return number.getInt();
 }
 
-/// (M4): `text` reads counts that are there.
+/// (M4): `text` reads only existing counts.
 static LogicalResult verifyExpression(StringRef text, int64_t counts, function_ref<InFlightDiagnostic(const Twine &)> emit) {
   auto expression = Expression::parse(text);
   if (expression.failed())
@@ -94,10 +94,10 @@ static LogicalResult verifyTerms(func::FuncOp model) {
   return success();
 }
 
-/// (M5): count `number` may read counts of lower numbers, so that a step can know one after the other.
+/// (M5): count `number` may read only counts of lower numbers, so that a step can compute them in order.
 static LogicalResult verifyReadCounts(KnownOp known, int64_t number) {
   auto expression = Expression::parse(known.getExpression());
-  if (expression.failed()) // (M4) says so
+  if (expression.failed()) // (M4) reports it
     return success();
   for (int64_t count : expression->counts())
     if (count >= number)

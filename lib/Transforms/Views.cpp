@@ -26,7 +26,7 @@ SmallVector<int64_t> View::shape() const {
   return sizes;
 }
 
-/// Drops factors of size 1 and joins neighbours that walk as one.
+/// Removes factors of size 1 and joins adjacent factors that are one strided range.
 static void coalesce(ViewDimension &dimension) {
   ViewDimension joined;
   for (const ViewFactor &factor : dimension) {
@@ -93,7 +93,7 @@ bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, in
   int64_t whole = product(dimension);
   if (offset == 0 && size == whole && (stride == 1 || size == 1))
     return true;
-  // Outer factors that the slice crosses whole, or stays within one step of, are settled first.
+  // First resolve outer factors that the slice covers in whole steps, or of which it stays within one step.
   while (dimension.size() > 1 && size > 1) {
     ViewFactor outer = dimension.front();
     int64_t inner = whole / outer.size, last = offset + (size - 1) * stride;
@@ -108,7 +108,7 @@ bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, in
       coalesce(dimension);
       return true;
     } else if (stride % inner == 0) {
-      // One and the same place inside every step of the outer factor.
+      // The same position inside every step of the outer factor.
       for (const ViewFactor &factor : llvm::drop_begin(dimension)) {
         inner /= factor.size;
         view.offset += offset / inner % factor.size * factor.stride;
@@ -135,7 +135,7 @@ bool zorse::sliceView(View &view, size_t index, int64_t offset, int64_t size, in
   return true;
 }
 
-/// `view`, which shows the operand of `op`, becomes the view of its result.
+/// Turns `view`, which shows the operand of `op`, into the view of its result.
 static bool compose(View &view, Operation *op) {
   if (auto reshape = dyn_cast<ReshapeOp>(op))
     return reshapeView(view, typeOf(reshape.getY()).getShape().drop_front(view.firstDimension()));
@@ -203,7 +203,7 @@ std::optional<View> zorse::analyzeViewFrom(Value value, Value at, const View &st
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A factor of the view that lies within one dimension of the base: `size` steps of `step` elements of that dimension.
+/// A factor of the view within one dimension of the base: `size` steps of `step` elements of that dimension.
 struct Atom {
   size_t baseDimension;
   int64_t step;
@@ -211,24 +211,24 @@ struct Atom {
   int64_t place; ///< position in the base's order, once known
 };
 
-/// A dimension after the slice: atoms that walk it as one, outermost first.
+/// A dimension of the base after the slice: atoms that form one strided range, outermost first.
 struct Segment {
-  int64_t size; ///< before the slice
+  int64_t size; ///< size before the slice
   int64_t offset, count, stride;
   SmallVector<Atom *> atoms;
 };
 
-/// A stretch of a dimension of the view.
+/// A run of repeats, or of atoms, in a dimension of the view.
 struct Part {
-  int64_t repeat;          ///< > 0: this many repeats
-  SmallVector<Atom> atoms; ///< otherwise
+  int64_t repeat;          ///< > 0: number of repeats
+  SmallVector<Atom> atoms; ///< if there are no repeats
 };
 
-/// What a view shows of its base, in pieces. Pointers are to the atoms of `parts`.
+/// The decomposition of a view. Pointers refer to the atoms of `parts`.
 struct Pieces {
-  SmallVector<SmallVector<Part>> parts; ///< of each dimension of the view; the position of repeats among atoms is kept for the broadcast
-  SmallVector<Atom *> ordered;          ///< all atoms in the order of the view
-  SmallVector<Segment> segments;        ///< what to take of the base, in its order
+  SmallVector<SmallVector<Part>> parts; ///< per dimension of the view; the position of repeats among atoms is needed for the broadcast
+  SmallVector<Atom *> ordered;          ///< all atoms in view order
+  SmallVector<Segment> segments;        ///< slices of the base, in its order
   bool repeats = false;
 };
 } // namespace
@@ -237,7 +237,7 @@ static Value reshapeTo(OpBuilder &builder, Location loc, Value value, ArrayRef<i
   return typeOf(value).getShape() == shape ? value : ReshapeOp::create(builder, loc, value, shape).getResult();
 }
 
-/// Cuts one factor at the borders of the base's dimensions, innermost first into `pieces`.
+/// Splits one factor at the boundaries of the base's dimensions. Appends to `pieces`, innermost first.
 static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets,
                       SmallVectorImpl<Atom> &pieces) {
   while (factor.size > 1) {
@@ -259,7 +259,7 @@ static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64
   return true;
 }
 
-/// The segments of one base dimension of size `size` at `offset` for its atoms, sorted by step, largest first.
+/// Computes the segments of one base dimension of size `size` at `offset`. Its atoms are sorted by step, largest first.
 static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<Atom *> atoms, SmallVectorImpl<Segment> &segments) {
   if (atoms.empty()) {
     segments.push_back({size, offset, 1, 1, {}});
@@ -275,7 +275,7 @@ static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<Atom *> atoms, Sma
       step = atoms[i]->step;
     }
     if (i < atoms.size()) {
-      // Another run lies inside one step of this one: tell them apart by a reshape.
+      // Another run lies inside one step of this one: a reshape separates them.
       if (remaining % step != 0)
         return false;
       segment.size = remaining / step;
@@ -292,7 +292,7 @@ static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<Atom *> atoms, Sma
   return true;
 }
 
-/// The parts of every dimension of the view, over a base of these sizes.
+/// Computes the parts of every dimension of the view, for a base of these sizes.
 static bool cutView(const View &view, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets, Pieces &pieces) {
   for (const ViewDimension &dimension : view.dimensions) {
     auto &list = pieces.parts.emplace_back();
@@ -315,7 +315,7 @@ static bool cutView(const View &view, ArrayRef<int64_t> sizes, ArrayRef<int64_t>
   return true;
 }
 
-/// False where transpositions, slices and broadcasts cannot say it.
+/// Returns false if transpositions, slices and broadcasts cannot represent the view.
 static bool cutIntoPieces(const View &view, ArrayRef<int64_t> sizes, Pieces &pieces) {
   SmallVector<int64_t> strides(sizes.size()), offsets(sizes.size());
   int64_t stride = 1;
@@ -349,7 +349,7 @@ static bool cutIntoPieces(const View &view, ArrayRef<int64_t> sizes, Pieces &pie
   return true;
 }
 
-/// `shape` with the samples in front if there are some.
+/// Prepends the sample axis to `shape` if `sampled`.
 static SmallVector<int64_t> withRows(bool sampled, SmallVector<int64_t> shape) {
   if (sampled)
     shape.insert(shape.begin(), ShapedType::kDynamic);
@@ -375,7 +375,7 @@ static Value takeSegments(OpBuilder &builder, Location loc, Value value, ArrayRe
   return SliceOp::create(builder, loc, value, starts, withRows(sampled, taken), steps);
 }
 
-/// From the order of the base to that of the view.
+/// Transposes from the order of the base to that of the view.
 static Value orderAtoms(OpBuilder &builder, Location loc, Value value, const Pieces &pieces) {
   const bool sampled = carriesSamples(value.getType());
   SmallVector<int64_t> permutation, sizes;
@@ -392,7 +392,7 @@ static Value orderAtoms(OpBuilder &builder, Location loc, Value value, const Pie
   return TransposeOp::create(builder, loc, value, permutation);
 }
 
-/// Without the repeats; then with them as dimensions of their own.
+/// Reshapes to the dimensions without repeats, then broadcasts to repeats as separate dimensions.
 static Value addRepeats(OpBuilder &builder, Location loc, Value value, const View &view, const Pieces &pieces) {
   const bool sampled = carriesSamples(value.getType());
   SmallVector<int64_t> core, spread, places;

@@ -1,7 +1,8 @@
-// Strided views: what a chain of reshape, transpose, slice and broadcast does to one value.
+// Strided views: the effect of a chain of reshape, transpose, slice and broadcast on one value.
 //
-// Exporters write the same view in many ways: K is transposed at once, or reshaped, transposed and reshaped; a part of a fused projection is split
-// off before or after the heads are. A view says what all of them mean, and `emitView` writes it in one way.
+// Exporters write the same view in different ways. K is transposed directly, or reshaped, transposed and reshaped; a
+// part of a fused projection is sliced before or after the heads are split. A view is their common representation, and
+// `emitView` writes it in one way.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -21,8 +22,8 @@ struct ViewFactor {
 };
 using ViewDimension = llvm::SmallVector<ViewFactor, 2>; ///< outermost first; empty: size 1
 
-/// `base` seen through a chain of view ops. The sample axis is not among the dimensions: it is that of the base, or repeats it if only the view is
-/// sampled.
+/// `base` seen through a chain of view operations. The dimensions exclude the sample axis, which is that of the base,
+/// or a repeat if only the view is sampled.
 struct View {
   mlir::Value base;
   bool sampled = false; ///< the view carries samples
@@ -32,25 +33,28 @@ struct View {
   bool operator==(const View &other) const {
     return base == other.base && sampled == other.sampled && offset == other.offset && dimensions == other.dimensions;
   }
-  /// Dimension of the tensor that `dimensions[0]` is.
+  /// The tensor dimension of `dimensions[0]`.
   int64_t firstDimension() const { return sampled ? 1 : 0; }
   llvm::SmallVector<int64_t> shape() const;
 };
 
-/// The longest chain of view ops above `value` that one view can say; `value` itself seen as it is if there is none.
+/// Returns the view for the longest chain of view operations above `value` that one view can represent. Without such a
+/// chain, returns the identity view of `value`.
 View analyzeView(mlir::Value value);
 
-/// The view of `value` if `at`, somewhere above it in its chain of view ops, showed `start`; none if no view can say that.
+/// Returns the view of `value` under the assumption that `at`, in its chain of view operations, shows `start`; nullopt
+/// if no view can represent it.
 std::optional<View> analyzeViewFrom(mlir::Value value, mlir::Value at, const View &start);
 
-/// `base` as it is.
+/// Returns the view that shows `base` unchanged.
 View identityView(mlir::Value base);
 
-/// `view` restricted to [offset, offset + size * stride) of a dimension (numbered as in `dimensions`); false if no view can say it.
+/// Restricts `view` to [offset, offset + size * stride) of a dimension (numbered as in `dimensions`). Returns false if
+/// no view can represent it.
 bool sliceView(View &view, size_t dimension, int64_t offset, int64_t size, int64_t stride);
 
-/// Writes `view` in normal form: reshape (to tell a slice apart), slice, reshape, transpose, reshape, broadcast, reshape, each only where it does
-/// something. Null if the view cannot be written so.
+/// Writes `view` in normal form: reshape (to separate a slice), slice, reshape, transpose, reshape, broadcast, reshape.
+/// Operations without effect are omitted. Returns null if the view cannot be written in this form.
 mlir::Value emitView(mlir::OpBuilder &builder, mlir::Location loc, const View &view);
 
 } // namespace zorse

@@ -5,11 +5,12 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-/// A sweep over samples: parts that are open at one do not overlap, and are the whole axis inside rows and nothing outside.
+/// Sweeps over samples. The parts that are open at a sample must not overlap. Together they must cover the whole axis
+/// inside `rows`, and nothing outside.
 bool verify::tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows, int32_t length) {
   struct Border {
     int64_t sample;
-    bool begins; ///< those that end come first
+    bool begins; ///< ends sort before begins
     Part part;
     bool operator<(const Border &o) const { return std::tie(sample, begins) < std::tie(o.sample, o.begins); }
   };
@@ -22,7 +23,7 @@ bool verify::tiles(const std::vector<Contribution> &contributions, const std::ve
   }
   std::sort(borders.begin(), borders.end());
   std::set<Part> open;
-  int64_t covered = 0; ///< of the axis
+  int64_t covered = 0; ///< length of the axis that open parts cover
   std::vector<Range> whole, expected;
   for (size_t i = 0; i < borders.size(); ++i) {
     const auto &[sample, begins, part] = borders[i];
@@ -52,7 +53,8 @@ bool verify::tiles(const std::vector<Contribution> &contributions, const std::ve
   return whole == expected;
 }
 
-/// Both are sorted; `found` must be `expected`. Adjacent ranges have been joined where the way they were cut does not matter.
+/// Compares `found` with `expected` and reports the first difference. If only the union of ranges matters, the caller
+/// has joined adjacent ranges.
 bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
@@ -117,7 +119,8 @@ bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
                  "the gradient of parameter '" + model.summary.parameters(int(parameter)).name() + "'", "unit");
 }
 
-/// However samples and parts are cut. Contributions are sorted.
+/// Whether the contributions of every unit tile its rows, in any division into samples and parts. Contributions are
+/// sorted.
 bool Replay::tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const {
   auto next = contributions.begin();
   for (uint32_t unit : units) {

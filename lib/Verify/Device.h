@@ -134,7 +134,7 @@ public:
   const std::vector<uint32_t> &getBound() const { return bound; }
 };
 
-/// What a device has of a gather or a reduction.
+/// Returns the runs and shards of a gather or reduction that a device has.
 inline Held heldBy(uint32_t device, const bundle::Collective &collective) { return collective.heldBy(device, size_t(elementSize(collective.type))); }
 
 /// Replays a training step and an evaluation of a device's program on the contents of its arenas

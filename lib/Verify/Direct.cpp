@@ -26,7 +26,7 @@ bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts,
   const int64_t id = int64_t(entry.id());
   const uint32_t most = model.mostTerms(type);
   if (most < 2)
-    return report(Code::Unsupported, id, where(entry) + ": no body adds what arrives directly");
+    return report(Code::Unsupported, id, where(entry) + ": no body adds the terms of direct transfers");
   const int64_t bytes = product(terms <= int64_t(most) ? terms : terms + 2, stride);
   if (bytes < 0 || int64_t(parts.bytes()) != bytes)
     return report(Code::Size, id, where(entry) + ": its terms have " + std::to_string(parts.bytes()) + " bytes, expects " + std::to_string(bytes));
@@ -90,7 +90,7 @@ bool Device::checkDirect(int index) {
                     where(entry) + ": rounds of " + std::to_string(reduce.chunk()) + " elements: expects as many as the largest shard has, " +
                         std::to_string(largest) + ", or a part of them that is a multiple of 512 bytes");
     if (overlap(reduce.parts(), reduce.full()) || overlap(reduce.parts(), reduce.shard()))
-      return report(Code::Alias, id, where(entry) + ": its terms arrive in what it reads or writes");
+      return report(Code::Alias, id, where(entry) + ": its terms arrive in memory that it reads or writes");
     if (terms < 2)
       return !reduce.parts().bytes() || report(Code::Size, id, where(entry) + ": has memory for terms that do not arrive");
     const int64_t bytes = product(reduce.chunk(), size);
@@ -103,7 +103,7 @@ bool Device::checkDirect(int index) {
         !onDevice(reduce.region()) || !onDevice(reduce.parts()))
       return false;
     if (overlap(reduce.parts(), reduce.region()))
-      return report(Code::Alias, id, where(entry) + ": its terms arrive in what it reads and writes");
+      return report(Code::Alias, id, where(entry) + ": its terms arrive in memory that it reads and writes");
     return aligned(reduce.region().offset()) &&
            checkParts(entry, reduce.parts(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
   }

@@ -10,9 +10,9 @@ struct Logical {
   uint32_t id = 0, cut = 0, version = 0;
   int64_t begin = 0, end = 0; ///< elements of state, otherwise samples
   int64_t stride = 0;         ///< bytes per element or sample; 0: indivisible
-  int64_t bytes = 0;          ///< of the whole value
-  int64_t parameter = -1;     ///< the one parameter whose elements it is
-  bool stays = false;         ///< on the device that made it, but for collectives: sums and gradients in the making
+  int64_t bytes = 0;          ///< bytes of the whole value
+  int64_t parameter = -1;     ///< the parameter that contains all its elements; -1: none or several
+  bool stays = false;         ///< must stay on its device, except in collectives: sums and unreduced gradients
 };
 
 /// The required content of a slot of a unit function, except for the samples of the call. It
@@ -46,12 +46,13 @@ private:
 /// not exist or its size is not `bytes`.
 bool fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out);
 
-/// What a gather or a reduction brings, as a whole that its extents divide, and what each contributor to a sum has. Reports a finding and returns
-/// false when such a value is not gathered, not summed, or not in that way.
+/// Computes the whole value of a gather or reduction, which its extents divide, and the term that each contributor to a
+/// sum has. Reports a finding and returns false if such a value is not gathered or summed in this way.
 bool fromCollective(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term);
 
-/// What the slots of a call must hold: from plan and summary for unit functions, from the declared value's extent for updates, norms and loss sums.
-/// Appends one value per slot. Reports a finding and returns false for every slot that makes no sense there or whose size is not its value's.
+/// Computes the required contents of the slots of a call. For unit functions they follow from plan and summary; for
+/// updates, norms and loss sums from the extent of the declared value. Appends one value per slot. Reports a finding
+/// and returns false if a slot is not valid for the call, or if its size differs from its value's size.
 bool fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const bundle::Call &call, std::vector<Logical> &values);
 
 } // namespace zorse::verify

@@ -48,7 +48,7 @@ void Device::collectHalves() {
     half.phase = entry.phase();
     half.what = entry.what_case();
     Digest digest;
-    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // all halves are direct, or none
+    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // either all halves are direct, or none
     const bundle::Value *value = nullptr;
     switch (entry.what_case()) {
     case bundle::Entry::kSend:
@@ -235,7 +235,8 @@ private:
       checkCollective(*whole);
   }
 
-  /// The owners a collective of state names must be those of the state, and it must reach everyone. What it may be of, its devices have checked.
+  /// Checks a collective. A collective of state must name exactly the owners of the state, and a reduction all
+  /// contributors. The devices have checked the kind of its value.
   void checkCollective(const Half &half) {
     const bundle::Collective collective = *bundle::collectiveOf(*half.whole);
     std::vector<Shard> named = bundle::shardsOf(collective.shards);
@@ -252,7 +253,8 @@ private:
     }
   }
 
-  /// Shards less padding, which nobody has to move, and joined where an owner has neighbours: how they are cut does not matter.
+  /// The shards without padding, which does not have to be moved. Adjacent shards of an owner are joined, because their
+  /// division does not matter.
   std::vector<Shard> withoutCuts(uint32_t group, const std::vector<Shard> &shards) const {
     std::vector<Shard> joined;
     for (const Shard &shard : shards)
@@ -265,7 +267,7 @@ private:
     return joined;
   }
 
-  /// To every shard contributes who has tasks that add to it, and nobody else.
+  /// Checks that the contributors to every shard are exactly the devices with tasks that add to it.
   void checkContributors(const Half &half, const bundle::Collective &collective, const std::vector<Shard> &shards) {
     const std::vector<Shard> terms = bundle::shardsOf(collective.parts);
     const std::vector<uint32_t> expected = model.contributorsOf(collective.value);
@@ -302,7 +304,7 @@ private:
         if (seen[c][k] != expected)
           fail(Code::Task, int32_t(cell.device), -1,
                std::string(1, "FBW"[k]) + "(units " + std::to_string(cell.firstUnit) + "-" + std::to_string(cell.endUnit) + ", samples " +
-                   std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " is there " +
+                   std::to_string(cell.firstSample) + "-" + std::to_string(cell.endSample) + ") on " + device(cell.device) + " occurs " +
                    std::to_string(seen[c][k]) + " times, expects " + (expected ? "once" : "none: the plan has no such task"));
       }
     }

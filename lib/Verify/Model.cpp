@@ -20,7 +20,7 @@ bool failSummary(std::vector<Finding> &findings, const std::string &message) {
   return false;
 }
 
-/// Segments of the function that begins with a body; null: of none.
+/// Returns the segments of the function that begins with `body`; null if it has none.
 const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t body) {
   for (const Function &function : unitClass.functions())
     if (function.body() == body && function.segments_size())
@@ -28,7 +28,7 @@ const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bu
   return nullptr;
 }
 
-/// Devices that call functions of a class together.
+/// Returns the number of devices that call functions of the class together.
 size_t devicesOf(const bundle::UnitClass &unitClass) {
   for (const Function &function : unitClass.functions())
     if (function.segments_size())
@@ -40,7 +40,7 @@ bool exchanges(const bundle::ModelSummary &summary) {
   return std::any_of(summary.classes().begin(), summary.classes().end(), [](const auto &unitClass) { return devicesOf(unitClass) != 1; });
 }
 
-/// Indices of the cells of one rectangle, in the order of the plan.
+/// Returns the indices of the cells of one rectangle, in plan order.
 std::vector<uint32_t> membersOf(const PlanView &plan, const PlanView::Cell &like) {
   std::vector<uint32_t> members;
   for (uint32_t c = 0; c < plan.cells.size(); ++c)
@@ -49,7 +49,7 @@ std::vector<uint32_t> membersOf(const PlanView &plan, const PlanView::Cell &like
   return members;
 }
 
-/// -1: impossible.
+/// Returns the number of elements, or -1 if it is impossible.
 int64_t elementsOf(const bundle::ParameterInfo &parameter) {
   int64_t elements = 1;
   for (int64_t extent : parameter.shape())
@@ -248,7 +248,7 @@ bool Model::checkSlots(std::vector<Finding> &findings) const {
       if (slot.kind() <= bundle::SLOT_UNSPECIFIED || slot.kind() > bundle::SUM || slot.mode() < bundle::READ || slot.mode() > bundle::ACCUMULATE ||
           extentBytes(slot.bytes(), 1) < 0 || (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
         findings.push_back({Code::Malformed, -1, -1,
-                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is there twice"});
+                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -360,8 +360,9 @@ bool Model::checkCommit(std::vector<Finding> &findings) const {
 
 namespace {
 
-/// Cells that tile units and samples: of those that several devices have together, where units exchange values, the first. Empty: they are not as
-/// many as the units expect, or activations are not kept.
+/// Returns the cells that tile units and samples. If units exchange values, several devices have the same cell; only
+/// the first of these is included. Returns an empty list if a cell does not have the number of devices that its units
+/// expect, or if cells of several devices do not keep their activations.
 std::vector<uint32_t> tilesOf(const Model &model, const PlanView &plan) {
   std::vector<uint32_t> tiles;
   const bool together = exchanges(model.summary);
@@ -390,7 +391,7 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   };
   const auto &training = summary.training();
   if (plan.commitsByGroup && (training.clip_norm() > 0 || training.skip_nonfinite() || scales()))
-    return fail("commits by group, where gradients are clipped, steps skipped or the loss scaled by what all groups say");
+    return fail("commits by group, but gradients are clipped, steps skipped or the loss scaled, which needs the gradients of all groups");
   int64_t units = summary.units_size();
   if (summary.samples_per_row() < 0 || summary.samples_per_row() > kMaxSize)
     return fail("the model has rows of an impossible number of samples");
@@ -417,7 +418,8 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
     return fail("cells cover " + std::to_string(int64_t(area)) + " of " + std::to_string(int64_t(__int128(units) * plan.batch)) +
                 " (unit, sample) pairs");
 
-  // Sweep over units; at each, the open cells' samples must not overlap. With the area this makes the tiling exact.
+  // Sweep over units: at each unit, the samples of the open cells must not overlap. Together with the area, this proves
+  // that the tiling is exact.
   std::vector<uint32_t> byFirst(tiles), byEnd(tiles);
   std::sort(byFirst.begin(), byFirst.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].firstUnit < plan.cells[b].firstUnit; });
   std::sort(byEnd.begin(), byEnd.end(), [&](uint32_t a, uint32_t b) { return plan.cells[a].endUnit < plan.cells[b].endUnit; });
@@ -506,7 +508,7 @@ bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) cons
 std::vector<uint32_t> Model::contributorsOf(const bundle::Value &sum) const {
   if (isState(sum.kind()) && sum.id() < groupContributors.size())
     return groupContributors[sum.id()];
-  std::vector<uint32_t> devices; // of a value: all of its cell
+  std::vector<uint32_t> devices; // for a value: the devices of its cell
   if (sum.kind() == bundle::Value::ACTIVATION && sum.id() < uint32_t(summary.values_size()))
     for (const PlanView::Cell &cell : plan.cells)
       if (const int64_t unit = summary.values(int(sum.id())).producer();
@@ -525,7 +527,7 @@ void Model::index() {
   valueContributors.resize(summary.values_size());
   for (int u = 0; u < summary.units_size(); ++u) {
     const auto &unit = summary.units(u);
-    // B and W of a plan that splits the backward: each contribution belongs to one of them.
+    // If the plan splits the backward, each contribution belongs to either B or W.
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
       uint32_t body = bodyOf(uint32_t(u), task);
       if (body == kNoBody)
@@ -533,7 +535,7 @@ void Model::index() {
       std::vector<uint32_t> called{body};
       if (const auto *segments = segmentsOf(classOf(unit), body))
         for (const auto &segment : *segments)
-          called.push_back(segment.bodies(0)); // other devices' have the same slots
+          called.push_back(segment.bodies(0)); // the bodies of other devices have the same slots
       for (uint32_t one : called)
         for (const auto &slot : bodies.bodies(int(one)).slots()) {
           if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))

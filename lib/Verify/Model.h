@@ -74,10 +74,10 @@ public:
   std::vector<uint32_t> lossDevices;
   std::vector<std::vector<uint32_t>> cellsOfDevice;
 
-  /// Devices that have a term of what is summed, each one; ascending.
+  /// Devices that have a term of the sum; ascending.
   std::vector<uint32_t> contributorsOf(const bundle::Value &sum) const;
 
-  /// Most terms that one body adds in a type; 0: none does.
+  /// Maximum number of terms that one body adds in a type; 0: there is no such body.
   uint32_t mostTerms(bundle::ElementType type) const {
     uint32_t most = 0;
     for (const auto &sum : summary.sums())
@@ -100,7 +100,7 @@ public:
     uint32_t body;
     Range samples;
   };
-  /// The calls that a cell's task F, B or W makes, in their order.
+  /// Appends the calls of a cell's task F, B or W, in order.
   void callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const;
   /// Whether a cell's task has any call.
   bool hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const;
@@ -144,15 +144,16 @@ private:
   bool copies = false, hasStatistics = false; ///< some group has a copy_type
   std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
 
-  /// The body that task F, B or W calls for a unit; kNoBody: the task has no call of it. In a plan that splits the backward, B and W share it where
-  /// the unit can; else all of it is in W if only parameters have gradients, and in B if not.
+  /// The body that task F, B or W calls for a unit; kNoBody: the task does not call one. In a plan that splits the
+  /// backward, B and W have separate bodies if the unit supports it. Otherwise the whole backward belongs to W if only
+  /// parameters have gradients, and to B if not.
   uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
-  /// The body with which B of a cell that recomputes begins for one of its units: that of F or, for the last, that which makes the saved block alone;
-  /// kNoBody: it has no such call, as nothing is saved.
+  /// The body that B of a cell with recomputation calls first for a unit: the forward body or, for the last unit, the
+  /// body that computes only the saved block. kNoBody: nothing is saved, so there is no such call.
   uint32_t repeatedBody(const PlanView::Cell &cell, uint32_t unit) const;
-  /// Whether B of a cell begins with calls that make again what its F made.
+  /// Whether B of a cell begins by recomputing its F.
   bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
-  /// Those of its bodies that the plan's tasks may call.
+  /// The bodies of a unit that tasks of the plan may call.
   std::vector<uint32_t> bodiesOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkGroups(std::vector<Finding> &findings);

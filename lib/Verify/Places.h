@@ -55,7 +55,7 @@ public:
       return;
     place.written = true;
     for (int64_t end : {place.begin, place.end})
-      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most are ends of two places; fewer are left to sort
+      if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most ends belong to two places; this leaves fewer to sort
         ends.push_back(same = end);
   }
   void finish(uint32_t arenas) {

@@ -20,7 +20,7 @@ struct Reader {
   PlanView read(const Json &root) {
     for (const char *key : {"global_batch_size", "devices", "cells"})
       if (!root.contains(key))
-        fail("", root.is_object() ? std::string("lacks \"") + key + "\"" : "expected an object, got " + show(root));
+        fail("", root.is_object() ? std::string("missing key \"") + key + "\"" : "expected an object, got " + show(root));
     plan.batch = toInteger(root["global_batch_size"], "global_batch_size");
     forEach(root["devices"], "devices", [&](const Json &item) { readDevice(item); });
     const bool recompute = recomputes(root, false);
@@ -77,7 +77,7 @@ struct Reader {
     plan.cells.push_back({firstUnit, endUnit, firstSample, endSample, toDevice(item["device"], "device"), recomputes(item, recompute)});
   }
 
-  /// When updates come, and the owners a plan names; extents where they are explicit, -1 where a fraction decides.
+  /// Reads when updates run, and the owners that the plan names. An extent is -1 if a fraction determines it.
   void readState(const Json &state) {
     if (!state.is_object())
       fail("state", "expected an object, got " + show(state));
@@ -103,7 +103,7 @@ struct Reader {
     static constexpr const char *kKindKeys[PlanView::kKinds] = {"parameters", "optimizer_states", "gradients", "optimizer"};
     checkKeys(item, "",
               {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "reshard_after_forward",
-               "buffer_count"}); // programs show the last two
+               "buffer_count"}); // the programs show the last two
     PlanView::Residency rule;
     for (size_t kind = 0; kind < PlanView::kKinds; ++kind)
       if (item.contains(kKindKeys[kind]))
@@ -115,7 +115,7 @@ struct Reader {
     plan.residency.push_back(std::move(rule));
   }
 
-  /// The file counts samples, programs count rows of several samples.
+  /// Converts samples to rows. The file counts samples; programs count rows of several samples.
   void toRows(const Json &count) {
     plan.samplesPerRow = toInteger(count, "batch_norm_rows", 1, INT64_MAX);
     bool whole = plan.batch % plan.samplesPerRow == 0;

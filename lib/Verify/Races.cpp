@@ -82,7 +82,7 @@ public:
     }
   }
 
-  /// This device's shards of a gather or a reduction; calls f(from, to) with the bytes of each that lies inside `full`.
+  /// Adds this device's shards of a gather or reduction. Calls f(from, to) with the bytes of each shard inside `full`.
   template <typename F> void addShards(const bundle::Collective &collective, bool write, F f) {
     const Held held = heldBy(device, collective);
     const int64_t size = elementSize(collective.type), first = held.inside ? int64_t(collective.shard.offset() - collective.full.offset()) : 0;
@@ -94,7 +94,7 @@ public:
     }
   }
 
-  /// Bytes [from, to) of a region, as far as it has them.
+  /// Adds bytes [from, to) of a region, clipped to its size.
   void add(const bundle::Region &region, bool write, int64_t from = 0, int64_t to = kMaxSize) {
     if (!region.bytes()) // absent: its offset is undefined
       return;
@@ -187,7 +187,7 @@ private:
   std::unique_ptr<Access[]> accesses; ///< accesses of all entries
   std::vector<uint32_t> firstAccess;  ///< by entry, with an end element
   std::vector<uint32_t> clocks;       ///< by entry of both steps and queue
-  uint32_t reportedFor = ~0u;         ///< the entry to which the conflicts in `reported` belong; these are (queue, position) of the earlier entries
+  uint32_t reportedFor = ~0u;         ///< the entry of the conflicts in `reported`, which are (queue, position) of earlier entries
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
@@ -209,7 +209,7 @@ private:
     }
   }
 
-  /// Registers all bytes that are written, here or in the replay of values.
+  /// Registers all bytes that are written, by the device or by the replay of values.
   void collectPlaces() {
     Touches others(device);
     for (const auto &entry : program.entries())
@@ -219,12 +219,12 @@ private:
         others.add(region, true, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes);
         others.add(region, true, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
         others.add(region, true, Block::sumsEnd, Block::bytes);
-      } else if (entry.has_all_gather()) { // written around the own shards, replayed run by run
+      } else if (entry.has_all_gather()) { // writes the bytes outside its own shards; replayed run by run
         const Held held = heldBy(program.device(), *bundle::collectiveOf(entry));
         const int64_t size = elementSize(entry.all_gather().type());
         for (const Compact::Run &run : held.whole.runs())
           others.add(entry.all_gather().full(), true, run.place * size, (run.place + run.end - run.begin) * size);
-      } else if (entry.has_copy()) { // accumulators are replayed by parts with contributions of their own
+      } else if (entry.has_copy()) { // accumulators are replayed in parts with separate contributions
         const auto &copy = entry.copy();
         if (copy.value().kind() == bundle::Value::GRADIENTS && copy.value().id() < uint32_t(model.summary.groups_size())) {
           const int64_t size = model.groupElementSize(copy.value().id()), first = copy.value().begin();
@@ -304,9 +304,8 @@ private:
     return next;
   }
 
-  /// Calls of an entry share scalars and workspace, so accesses that the first call makes in the
-  /// same way need no second check. Removes them from another call's accesses [begin, end) and
-  /// returns the new end.
+  /// Removes repeated accesses from [begin, end) of another call of the entry, and returns the new end. Calls of an
+  /// entry share scalars and workspace; accesses that the first call makes in the same way need no second check.
   static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
     Access *kept = begin;
     for (const Access *access = begin; access < end; ++access) {

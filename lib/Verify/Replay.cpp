@@ -154,7 +154,7 @@ void Replay::transfer() {
   }
 }
 
-/// Copies of accumulators must be complete; they are accumulators, too.
+/// Copies a value. Copies of accumulators must be complete; they are accumulators themselves.
 void Replay::copy(const Place &from, const Place &to, const Logical &value) {
   if (value.kind == bundle::Value::STEP_SCALARS)
     return copyScalars(from, to);
@@ -200,7 +200,8 @@ void Replay::copyScalars(const Place &from, const Place &to) {
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// Logical values of every slot and transfer, once for all steps. False after any finding: sizes are then not to be relied on.
+/// Computes the logical values of all slots and transfers, once for all steps. Returns false after any finding; sizes
+/// are then unreliable.
 bool Replay::prepare() {
   bool good = true;
   UnitSlots units(model);
@@ -270,7 +271,7 @@ bool Replay::declareTransfer() {
   }
 }
 
-/// Of a whole, of which devices have what its runs and shards say.
+/// Declares the values of a collective. Its runs and shards specify the elements of the whole that each device has.
 bool Replay::declareCollective(const bundle::Collective &collective) {
   const bundle::Region &full = collective.full, &region = collective.shard;
   Logical whole, term;
@@ -295,7 +296,8 @@ bool Replay::declareCollective(const bundle::Collective &collective) {
   return good;
 }
 
-/// Sums and gradients in the making stay on their device; whatever else crosses is a finished value. The device may copy them to its host and back.
+/// Checks that only finished values are transferred. Sums and unreduced gradients stay on their device, but may be
+/// copied to its host and back.
 bool Replay::checkMoved() {
   const bundle::Entry &e = entry();
   if ((e.has_send() || e.has_receive()) && transfers.back().stays)

@@ -19,15 +19,17 @@
 
 namespace zorse::verify {
 
-/// What of an axis of its unit a call computes: [0, 1) of one that is not shared out.
+/// The range of an axis of its unit that a call computes. [0, 1) if the axis is not divided among devices.
 struct Part {
   int32_t begin = 0, end = 1;
   bool operator<(const Part &o) const { return std::tie(begin, end) < std::tie(o.begin, o.end); }
   bool operator==(const Part &o) const { return std::tie(begin, end) == std::tie(o.begin, o.end); }
 };
 
-/// One contribution to an accumulator. Gradients of state: unit, samples and part. Gradients of values: unit. Sums: (group, elements) or (unit, term,
-/// samples).
+/// One contribution to an accumulator. Its key is
+/// - gradients of state: unit, samples and part;
+/// - gradients of values: unit;
+/// - sums: (group, elements) or (unit, term, samples).
 struct Contribution {
   uint32_t of, term;
   int64_t begin, end;
@@ -36,11 +38,13 @@ struct Contribution {
   bool operator==(const Contribution &o) const { return std::tie(of, term, begin, end, part) == std::tie(o.of, o.term, o.begin, o.end, o.part); }
 };
 
-/// Whether the rectangles samples x part of contributions tile those of `rows`, which ascend, x [0, length): every place once, and no other.
+/// Whether the rectangles samples x part of the contributions tile `rows` x [0, length): they cover every point exactly
+/// once, and no point outside. Rows are ascending.
 bool tiles(const std::vector<Contribution> &contributions, const std::vector<Range> &rows, int32_t length = Part().end);
 
-/// Shared by the pieces of the bytes it was made for. Pieces only shrink, so an addition to a range that covers those bytes changes the list in
-/// place, and one to a part of them works on a copy.
+/// The contributions to an accumulator, shared by all pieces of the bytes for which the list was created. Pieces only
+/// shrink. An addition to a range that contains all these bytes therefore changes the list in place; an addition to a
+/// part of them works on a copy.
 struct ContributionList {
   Intervals intervals;
   std::vector<Contribution> items;
@@ -88,9 +92,9 @@ private:
   Pieces<Content> memory; ///< contents of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
-  std::vector<Logical> slots;       ///< of all calls, in order: as `bound`
+  std::vector<Logical> slots;       ///< of all calls, in the order of `bound`
   std::vector<Logical> transfers;   ///< of all other entries
-  std::map<int32_t, Logical> terms; ///< what contributors to a reduction have, by entry
+  std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by entry
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0, nextTransfer = 0;
@@ -194,7 +198,7 @@ private:
   void transfer();
   void copy(const Place &from, const Place &to, const Logical &value);
   void copyScalars(const Place &from, const Place &to);
-  /// Calls f(Place, Logical) on runs of a collective's whole whose memory begins where a region does.
+  /// Calls f(Place, Logical) on runs of a collective's whole. Its memory starts at the region.
   template <typename F> void forRuns(const Compact &runs, const bundle::Collective &collective, const bundle::Region &region, Logical whole, F f) {
     const int64_t begin = addressOf(region.arena(), region.offset()), size = elementSize(collective.type), first = whole.begin;
     for (const Compact::Run &run : runs.runs()) {

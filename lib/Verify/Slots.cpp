@@ -7,7 +7,8 @@ using namespace zorse::verify;
 
 using Segment = bundle::UnitFunction::Segment;
 
-/// The segment that waits for an exchange in which a value is the one brought, or the `term` of a sum; null: there is none.
+/// Returns the segment that waits for an exchange with the result `value` or, with `term`, for a reduction with the term
+/// `value`. Returns null if there is none.
 static const Segment *exchangeOf(const Model &model, uint32_t value, bool term = false) {
   const auto &unit = model.summary.units(int(model.summary.values(int(value)).producer()));
   for (const auto &function : model.classOf(unit).functions())
@@ -97,7 +98,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   return true;
 }
 
-/// Of a value that the devices of a cell exchange.
+/// Computes the whole and the term of a value that the devices of a cell exchange.
 static bool fromExchange(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
@@ -141,7 +142,7 @@ bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bu
   auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
   const uint32_t group = value.id();
   if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
-    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not what it declares");
+    return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not the declared group");
   const auto &info = model.summary.groups(int(group));
   const bool copy = collective.gathers && model.hasCopy(group);
   if (!fromDeclared(device, entry, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))), whole))

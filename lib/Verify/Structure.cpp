@@ -21,19 +21,19 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
   std::vector<bool> seen(model.plan.devices.size());
   for (uint32_t device : list) {
     if (device >= seen.size() || seen[device])
-      return report(Code::Malformed, entry, std::string(what) + ": device " + std::to_string(device) + " does not exist or is there twice");
+      return report(Code::Malformed, entry, std::string(what) + ": device " + std::to_string(device) + " does not exist or is listed twice");
     seen[device] = true;
   }
   return true;
 }
 
-/// Runs of a whole's elements: those of a device ascend.
+/// Checks runs of a whole's elements: the runs of each device must ascend.
 bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const char *what) {
   if (extents.begin_size() != extents.members_size() || extents.end_size() != extents.members_size())
     return report(Code::Malformed, entry,
                   std::string(what) + ": " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) +
                       " begins, " + std::to_string(extents.end_size()) + " ends");
-  std::vector<int64_t> ends(model.plan.devices.size(), 0); // of the runs so far
+  std::vector<int64_t> ends(model.plan.devices.size(), 0); // end of the device's previous run
   for (int i = 0; i < extents.members_size(); ++i) {
     const uint32_t device = extents.members(i);
     if (device >= ends.size())
@@ -51,7 +51,8 @@ bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const c
   return true;
 }
 
-/// Who reads or contributes has runs, if any are named, and this device has all of a shard in one of them or nothing of it.
+/// Checks the runs of readers or contributors. If any are named, every one of them must have runs. This device must
+/// have each shard completely in one of its runs, or no part of it.
 bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
   const bundle::Extents &runs = collective.parts;
   const char *what = collective.gathers ? "reads" : "terms";
@@ -64,7 +65,7 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
     named[device] = true;
   for (uint32_t device : collective.members) {
     if (!named[device])
-      return report(Code::Malformed, entry, std::string(what) + ": lack " + deviceName(device) + ", which takes part");
+      return report(Code::Malformed, entry, std::string(what) + ": missing " + deviceName(device) + ", which takes part");
     named[device] = false;
   }
   if (auto other = std::find(named.begin(), named.end(), true); other != named.end())
@@ -78,8 +79,8 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
   return true;
 }
 
-/// Whether the host does the compute. Updates run on the processor in whose memory their state is;
-/// all other compute runs on the device.
+/// Whether the host computes the entry. Updates run on the processor with their state in its memory; all other compute
+/// runs on the device.
 bool Device::isByHost(int index) const {
   const bundle::Compute &compute = program.entries(index).compute();
   if (compute.task() != bundle::Compute::UPDATE_GROUP)
@@ -290,6 +291,6 @@ bool Device::checkStructure() {
         (program.queues(int(program.entries(e).queue())).kind() == bundle::DIRECT ? !checkDirect(e) : !checkNoParts(program.entries(e))))
       return false;
   if (std::count_if(program.queues().begin(), program.queues().end(), [](const auto &queue) { return queue.kind() == bundle::DIRECT; }) > 1)
-    return report(Code::Launch, -1, "has two queues of kind DIRECT: nothing orders what one launches and what the other does");
+    return report(Code::Launch, -1, "has two queues of kind DIRECT: their launches are not ordered");
   return true;
 }

@@ -10,7 +10,7 @@ namespace {
 
 std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
 
-/// Tasks of cells that have begun and lack calls: how many calls they have made, and their latest entry.
+/// Unfinished tasks of cells: the number of calls made so far and the latest entry.
 using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size_t, const bundle::Entry *>>;
 
 /// Checks one entry.

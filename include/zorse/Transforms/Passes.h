@@ -1,4 +1,4 @@
-// Passes over graph IR. lib/Pipelines orders them; `zorse-opt` runs each alone.
+// Passes over graph IR. lib/Pipelines determines their order; `zorse-opt` runs each of them alone.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,8 +28,9 @@ class ZorseDialect;
 /// Module attribute: a dictionary from the names of lifted constants to their values.
 inline constexpr llvm::StringLiteral kConstantValueAttr = "zorse.constant_value";
 
-/// What turns an imported module into the recognised graph IR the units are cut from, for use on a module: canonicalise, recognise (each op in an
-/// order in which none hides another), canonicalise, lift constants, verify.
+/// Adds the passes that turn an imported module into the recognized graph IR from which units are cut: canonicalize,
+/// recognize operations in an order in which none hides another, canonicalize, lift constants, verify. They run on a
+/// module.
 void addRecognitionPasses(mlir::OpPassManager &passes);
 
 /// Registers all passes above and the pipeline `zorse-recognize`.

@@ -1,4 +1,4 @@
-// Builders that infer result types, and small helpers for those who build graph IR.
+// Builders that infer result types, and helpers for building graph IR.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -87,7 +87,7 @@ void ContractOp::build(OpBuilder &builder, OperationState &state, Value a, Value
   build(builder, state, withShape(tensorType(a), {tensorType(a).getShape().back(), tensorType(b).getShape().back()}), a, b);
 }
 
-/// The attribute of a row without gradient; null: there is none.
+/// Returns the attribute of a row without gradient; null if there is none.
 static IntegerAttr paddingAttr(OpBuilder &builder, std::optional<int64_t> padding) {
   return padding ? builder.getI64IntegerAttr(*padding) : IntegerAttr();
 }

@@ -1,4 +1,5 @@
-// Arithmetic and bytes of ops, unfused. Weights of special functions are what a polynomial evaluation takes, to the nearest few.
+// FLOPs and bytes of operations without fusion. The weights of special functions approximate the FLOPs of a polynomial
+// evaluation.
 #include "zorse/Dialect/Zorse/SampleOps.h"
 
 using namespace mlir;
@@ -15,7 +16,7 @@ static double elements(Value value) {
 
 static double elementBytes(Type type) { return std::max(1u, getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8); }
 
-/// Pairs (query, key) that a mask made of `causal` and `window` leaves open.
+/// Returns the number of (query, key) pairs that the mask of `causal` and `window` leaves visible.
 static double visiblePairs(double queries, double keys, const AttentionOptions &options) {
   if (!options.causal)
     return queries * keys;
@@ -79,11 +80,11 @@ double RoundOp::getFlops() { return elements(getY()); }
 double SgdUpdateOp::getFlops() { return elements(getParameter()) * 8; }
 double AdamUpdateOp::getFlops() { return elements(getParameter()) * 20; }
 
-// The same bytes under another type.
+// These operations only change the type or the role of the same bytes.
 SmallVector<Value> ReshapeOp::getTouchedValues() { return {}; }
 SmallVector<Value> DetachOp::getTouchedValues() { return {}; }
 SmallVector<Value> GradientOfOp::getTouchedValues() { return {}; }
-/// What is read of the table is what is returned.
+/// Reads only the rows of the table that it returns.
 SmallVector<Value> GatherOp::getTouchedValues() { return {getY(), getIds(), getY()}; }
 
 OpCost zorse::detail::costOf(double flops, ArrayRef<Value> touched) {

@@ -6,8 +6,9 @@
 using namespace mlir;
 
 void zorse::eraseDeadOps(Block &block) {
-  // Steps by hand: std::reverse_iterator, which llvm::reverse gives for ranges without an rbegin of their own (Block::without_terminator), stands on
-  // the operation behind the one it means. An early increment over such a range goes on from an operation that was erased.
+  // Does not use llvm::reverse: it creates a std::reverse_iterator for ranges without rbegin
+  // (Block::without_terminator), which points to the operation after the current one. An early increment would then
+  // continue from an erased operation.
   for (Operation *op = block.empty() ? nullptr : &block.back(); op;) {
     Operation *before = op->getPrevNode();
     if (isOpTriviallyDead(op))

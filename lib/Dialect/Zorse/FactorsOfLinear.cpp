@@ -1,4 +1,4 @@
-// Factors of products, reductions and indexed access.
+// Factors of matrix products, reductions and indexed access.
 #include "FactorBuilder.h"
 
 using namespace mlir;
@@ -18,7 +18,7 @@ OpFactors ReduceOp::getFactors() {
   return builder.take();
 }
 
-/// a [batch..., m, k] and b [k, n] or [batch..., k, n], each perhaps transposed.
+/// a [batch..., m, k] and b [k, n] or [batch..., k, n], each possibly transposed.
 static FactorBuilder product(Operation *op, bool transposeA, bool transposeB, FactorKind inner) {
   FactorBuilder builder(op);
   ArrayRef<int64_t> aShape = shapeOf(op->getOperand(0)), bShape = shapeOf(op->getOperand(1));
@@ -39,7 +39,7 @@ static FactorBuilder product(Operation *op, bool transposeA, bool transposeB, Fa
 
 OpFactors MatmulOp::getFactors() { return product(*this, getTransposeA(), getTransposeB(), FactorKind::Reduced).take(); }
 
-/// Parts of a sum would add the bias more than once.
+/// Parts of the sum over k would each add the bias, so k is indivisible.
 OpFactors BiasedMatmulOp::getFactors() {
   FactorBuilder builder = product(*this, /*transposeA=*/false, getTransposeB(), FactorKind::Indivisible);
   builder.operand(2)[0] = builder.result(0).back();
@@ -57,7 +57,7 @@ OpFactors ContractOp::getFactors() {
   return builder.take();
 }
 
-/// A table [v, c...] and its rows [l..., c...] by ids [l...]; returns v.
+/// Relates a table [v, c...] to its rows [l..., c...] selected by ids [l...]. Returns v.
 static OpFactors::Segment tableAndRows(FactorBuilder &builder, OpFactors::Value &table, OpFactors::Value &rows, OpFactors::Value &ids,
                                        Value tableValue, Value idsValue, FactorKind ofTable, FactorKind ofLead) {
   FactorBuilder::Segment v = builder.add(ofTable, shapeOf(tableValue)[0]);
@@ -89,7 +89,7 @@ OpFactors ScatterAddOp::getFactors() {
   return builder.take();
 }
 
-/// Vectors [l..., v] of which ids [l...] take one element each.
+/// Vectors [l..., v] from which ids [l...] select one element each.
 static OpFactors elementsById(Operation *op, OpFactors::Value &(FactorBuilder::*wide)(unsigned), OpFactors::Value &(FactorBuilder::*narrow)(unsigned),
                               Value wideValue, FactorKind ofVector) {
   FactorBuilder builder(op);

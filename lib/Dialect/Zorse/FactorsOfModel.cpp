@@ -1,4 +1,4 @@
-// Factors of attention, positions, the loss and dropout.
+// Factors of attention, position embeddings, the loss and dropout.
 #include "FactorBuilder.h"
 
 using namespace mlir;
@@ -9,7 +9,7 @@ using namespace zorse;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// q [r, s, h g, d], k [r, t, h, d], v [r, t, h, e] and out [r, s, h g, e]: h key heads, each for g query heads.
+/// q [r, s, h g, d], k [r, t, h, d], v [r, t, h, e] and out [r, s, h g, e]: h key heads, each shared by g query heads.
 class AttentionDimensions {
 public:
   using Segment = OpFactors::Segment;
@@ -31,7 +31,7 @@ public:
   void key(OpFactors::Value &value) { FactorBuilder::set(value, {r, t, h, d}); }
   void values(OpFactors::Value &value) { FactorBuilder::set(value, {r, t, h, e}); }
   void out(OpFactors::Value &value) { FactorBuilder::set(value, {r, s, heads, e}); }
-  /// [r, h g, s], and two numbers of a query beside a mask of floats.
+  /// [r, h g, s], followed by two numbers per query if the mask is a float mask.
   void statistics(OpFactors::Value &value) { FactorBuilder::set(value, {r, heads, s}); }
   /// Dimensions of size 1 repeat.
   void mask(OpFactors::Value &value, Value mask) {
@@ -40,7 +40,7 @@ public:
     auto unlessOne = [&](unsigned dimension, const Segment &segment) { return shapeOf(mask)[dimension] == 1 ? FactorBuilder::nothing(1) : segment; };
     FactorBuilder::set(value, {unlessOne(0, r), unlessOne(1, heads), s, t});
   }
-  /// Which keys a query sees depends on positions, and which probabilities are dropped on heads, too.
+  /// The keys that a query sees depend on positions. Dropped probabilities also depend on the head.
   void countAlong(const AttentionOptions &options) {
     if (options.dropout > 0)
       builder.countAlong(heads);
@@ -55,7 +55,7 @@ private:
 };
 } // namespace
 
-/// Probabilities need all keys. Statistics are the same for all channels of values, and no sum over them.
+/// Probabilities need all keys. Statistics are equal for all channels of the values and are not sums over them.
 OpFactors AttentionOp::getFactors() {
   AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Indivisible, getLse() ? FactorKind::Indivisible : FactorKind::Parallel);
   FactorBuilder &builder = dimensions.builder;
@@ -70,8 +70,9 @@ OpFactors AttentionOp::getFactors() {
   return builder.take();
 }
 
-/// Given the statistics of all keys, pairs of query and key are on their own: dq is a sum over keys, dk and dv are sums over queries and over the
-/// query heads of a key head. The sum of dout * out over channels of values is not one of parts.
+/// With the statistics of all keys given, (query, key) pairs are independent: dq is a sum over keys; dk and dv are sums
+/// over queries and over the query heads of a key head. The sum of dout * out over the channels of the values cannot be
+/// split into parts.
 OpFactors AttentionGradOp::getFactors() {
   AttentionDimensions dimensions(*this, getQ(), getK(), getV(), FactorKind::Parallel, FactorKind::Indivisible);
   FactorBuilder &builder = dimensions.builder;
@@ -96,7 +97,8 @@ OpFactors CausalMaskOp::getFactors() {
   return factors;
 }
 
-/// Channels turn in pairs (p, p + D/2), or (2p, 2p + 1): a product of 2 and of pairs, of which the tables have the pairs.
+/// Channels are rotated in pairs (p, p + D/2) or (2p, 2p + 1): a product of 2 and the pairs. The tables have one entry
+/// per pair.
 OpFactors RopeOp::getFactors() {
   FactorBuilder builder(*this);
   ArrayRef<int64_t> shape = shapeOf(getX());
@@ -117,7 +119,8 @@ OpFactors RopeOp::getFactors() {
 // Loss
 //===----------------------------------------------------------------------===//
 
-/// Logits [l..., v]: parts of the classes combine as parts of a softmax do, and the one that has the label yields its logit and its weight.
+/// Logits [l..., v]: parts of the classes combine like parts of a softmax. The part that contains the label yields its
+/// logit and its weight.
 OpFactors CrossEntropyOp::getFactors() {
   FactorBuilder builder(*this);
   SmallVector<OpFactors::Segment> lead = builder.parallel(shapeOf(getLabels()));
@@ -132,7 +135,7 @@ OpFactors CrossEntropyOp::getFactors() {
   return builder.take();
 }
 
-/// Every class needs the weight of the label, which may be in another part: weights stay whole.
+/// Every class needs the weight of the label, which may belong to another part, so the weights are not divided.
 OpFactors CrossEntropyGradOp::getFactors() {
   FactorBuilder builder(*this);
   SmallVector<OpFactors::Segment> lead = builder.parallel(shapeOf(getLabels()));
@@ -149,7 +152,7 @@ OpFactors CrossEntropyGradOp::getFactors() {
 // Dropout and statistics
 //===----------------------------------------------------------------------===//
 
-/// What is dropped is a function of the element's place in the sample.
+/// Whether an element is dropped depends on its position in the sample.
 OpFactors DropoutOp::getFactors() {
   OpFactors factors = elementwiseFactors(*this);
   for (unsigned factor = 0; factor < factors.factors.size(); ++factor)

@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace zorse;
 
 namespace {
-/// What norms and softmaxes share: vectors [l..., d] beside statistics [l...] and channels [d].
+/// Common part of norms and softmaxes: vectors [l..., d], statistics [l...] and channels [d].
 class Vectors {
 public:
   Vectors(Operation *op, Value x, FactorKind lead, FactorKind channels) : builder(op) {
@@ -47,7 +47,7 @@ OpFactors LogSoftmaxGradOp::getFactors() { return softmaxLike(*this); }
 // Norms
 //===----------------------------------------------------------------------===//
 
-/// x, then channels; y, then statistics.
+/// Operands: x, then channels. Results: y, then statistics.
 static OpFactors norm(Operation *op) {
   Vectors vectors(op, op->getOperand(0), FactorKind::Parallel, FactorKind::Indivisible);
   vectors.vector(vectors.builder.operand(0));
@@ -62,7 +62,7 @@ static OpFactors norm(Operation *op) {
 OpFactors LayerNormOp::getFactors() { return norm(*this); }
 OpFactors RmsNormOp::getFactors() { return norm(*this); }
 
-/// dy, x, as many statistics, then channels; dx.
+/// Operands: dy, x, the given number of statistics, then channels. Result: dx.
 static OpFactors normGradInput(Operation *op, unsigned statistics) {
   Vectors vectors(op, op->getOperand(1), FactorKind::Parallel, FactorKind::Indivisible);
   for (unsigned i = 0; i < op->getNumOperands(); ++i)
@@ -79,7 +79,7 @@ static OpFactors normGradInput(Operation *op, unsigned statistics) {
 OpFactors LayerNormGradInputOp::getFactors() { return normGradInput(*this, 2); }
 OpFactors RmsNormGradInputOp::getFactors() { return normGradInput(*this, 1); }
 
-/// dy, x and statistics; sums over all vectors, channel by channel.
+/// Operands: dy, x and statistics. Results: sums over all vectors, per channel.
 static OpFactors normGradParams(Operation *op) {
   Vectors vectors(op, op->getOperand(1), FactorKind::Reduced, FactorKind::Parallel);
   for (unsigned i = 0; i < op->getNumOperands(); ++i)

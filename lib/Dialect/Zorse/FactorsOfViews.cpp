@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace zorse;
 
-/// Both shapes as products, outermost first: the smaller remainder is split off while it divides the larger.
+/// Factors both shapes, outermost first. The smaller remainder is split off as long as it divides the larger.
 OpFactors ReshapeOp::getFactors() {
   FactorBuilder builder(*this);
   ArrayRef<int64_t> a = shapeOf(getX()), b = shapeOf(getY());
@@ -25,7 +25,7 @@ OpFactors ReshapeOp::getFactors() {
       break;
     int64_t common = std::min(left, right);
     if (std::max(left, right) % common != 0) {
-      // 6 x 4 to 8 x 3: no common factors in order. The rest is needed together.
+      // 6 x 4 to 8 x 3: there are no common factors in order. The remaining dimensions are indivisible.
       for (size_t k = i - 1; k < a.size(); ++k)
         append(x[k], builder.indivisible(k == i - 1 ? left : a[k]));
       for (size_t k = j - 1; k < b.size(); ++k)
@@ -50,7 +50,8 @@ OpFactors TransposeOp::getFactors() {
   return builder.take();
 }
 
-/// A range of a dimension is one of its segments; what lies before and behind relates to nothing. A dimension with a stride is read as a whole.
+/// A contiguous range of a dimension is one of its segments; the points before and after it are unrelated. A dimension
+/// with a stride is indivisible.
 OpFactors SliceOp::getFactors() {
   FactorBuilder builder(*this);
   for (auto [i, from, to, offset, stride] : llvm::enumerate(shapeOf(getX()), shapeOf(getY()), getOffsets(), getStrides())) {

@@ -1,4 +1,4 @@
-// Folds and canonical forms that are exact: they move or drop no bit of any result.
+// Exact folds and canonicalization patterns: they change no bit of any result.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/IR/PatternMatch.h"
@@ -77,7 +77,8 @@ void TransposeOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRC
 //===----------------------------------------------------------------------===//
 
 OpFoldResult SliceOp::fold(FoldAdaptor adaptor) {
-  // Equal types leave no room for an offset or a stride but in dimensions of size 1, where a stride means nothing.
+  // If the types are equal, offsets are 0, and strides other than 1 occur only in dimensions of size 1, where they have
+  // no effect.
   if (getX().getType() == getType())
     return getX();
   if (auto constant = dyn_cast_or_null<SplatElementsAttr>(adaptor.getX()))
@@ -138,7 +139,8 @@ OpFoldResult ReduceOp::fold(FoldAdaptor) { return getDims().empty() ? OpFoldResu
 OpFoldResult DetachOp::fold(FoldAdaptor) { return getX().getDefiningOp<DetachOp>() ? OpFoldResult(getX()) : OpFoldResult(); }
 
 OpFoldResult RoundOp::fold(FoldAdaptor) {
-  // Of two roundings, the inner one's gradient is the outer one's: a straight one inside would be lost.
+  // The inner of two equal roundings remains. They must have the same gradient rule: a straight-through inner rounding
+  // would otherwise lose the rounding of the gradient.
   auto inner = getX().getDefiningOp<RoundOp>();
   const bool isSame = inner && inner.getTo() == getTo() && inner.getStraightThrough() == getStraightThrough();
   return isSame && (inner.getPerOperator() || !getPerOperator()) ? OpFoldResult(getX()) : OpFoldResult();

@@ -1,4 +1,4 @@
-// Units and their classes: verifiers, and the functions of a module in the order of their bodies.
+// Verifiers of units and their classes, and the functions of a module in the order of their bodies.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include <map>
@@ -47,7 +47,7 @@ struct Kinds {
   SmallVector<SlotKind> arguments, results;
 };
 
-/// What functions of a task have.
+/// Returns the slot kinds of a task's arguments and results.
 const Kinds &kindsOf(Task task) {
   using K = SlotKind;
   static const std::map<Task, Kinds> kinds = {
@@ -67,7 +67,7 @@ const Kinds &kindsOf(Task task) {
   return kinds.at(task);
 }
 
-/// Of a gradient, what it is a gradient of; else the kind itself.
+/// Returns the kind of the value that a gradient belongs to, or the kind itself if it is not a gradient.
 SlotKind sourceOf(SlotKind kind) {
   return kind == SlotKind::ParameterGradient     ? SlotKind::Parameter
          : kind == SlotKind::BoundaryInGradient  ? SlotKind::BoundaryIn
@@ -75,7 +75,7 @@ SlotKind sourceOf(SlotKind kind) {
                                                  : kind;
 }
 
-/// Whether a function of the task says which slots of the kind there are.
+/// Whether functions of the task define the slots of the kind.
 bool defines(Task task, SlotKind kind) {
   if (task == Task::InputGradients)
     return kind == SlotKind::Deferred;
@@ -84,12 +84,12 @@ bool defines(Task task, SlotKind kind) {
                      kind == SlotKind::Loss || kind == SlotKind::Saved);
 }
 
-/// Compares the slots of a class's functions, those that define them first.
+/// Compares the slots of a class's functions, starting with the functions that define them.
 class SlotChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
     std::map<SlotKind, SmallVector<uint32_t>> defined;
-    for (bool defining : {true, false}) // a joint function takes gradients of what it makes
+    for (bool defining : {true, false}) // a joint function takes gradients of its own results
       for (bool result : {false, true}) {
         ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
         for (auto [i, type] : llvm::enumerate(types)) {
@@ -118,7 +118,7 @@ private:
       return function.emitOpError("(C2) expects zorse.slot on ") << where;
     if (const Kinds &kinds = kindsOf(task); !llvm::is_contained(result ? kinds.results : kinds.arguments, slot.getKind()))
       return function.emitOpError("(C2) has ") << slot << " as " << where << ", which functions of this task do not have";
-    if (slot.getKind() == SlotKind::Scalars || task == Task::Logits) // f64 or i64 by field; a position and a result of its own
+    if (slot.getKind() == SlotKind::Scalars || task == Task::Logits) // f64 or i64 by field; positions and result of logits
       return success();
     const SlotKind source = sourceOf(slot.getKind());
     auto [found, isNew] = types.try_emplace({source, slot.getIndex()}, type);
@@ -145,7 +145,7 @@ LogicalResult ClassOp::verifyRegions() {
     return emitOpError("(C1) expects a function @forward or @joint");
   const bool parts = bool(function(Task::InputGradients));
   if (parts != bool(function(Task::WeightGradients)) || (parts && !function(Task::Backward)))
-    return emitOpError("(C5) expects @backward_inputs and @backward_weights together, beside a @backward");
+    return emitOpError("(C5) expects @backward_inputs and @backward_weights together, in addition to @backward");
   SlotChecker slots;
   for (Task task : {Task::Joint, Task::Forward, Task::InputGradients, Task::Backward, Task::WeightGradients, Task::Recompute, Task::Logits})
     if (func::FuncOp one = function(task); one && failed(slots.check(one, task)))
@@ -167,7 +167,7 @@ LogicalResult UnitOp::verify() {
 
 namespace {
 
-/// Compares operands or results of a unit with those slots of the class's forward that they stand for.
+/// Compares operands or results of a unit with the corresponding slots of the class's forward.
 LogicalResult compareSlots(UnitOp unit, StringRef what, ArrayRef<std::pair<SlotAttr, Type>> slots, TypeRange types) {
   if (slots.size() != types.size())
     return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the " << slots.size() << " of @" << unit.getCallee();
@@ -188,7 +188,7 @@ LogicalResult UnitOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError("(U1) expects a zorse.class @") << getCallee() << ", found none";
   func::FuncOp function = unitClass.definer();
   if (!function)
-    return success(); // its own verifier says so
+    return success(); // the verifier of the class reports it
   SmallVector<std::pair<SlotAttr, Type>> parameters, inputs, boundary, known, results;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     SlotAttr slot = slotOfArgument(function, unsigned(i));

@@ -1,4 +1,4 @@
-// Cost and factors of elementwise ops of arith and math, attached from outside.
+// Cost and factors of elementwise operations of arith and math, attached as external models.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,7 +16,7 @@ template <typename Op> struct Cost : CostOpInterface::ExternalModel<Cost<Op>, Op
     bool special = isa<math::MathDialect>(op->getDialect());
     return (type ? static_cast<double>(elementsPerRow(type)) : 1.0) * (special ? zorse::detail::kSpecialFunction : 1);
   }
-  /// A constant stands where it is read.
+  /// Constants are embedded in their readers and touch no memory.
   SmallVector<Value> getTouchedValues(Operation *op) const {
     if constexpr (std::is_same_v<Op, arith::ConstantOp>)
       return {};

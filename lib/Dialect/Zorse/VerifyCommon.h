@@ -1,4 +1,5 @@
-// What the verifiers share. One check per numbered constraint, in order; a message says what was expected and what was found.
+// Helpers of the verifiers. Each numbered constraint has one check, in order. A message states the expected and the
+// actual value.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -11,13 +12,14 @@ inline mlir::RankedTensorType reshaped(mlir::RankedTensorType type, llvm::ArrayR
   return mlir::RankedTensorType::get(shape, type.getElementType());
 }
 
-/// True if the last dimension exists and is static: what softmaxes, norms and losses work on.
+/// Whether the last dimension exists and is static, as softmaxes, norms and losses require.
 inline bool hasStaticLastDimension(mlir::RankedTensorType type) { return type.getRank() >= 1 && !type.isDynamicDim(type.getRank() - 1); }
 
-/// [d] where d is the last dimension of x.
+/// Returns [d], where d is the last dimension of x.
 inline mlir::RankedTensorType channelTypeOf(mlir::RankedTensorType x) { return reshaped(x, x.getShape().take_back()); }
 
-/// Whether a result may be `found` where `expected` is inferred from operands: sums of half precision may be kept in f32.
+/// Whether a result may be of type `found` if `expected` is inferred from the operands: sums of half precision may be
+/// kept in f32.
 inline bool isSumOf(mlir::Type found, mlir::RankedTensorType expected) {
   if (found == expected)
     return true;

@@ -56,7 +56,7 @@ LogicalResult ContractOp::verify() {
   return success();
 }
 
-/// A row of `table` that has no gradient, if one is named.
+/// Checks that `padding`, if given, is a row of `table`.
 static LogicalResult verifyPadding(Operation *op, std::optional<uint64_t> padding, RankedTensorType table) {
   if (padding && *padding >= static_cast<uint64_t>(table.getDimSize(0)))
     return op->emitOpError("(C3) expects padding to be a row of ") << table << ", got " << static_cast<int64_t>(*padding);

@@ -12,8 +12,8 @@ using namespace zorse;
 // Attention
 //===----------------------------------------------------------------------===//
 
-/// Everything about the operands and attributes that attention and its gradient share; `prefix` says which constraint a message cites: its own
-/// number, or C1 of the gradient.
+/// Checks the operands and attributes that attention and its gradient have in common. The gradient cites all these
+/// constraints as C1.
 template <typename Op> static LogicalResult verifyAttentionOperands(Op op, bool gradient) {
   auto fail = [&](const char *constraint) { return op.emitOpError() << "(" << (gradient ? "C1" : constraint) << ") expects "; };
   RankedTensorType q = tensorTypeOf(op.getQ()), k = tensorTypeOf(op.getK()), v = tensorTypeOf(op.getV());
@@ -139,13 +139,13 @@ LogicalResult RoundOp::verify() {
   if (Type element = getElementTypeOrSelf(getX().getType()); !element.isF32() && !element.isF64())
     return emitOpError("(C2) expects elements of f32 or f64, got ") << element;
   if (!getStraightThrough() && !carriesSamples(getX().getType()))
-    return emitOpError("(C3) expects straight_through for what carries no samples");
+    return emitOpError("(C3) expects straight_through for a value without samples");
   if (getStraightThrough() && getPerOperator())
     return emitOpError("(C4) expects one of straight_through and per_operator");
   return success();
 }
 
-LogicalResult DetachOp::verify() { return success(); } // its types say it all
+LogicalResult DetachOp::verify() { return success(); } // its traits check everything
 
 LogicalResult TrackOp::verify() {
   auto observed = cast<RankedTensorType>(getObserved().getType()), running = cast<RankedTensorType>(getRunning().getType());
@@ -158,7 +158,7 @@ LogicalResult TrackOp::verify() {
   return success();
 }
 
-LogicalResult GradientOfOp::verify() { return success(); } // likewise
+LogicalResult GradientOfOp::verify() { return success(); } // its traits check everything
 
 LogicalResult KnownOp::verify() {
   if (auto parsed = Expression::parse(getExpression()); parsed.failed())
@@ -186,7 +186,7 @@ LogicalResult DropoutOp::verify() {
 // Optimizers
 //===----------------------------------------------------------------------===//
 
-/// (C1) all `operands` and (C2) all `results` have the type of the parameter, of rank 1.
+/// Checks that (C1) all `operands` and (C2) all `results` have the type of the parameter, of rank 1.
 static LogicalResult verifyShards(Operation *op, ArrayRef<Value> operands) {
   Type type = operands.front().getType();
   for (Value operand : operands)

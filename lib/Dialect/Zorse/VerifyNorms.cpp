@@ -16,7 +16,7 @@ LogicalResult LogSoftmaxOp::verify() { return verifyLastDimension(*this, getX(),
 LogicalResult SoftmaxGradOp::verify() { return verifyLastDimension(*this, getY(), "y"); }
 LogicalResult LogSoftmaxGradOp::verify() { return verifyLastDimension(*this, getY(), "y"); }
 
-/// `channels` (a gain, a bias or their gradient; may be null) matches the last dimension of x.
+/// Checks that `channels` (a gain, a bias or their gradient; may be null) matches the last dimension of x.
 static LogicalResult verifyChannels(Operation *op, const char *constraint, StringRef name, Value channels, Value x) {
   RankedTensorType expected = channelTypeOf(tensorTypeOf(x));
   if (channels && channels.getType() != expected)

@@ -45,7 +45,7 @@ LogicalResult SliceOp::verify() {
   if (sampled && (offsets[0] != 0 || !ShapedType::isDynamic(sizes[0]) || strides[0] != 1))
     return emitOpError("(C2) expects the sample axis to be taken whole (offset 0, size ?, stride 1)");
   for (size_t i = sampled ? 1 : 0; i < rank; ++i) {
-    // Written so that no product can overflow: (size - 1) * stride <= last - offset.
+    // Written so that no product overflows: (size - 1) * stride <= last - offset.
     int64_t last = x.getDimSize(i) - 1;
     if (offsets[i] < 0 || sizes[i] < 1 || strides[i] < 1 || offsets[i] > last || sizes[i] - 1 > (last - offsets[i]) / strides[i])
       return emitOpError("(C3) expects a slice inside dimension ")

@@ -93,7 +93,7 @@ SlotAttr zorse::slotOfResult(FunctionOpInterface function, unsigned result) {
 
 LogicalResult SlotAttr::verify(function_ref<InFlightDiagnostic()> emitError, SlotKind kind, uint32_t index, ScalarField field) {
   if (field != ScalarField::LossSeed && kind != SlotKind::Scalars)
-    return emitError() << "expects a field beside scalars alone, got '" << stringifyScalarField(field) << "' beside " << stringifySlotKind(kind);
+    return emitError() << "expects a field only for scalars, got '" << stringifyScalarField(field) << "' for " << stringifySlotKind(kind);
   if (field != ScalarField::LossSeed && field != ScalarField::Known && index != 0)
     return emitError() << "expects index 0 of '" << stringifyScalarField(field) << "', of which there is one, got " << index;
   return success();

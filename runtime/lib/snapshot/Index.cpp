@@ -356,7 +356,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
     for (const json &element : *parameters) {
       index.parameters.push_back(parseParameter(element, index.parameters.size(), problem));
       if (problem.empty() && !names.insert(index.parameters.back().name).second)
-        problem = "parameter '" + index.parameters.back().name + "' is there twice";
+        problem = "parameter '" + index.parameters.back().name + "' is listed twice";
       if (!problem.empty())
         return bad();
     }
@@ -365,7 +365,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
     for (const json &element : *files) {
       index.files.push_back(parseFile(element, index.files.size(), index, problem));
       if (problem.empty() && !names.insert(index.files.back().name).second)
-        problem = "file '" + index.files.back().name + "' is there twice";
+        problem = "file '" + index.files.back().name + "' is listed twice";
       if (!problem.empty())
         return bad();
     }

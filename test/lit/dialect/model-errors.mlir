@@ -290,7 +290,7 @@ func.func @round_c2(%x: tensor<?x8xbf16>) {
 // -----
 
 func.func @round_c3(%w: tensor<8x8xf32>) {
-  // expected-error @below {{(C3) expects straight_through for what carries no samples}}
+  // expected-error @below {{(C3) expects straight_through for a value without samples}}
   %y = zorse.round %w to bf16 : tensor<8x8xf32>
   return
 }

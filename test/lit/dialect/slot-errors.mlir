@@ -22,7 +22,7 @@ func.func @kind(%x: tensor<4xf32> {zorse.slot = #zorse.slot<weights, 0>}) {
 
 // -----
 
-// expected-error @below {{expects a field beside scalars alone, got 'skip' beside saved}}
+// expected-error @below {{expects a field only for scalars, got 'skip' for saved}}
 func.func @field(%x: tensor<4xf32> {zorse.slot = #zorse.slot<saved, 0, skip>}) {
   return
 }
@@ -93,7 +93,7 @@ zorse.class @unknown {
 
 // -----
 
-// expected-error @below {{(C5) expects @backward_inputs and @backward_weights together, beside a @backward}}
+// expected-error @below {{(C5) expects @backward_inputs and @backward_weights together, in addition to @backward}}
 zorse.class @parts {
   func.func @forward(%w: tensor<4xf32> {zorse.slot = #zorse.slot<parameter, 0>}) {
     return

@@ -265,7 +265,7 @@ TEST(Findings, Size) {
 TEST(Findings, Task) {
   Case missing({}, pipeline());
   erase(missing.programs[0], find(missing, 0, task(bundle::Compute::B)));
-  expectFinding(missing, Code::Task, {"B(units 0-2", "is there 0 times"});
+  expectFinding(missing, Code::Task, {"B(units 0-2", "occurs 0 times"});
 
   Case elsewhere({}, pipeline());
   find(elsewhere, 0, task(bundle::Compute::F)).mutable_compute()->set_cell(3);
@@ -278,7 +278,7 @@ TEST(Findings, SplitBackward) {
 
   Case missing({}, split(pipeline()));
   erase(missing.programs[0], find(missing, 0, task(bundle::Compute::W)));
-  expectFinding(missing, Code::Task, {"W(units 0-2", "is there 0 times, expects once"});
+  expectFinding(missing, Code::Task, {"W(units 0-2", "occurs 0 times, expects once"});
 
   Case unplanned({}, split(oneDevice())); // the plan does not split
   unplanned.view.splitBackward = false;

@@ -1,4 +1,4 @@
-// Every op of the dialect, for its reference.
+// All operations of the dialect, for its reference.
 #ifndef ZORSE_DIALECT_ZORSE_ALL_OPS_TD
 #define ZORSE_DIALECT_ZORSE_ALL_OPS_TD
 

@@ -4,7 +4,8 @@
 
 namespace zorse {
 
-/// Erases what leads to nothing: operations without uses and effects, and then those that only they used. The terminator stays.
+/// Erases dead operations: those without uses and side effects, and then those that only erased operations used. Keeps
+/// the terminator.
 void eraseDeadOps(mlir::Block &block);
 
 } // namespace zorse

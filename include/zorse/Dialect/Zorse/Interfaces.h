@@ -1,4 +1,4 @@
-// Interfaces that ops implement for the rest of the compiler: gradients, cost, factors.
+// Interfaces of operations for the rest of the compiler: gradients, cost and factors.
 #pragma once
 
 #include "mlir/IR/Builders.h"
@@ -12,8 +12,8 @@
 
 namespace zorse {
 
-/// Cost as an affine function of the number of rows n: fixed + perRow * n. FLOPs count a multiply-add as 2; bytes are all operands read and results
-/// written once.
+/// Cost as an affine function of the number of rows n: fixed + perRow * n. A multiply-add counts as 2 FLOPs. Bytes
+/// count every operand read once and every result written once.
 struct OpCost {
   double flops = 0;
   double flopsPerRow = 0;
@@ -27,31 +27,32 @@ struct OpCost {
 };
 
 enum class FactorKind : uint8_t {
-  Parallel,   ///< every point of a result that has the factor is computed alone
-  Reduced,    ///< no result has the factor, or it is combined over it: the parts of the op combine to the result
+  Parallel,   ///< every point of a result that has the factor is computed independently
+  Reduced,    ///< no result has the factor, or results are combined over it: the parts of the op combine to the result
   Indivisible ///< all points are needed together, as in a softmax
 };
 
-/// How the results of parts that cover different points of a factor combine.
+/// How to combine the results of parts that cover different points of a factor.
 enum class Combiner : uint8_t {
   Sum,
   Max,
   Min,
   Product,
-  LogSumExp ///< as a softmax: parts yield a maximum and a sum of exponentials less this maximum
+  LogSumExp ///< as in a softmax: each part yields its maximum and its sum of exponentials relative to this maximum
 };
 
-/// How the dimensions of the operands and results of an op relate; see FactorsOpInterface.
+/// Relates the dimensions of the operands and results of an op; see FactorsOpInterface.
 ///
-/// Parallel factors may be missing in some results. Those results are sums over the factor: split over it, each part yields a summand.
+/// A result may be without one of the parallel factors. Such a result is a sum over the factor: if the op is split over
+/// the factor, each part yields one summand.
 struct OpFactors {
   struct Factor {
     FactorKind kind;
-    int64_t size; ///< kDynamic if it is (all of) the sample axis
+    int64_t size; ///< kDynamic if it is the complete sample axis
     Combiner combiner = Combiner::Sum;
   };
-  /// Consecutive points of a dimension: the product of factors, outermost first. Without factors they relate to nothing: a dimension of size 1, or
-  /// points that the op does not read.
+  /// Consecutive points of a dimension: a product of factors, outermost first. A segment without factors is unrelated
+  /// to other dimensions: a dimension of size 1, or points that the op does not read.
   struct Segment {
     llvm::SmallVector<unsigned, 1> factors; ///< indices into `OpFactors::factors`
     int64_t size;
@@ -59,9 +60,10 @@ struct OpFactors {
   using Dimension = llvm::SmallVector<Segment, 1>; ///< segments in order
   using Value = llvm::SmallVector<Dimension, 4>;   ///< one per dimension; scalars have none
 
-  /// A factor along which indices count. A part that begins at point b needs b: it subtracts b from the ids of `operand`, and ids outside of the part
-  /// read zero and write nothing (what is ignored stays ignored). Without an operand the op itself counts: causal attention, dropout, a padding row.
-  /// The sample axis is not among them: calls say with which sample they begin.
+  /// A factor along which indices count. The part that begins at point b must know b. It subtracts b from the ids of
+  /// `operand`; ids outside the part read zero and write nothing, and ignored ids stay ignored. Without an operand the
+  /// op itself counts: causal attention, dropout, a padding row. The sample axis is not included, because calls specify
+  /// their first sample.
   struct Offset {
     unsigned factor;
     std::optional<unsigned> operand;
@@ -73,11 +75,11 @@ struct OpFactors {
   llvm::SmallVector<Offset, 1> offsets;
 };
 
-/// Which rule of a dimension does not hold for the types of an op, or nothing: segments cover the dimension, sizes of factors multiply to those of
-/// segments, and Reduced factors are in no result.
+/// Checks the factors against the types of an op: segments cover the dimension, the sizes of a segment's factors
+/// multiply to its size, and no result has a Reduced factor. Returns the violated rule, or "".
 std::string check(const OpFactors &factors, mlir::Operation *op);
 
-/// The factors of an op whose operands and results have one shape, scalars apart.
+/// Returns the factors of an op with operands and results of one shape, except scalars.
 OpFactors elementwiseFactors(mlir::Operation *op);
 
 namespace detail {
@@ -85,8 +87,8 @@ constexpr double kSpecialFunction = 10; ///< FLOPs of one exp, tanh, erf, ...
 OpCost costOf(double flops, llvm::ArrayRef<mlir::Value> touched);
 } // namespace detail
 
-/// As text, `([i, k], [k, j]) -> ([i, j]) parallel: i j, sum: k` with letters for factors: `ij` is a product, `i|j` are segments, `_` relates to
-/// nothing.
+/// Formats factors as `([i, k], [k, j]) -> ([i, j]) parallel: i j, sum: k`. Letters are factors, `ij` is a product,
+/// `i|j` are segments, and `_` is an unrelated segment.
 std::string toString(const OpFactors &factors);
 
 } // namespace zorse

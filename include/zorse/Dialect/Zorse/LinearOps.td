@@ -1,14 +1,15 @@
-// Products, reductions, and indexed access.
+// Matrix products, reductions, and indexed access.
 #ifndef ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD
 #define ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD
 
 include "zorse/Dialect/Zorse/ZorseBase.td"
 
 def Zorse_ReduceOp : Zorse_Op<"reduce", [Pure]> {
-  let summary = "Combines the elements along dims, which are dropped.";
+  let summary = "Combines the elements along dims and removes these dimensions.";
   let description = [{
-    Combines in row-major order of the reduced elements. Reducing the sample axis mixes samples: gradients of what all samples share do it, a forward never does
-    (`zorse-verify-model`). To keep a dimension as size 1, reshape after.
+    Combines elements in row-major order. A reduction of the sample axis mixes samples. Gradients of values that all
+    samples share do this; a forward never does (`zorse-verify-model`). To keep a dimension with size 1, reshape the
+    result.
 
     Constraints:
     - (C1) dims are strictly increasing dimensions of x.
@@ -33,15 +34,17 @@ def Zorse_ReduceOp : Zorse_Op<"reduce", [Pure]> {
 def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
   let summary = "Matrix product over the last two dimensions.";
   let description = [{
-    a is [batch..., M, K], or [batch..., K, M] with `transpose_a`. b is [K, N] for every batch (a weight), or [batch..., K, N] with the batch dimensions of a; [.., N, K] with
-    `transpose_b`. The result is [batch..., M, N]. With a 2-D b and no `transpose_a`, all dimensions of a but the last act as one long M.
+    a is [batch..., M, K], or [batch..., K, M] with `transpose_a`. b is [K, N] for every batch (a weight), or [batch...,
+    K, N] with the batch dimensions of a; with `transpose_b`, the last two dimensions are [N, K]. The result is
+    [batch..., M, N]. With a 2-D b and no `transpose_a`, all dimensions of a except the last are treated as one long M.
 
     Constraints:
     - (C1) a has rank >= 2, b has rank 2 or the rank of a, and the element types are equal.
     - (C2) the batch dimensions agree, if b has them.
     - (C3) the inner dimensions agree.
-    - (C4) K is not the sample axis (`zorse.contract` sums over samples) and neither is N.
-    - (C5) y is [batch..., M, N] of the same element type, or of f32 beside bf16 or f16, whose products are summed in f32.
+    - (C4) neither K nor N is the sample axis (`zorse.contract` sums over samples).
+    - (C5) y is [batch..., M, N] of the same element type, or of f32 for bf16 or f16 operands, which are accumulated in
+      f32.
 
     Example: a linear layer with PyTorch's [out, in] weight.
     ```mlir
@@ -58,14 +61,14 @@ def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
 }
 
 def Zorse_BiasedMatmulOp : Zorse_Op<"biased_matmul", [Pure]> {
-  let summary = "A linear layer: a product with a weight, and a vector that is added to every row of it.";
+  let summary = "A linear layer: a product with a weight, and a bias that is added to every row.";
   let description = [{
-    y = a b + bias, with the sum in f32 and rounded once. Code generation makes it of `zorse.matmul`, an addition and a rounding for devices whose library adds the
-    vector itself; models have none.
+    y = a b + bias. The sum is computed in f32 and rounded once. Code generation creates this operation from
+    `zorse.matmul`, an addition and a rounding for devices with a library that adds the bias. Models do not contain it.
 
     Constraints:
-    - (C1) a and b are as of `zorse.matmul` without `transpose_a`; b has rank 2.
-    - (C2) y is as of `zorse.matmul`.
+    - (C1) a and b are as in `zorse.matmul` without `transpose_a`; b has rank 2.
+    - (C2) y is as in `zorse.matmul`.
     - (C3) bias is [N] of the element type of y.
 
     Example:
@@ -81,12 +84,13 @@ def Zorse_BiasedMatmulOp : Zorse_Op<"biased_matmul", [Pure]> {
 def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
   let summary = "Sum over all leading dimensions of the outer products of rows: the gradient of a weight.";
   let description = [{
-    y[k, n] = sum over lead of a[lead..., k] * b[lead..., n]. The leading dimensions include the sample axis, so this mixes samples: it belongs to gradients.
+    y[k, n] = sum over lead of a[lead..., k] * b[lead..., n]. The leading dimensions include the sample axis. The
+    operation therefore mixes samples and occurs only in gradients.
 
     Constraints:
     - (C1) a and b have equal rank >= 2 and equal element types.
     - (C2) all dimensions but the last agree.
-    - (C3) y is [K, N] of the same element type, or of f32 beside bf16 or f16.
+    - (C3) y is [K, N] of the same element type, or of f32 for bf16 or f16 operands.
 
     Example:
     ```mlir
@@ -102,8 +106,8 @@ def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
 def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
   let summary = "Rows of a table by id.";
   let description = [{
-    y[lead..., ...] = table[ids[lead...], ...]. An id outside [0, V) is the data's fault and an error when the step runs. The row `padding` is read like any other and
-    has no gradient: PyTorch's padding_idx of an embedding.
+    y[lead..., ...] = table[ids[lead...], ...]. An id outside [0, V) is an error in the data and is reported when the
+    step runs. The row `padding` is read like any other and has no gradient, like padding_idx of a PyTorch embedding.
 
     Constraints:
     - (C1) table has rank >= 1 and carries no samples.
@@ -125,8 +129,8 @@ def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
 def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {
   let summary = "Adds rows into a table of zeros by id: the transpose of gather.";
   let description = [{
-    y[v, ...] = sum of updates[lead..., ...] over all lead with ids[lead...] = v, in row-major order of lead, so the bits do not depend on the number of threads.
-    Row `padding` of y stays zero whatever the updates are.
+    y[v, ...] = sum of updates[lead..., ...] over all lead with ids[lead...] = v, in row-major order of lead. The bits
+    therefore do not depend on the number of threads. Row `padding` of y remains zero for all updates.
 
     Constraints:
     - (C1) updates has the shape of ids followed by that of y without dimension 0.

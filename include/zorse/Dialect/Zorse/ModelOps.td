@@ -16,22 +16,25 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
         s_j = cap(scale * <q[r, i, h], k[r, j, h']>) + mask        cap(s) = softcap * tanh(s / softcap) if softcap is given, s otherwise
         out[r, i, h] = sum_j dropout(softmax_j(s)) * v[r, j, h']   lse[r, h, i] = log sum_j exp(s_j)
 
-    `causal`: key j is visible to query i iff j <= i + S' - S. `window = w`: only the last w of these, j > i + S' - S - w. A boolean mask hides where it is false; a float mask
-    is added. A query that sees no key yields zeros, lse = -inf and zero gradients. The mask has no gradient: a trained one is not fused.
+    `causal`: key j is visible to query i iff j <= i + S' - S. `window = w`: only the last w of these keys are visible,
+    j > i + S' - S - w. A boolean mask hides keys where it is false. A float mask is added. A query that sees no key
+    yields zeros, lse = -inf and zero gradients. The mask has no gradient: attention with a trained mask is not fused.
 
-    Beside a float mask lse holds two numbers of a query, m = max_j s_j and sum_j exp(s_j - m) (0 if no key is visible): where every key is masked by -3.4e38 the logarithm of the sum
-    would be lost beside m, and every probability would become 1 instead of 1/n.
+    With a float mask, lse contains two numbers per query: m = max_j s_j and sum_j exp(s_j - m) (0 if no key is
+    visible). If every key is masked by -3.4e38, adding the logarithm of the sum to m would lose it, and every
+    probability would become 1 instead of 1/n.
 
-    One op rather than its parts because no tensor of S x S' elements need ever exist, forward or backward (Dao et al., 2022). `lse` is present only where a backward was built that saves it.
+    It is one operation, because neither forward nor backward then needs a tensor of S x S' elements (Dao et al., 2022).
+    `lse` is a result only if a backward saves it.
 
     Constraints:
     - (C1) q, k and v have rank 4, one element type, and carry samples (all or none).
     - (C2) k is [?, S', H', D] and v is [?, S', H', D'], with D of q, and H' divides H.
     - (C3) mask, if present, is [?|1, H|1, S, S'] of i1 or the element type of q, and carries samples only if q does.
     - (C4) scale is finite; softcap, if given, is positive and finite; 0 <= dropout < 1.
-    - (C5) window, if given, is >= 1 and comes with `causal`.
+    - (C5) window, if given, is >= 1 and requires `causal`.
     - (C6) out is [?, S, H, D'] of the element type of q.
-    - (C7) lse, if present, is [?, H, S] in f32 (f64 for f64 inputs), or [?, H, S, 2] beside a float mask.
+    - (C7) lse, if present, is [?, H, S] in f32 (f64 for f64 inputs), or [?, H, S, 2] with a float mask.
 
     Example:
     ```mlir
@@ -54,12 +57,12 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
 def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
   let summary = "Gradients of attention with respect to q, k and v.";
   let description = [{
-    Recomputes the probabilities in blocks from q, k and lse. Attributes mean what they mean on `zorse.attention`.
+    Recomputes the probabilities in blocks from q, k and lse. Attributes have the same meaning as in `zorse.attention`.
 
     Constraints:
-    - (C1) q, k, v, mask, the attributes and the types of out and lse are as `zorse.attention` demands.
+    - (C1) q, k, v, mask, the attributes and the types of out and lse are as in `zorse.attention`.
     - (C2) dout has the type of out.
-    - (C3) dq, dk and dv have the types of q, k and v, or all of them elements of f32 beside bf16 or f16.
+    - (C3) dq, dk and dv have the types of q, k and v, or all of them have f32 elements for bf16 or f16 inputs.
 
     Example:
     ```mlir
@@ -79,13 +82,15 @@ def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
 }
 
 def Zorse_CausalMaskOp : Zorse_Op<"causal_mask", [Pure]> {
-  let summary = "The causal mask of S queries over S' keys as a constant that is never stored.";
+  let summary = "The causal mask of S queries over S' keys, as a constant without stored elements.";
   let description = [{
-    Key j is visible to query i iff j <= i + S' - S, and, with `window = w`, j > i + S' - S - w: what `zorse.attention` means by `causal` and `window`. Elements are true where visible
-    and false where hidden, or, of a float type, 0 and `fill`, which is -inf if it is not given.
+    Key j is visible to query i iff j <= i + S' - S and, with `window = w`, j > i + S' - S - w, like `causal` and
+    `window` of `zorse.attention`. Boolean elements are true for visible keys. Float elements are 0 for visible keys and
+    `fill`, by default -inf, for hidden ones.
 
-    The importer recognises masks by value, whatever computed them, and emits this op in their place; a graph in which attention was recognised has none left. So a mask of
-    2,048 x 2,048 is four words in the IR, and all layers share one.
+    The importer recognizes masks by value, for every way to compute them, and replaces them by this operation.
+    Recognition of attention removes it. A mask of 2,048 x 2,048 is therefore four words in the IR, and all layers share
+    one.
 
     Constraints:
     - (C1) y has rank 2 and elements of i1 or a float type.
@@ -103,7 +108,7 @@ def Zorse_CausalMaskOp : Zorse_Op<"causal_mask", [Pure]> {
   let results = (outs Zorse_MaskTensor:$y);
   let assemblyFormat = "attr-dict `:` type($y)";
   let extraClassDeclaration = [{
-    /// What hidden elements of a float mask are.
+    /// Returns the value of hidden elements of a float mask.
     double getHidden() { return getFill() ? getFill()->convertToDouble() : -std::numeric_limits<double>::infinity(); }
   }];
 }
@@ -111,8 +116,9 @@ def Zorse_CausalMaskOp : Zorse_Op<"causal_mask", [Pure]> {
 def Zorse_RopeOp : Zorse_Op<"rope", [Pure]> {
   let summary = "Rotary position embedding: rotates pairs of channels by angles that depend on the position.";
   let description = [{
-    Pair p of D/2 is channels (p, p + D/2), or (2p, 2p + 1) with `interleaved` (Su et al., 2021). With c = cos[s, p] and d = sin[s, p]:
-    (a, b) becomes (a c - b d, a d + b c); with `inverse`, the rotation back, (a c + b d, b c - a d), which is also the gradient.
+    Pair p of D/2 consists of channels (p, p + D/2), or (2p, 2p + 1) with `interleaved` (Su et al., 2021). Let c =
+    cos[s, p] and d = sin[s, p]. (a, b) becomes (a c - b d, a d + b c). With `inverse`, the reverse rotation, it becomes
+    (a c + b d, b c - a d), which is also the gradient.
 
     Constraints:
     - (C1) x is [?, S, H, D] with D even.
@@ -137,16 +143,19 @@ def Zorse_RopeOp : Zorse_Op<"rope", [Pure]> {
 def Zorse_CrossEntropyOp : Zorse_Op<"cross_entropy", [Pure]> {
   let summary = "Negative log-likelihood of labels under the softmax of logits, one number per label.";
   let description = [{
-    loss[lead...] = weights[label] * (log sum_v exp(logits[lead..., v]) - logits[lead..., label]), and 0 where the label equals ignore_index. There is no mean here: the sum over
-    labels and its denominator are loss terms of the model. A label that is neither ignored nor in [0, V) is the data's fault and an error when the step runs.
+    loss[lead...] = weights[label] * (log sum_v exp(logits[lead..., v]) - logits[lead..., label]), and 0 if the label
+    equals ignore_index. It computes no mean: the sum over labels and its denominator are loss terms of the model. A
+    label that is neither ignored nor in [0, V) is an error in the data and is reported when the step runs.
 
-    Its gradient needs the logits and `statistics`, two numbers per label: m, the greatest logit, and s = sum_v exp(logits[lead..., v] - m). log_softmax would keep a second tensor of the
-    size of the logits, and m + log s loses the logarithm where m is large. `statistics` is present only where a backward was built that saves it.
+    Its gradient needs the logits and `statistics`, two numbers per label: m, the maximum logit, and s = sum_v
+    exp(logits[lead..., v] - m). log_softmax would save a second tensor of the size of the logits, and m + log s loses
+    the logarithm if m is large. `statistics` is a result only if a backward saves it.
 
     Constraints:
     - (C1) labels has the shape of logits without its last dimension V, which is not the sample axis.
     - (C2) weights, if present, is [V] of the element type of logits.
-    - (C3) loss has the shape of labels, and statistics, if present, that shape and 2, in f32 (f64 for f64 logits).
+    - (C3) loss has the shape of labels. statistics, if present, has that shape followed by 2. Both are f32 (f64 for f64
+      logits).
 
     Example:
     ```mlir
@@ -167,7 +176,7 @@ def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
     dlogits[lead..., v] = dloss[lead...] * weights[label] * (exp(logits[lead..., v] - m) / s - (v = label)), and 0 where the label is ignored, with m and s of statistics[lead...].
 
     Constraints:
-    - (C1) logits, labels, weights and statistics are as `zorse.cross_entropy` demands.
+    - (C1) logits, labels, weights and statistics are as in `zorse.cross_entropy`.
     - (C2) dloss has the type of the loss.
     - (C3) dlogits has the type of logits.
 
@@ -186,17 +195,19 @@ def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
 }
 
 //===----------------------------------------------------------------------===//
-// Numbers that a step knows before it begins
+// Numbers that are known before a step begins
 //===----------------------------------------------------------------------===//
 
 def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
-  let summary = "A number of the step: an expression of the samples of its batch and of counts.";
+  let summary = "A number of the step: an expression of the batch size and of counts.";
   let description = [{
-    `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns (`zorse.count`). The host evaluates the expression in f64 before
-    the step begins, so every device and micro-batch reads the same number. It has no gradient. In functions of units it is an argument, `#zorse.slot<scalars, i, known>`.
+    `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns
+    (`zorse.count`). The host evaluates the expression in f64 before the step begins, so every device and micro-batch
+    reads the same number. It has no gradient. In unit functions it is an argument with the slot
+    `#zorse.slot<scalars, i, known>`.
 
     Constraints:
-    - (C1) expression is one that `zorse::Expression` parses.
+    - (C1) `zorse::Expression` can parse the expression.
 
     Example:
     ```mlir
@@ -213,10 +224,11 @@ def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
 //===----------------------------------------------------------------------===//
 
 def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
-  let summary = "Zeroes each element with a probability and scales the others to keep the expectation.";
+  let summary = "Sets each element to zero with a probability and scales the others to keep the expectation.";
   let description = [{
-    y = x * keep / (1 - probability). `keep` is a function of (seed, step, instance, global sample, element within the sample), not a stored mask: an element's fate does not
-    depend on where it is computed, and the gradient is the same op applied to dy. Pure, because it has no state: in evaluation it is the identity.
+    y = x * keep / (1 - probability). `keep` is a function of (seed, step, instance, global sample, element within the
+    sample), not a stored mask. It does not depend on the device, and the gradient is the same operation on dy. The
+    operation is pure, because it has no state. In evaluation it is the identity.
 
     Constraints:
     - (C1) 0 <= probability < 1.
@@ -238,11 +250,12 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
 //===----------------------------------------------------------------------===//
 
 def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> {
-  let summary = "A statistic of each row in training, what has been seen of it so far in evaluation.";
+  let summary = "A statistic of each row in training, and its running value in evaluation.";
   let description = [{
-    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of its own kind (`zorse.statistic`): what gradients are called for
-    others is for it the sum over rows of weight * (running - correction * observed), and once a step the mean of that over all rows is subtracted (`@update.statistics`). So it
-    moves towards the mean of what the step has seen, by `weight` of the way. The gradient of observed is that of y.
+    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of a separate
+    kind (`zorse.statistic`). Instead of a gradient it has the sum over rows of weight * (running - correction *
+    observed). Once per step, the mean of this sum over all rows is subtracted from it (`@update.statistics`): it moves
+    towards the mean of the step by the fraction `weight`. The gradient of observed is that of y.
 
     Constraints:
     - (C1) observed carries samples, and running has its shape without them.
@@ -265,19 +278,23 @@ def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> 
 def Zorse_RoundOp : Zorse_ElementwiseOp<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
   let summary = "x rounded to the numbers of a narrower float type, in its own type.";
   let description = [{
-    y is the number of type `to` nearest to x, ties to even; what is too large becomes infinite, and NaN stays NaN. Every y can be stored as `to` without loss. Roundings are
-    operations of the model, so that no plan, fusion or recomputation can add or drop one (docs/precision.md).
+    y is the number of type `to` nearest to x, ties to even. Numbers that are too large become infinite, and NaN remains
+    NaN. Every y can be stored as `to` without loss. Roundings are operations of the model, so that no plan, fusion or
+    recomputation can add or remove one (docs/precision.md).
 
-    The gradient of x is the gradient of y, rounded likewise: gradients of values are narrow where values are. With `straight_through` it is that of y as it is: so are parameters read,
-    whose gradients are never rounded.
+    The gradient of x is the gradient of y, rounded in the same way: gradients of narrow values are narrow. With
+    `straight_through` it is not rounded. This is used for the reading of parameters, which have gradients that are
+    never rounded.
 
-    With `per_operator` y is what a 16-bit operator of the model's file returns, and gradients are rounded as PyTorch does it: every contribution to the gradient of y, and every sum of
-    two of them. The derivative of the operator that made x reads y where it reads its result.
+    With `per_operator`, y is the result of a 16-bit operator of the model's file, and gradients are rounded as in
+    PyTorch: every contribution to the gradient of y, and every sum of two contributions. The derivative of the operator
+    that computes x reads y instead of its result.
 
     Constraints:
     - (C1) to is bf16 or f16.
     - (C2) x has elements of f32 or f64.
-    - (C3) without `straight_through` x carries samples: the gradient of what does not is a sum over samples, and its parts come from different cells.
+    - (C3) without `straight_through`, x carries samples. The gradient of other values is a sum over samples, and its
+      parts are computed in different cells.
     - (C4) `per_operator` and `straight_through` exclude each other.
 
     Example:
@@ -299,7 +316,8 @@ def Zorse_RoundOp : Zorse_ElementwiseOp<"round", [Pure, AllTypesMatch<["x", "y"]
 def Zorse_DetachOp : Zorse_ElementwiseOp<"detach", [Pure, AllTypesMatch<["x", "y"]>]> {
   let summary = "The same value without a gradient: PyTorch's detach.";
   let description = [{
-    y = x, and nothing that uses y adds to the gradient of x. Differentiation honours it and then removes it: functions of units have none.
+    y = x, and users of y add nothing to the gradient of x. Differentiation removes the operation after it has used it:
+    unit functions have none.
 
     Example:
     ```mlir
@@ -314,11 +332,12 @@ def Zorse_DetachOp : Zorse_ElementwiseOp<"detach", [Pure, AllTypesMatch<["x", "y
 }
 
 def Zorse_GradientOfOp : Zorse_ElementwiseOp<"gradient_of", [Pure, AllTypesMatch<["value", "gradient", "result"]>]> {
-  let summary = "The complete gradient of a value, said beside the value it belongs to.";
+  let summary = "The complete gradient of a value, paired with the value.";
   let description = [{
-    result = gradient. Differentiation writes one for every value whose gradient is known, and everything behind reads its result, so that a pass over a joint
-    function (`@<class>.joint`) finds the pairs and can change what the gradient of a value is made into before others read it. Slicing the joint function
-    removes them: functions of units have none.
+    result = gradient. Differentiation creates one for every value with a known gradient, and all readers of the
+    gradient read its result. A pass over a joint function (`@<class>.joint`) can therefore find the pairs and change
+    the representation of a value's gradient before others read it. Slicing the joint function removes them: unit
+    functions have none.
 
     Example:
     ```mlir
@@ -338,9 +357,11 @@ def Zorse_GradientOfOp : Zorse_ElementwiseOp<"gradient_of", [Pure, AllTypesMatch
 def Zorse_SgdUpdateOp : Zorse_ElementwiseOp<"sgd_update", [Pure]> {
   let summary = "One step of stochastic gradient descent on a flat shard of parameters.";
   let description = [{
-    With g = gradient * clip_factor + weight_decay * parameter: without velocity, parameter' = parameter - learning_rate * g. With it, velocity' = momentum * velocity + g
-    (g itself at the first step, optimizer_step = 1) and parameter' = parameter - learning_rate * (nesterov ? g + momentum * velocity' : velocity'), as in PyTorch.
-    Rows are elements of the shard. All results equal the operands where skip is not 0. Scalars are read from memory each step; optimizer_step counts updates including this one.
+    With g = gradient * clip_factor + weight_decay * parameter: without velocity, parameter' = parameter - learning_rate
+    * g. With velocity, velocity' = momentum * velocity + g (g itself in the first step, optimizer_step = 1) and
+    parameter' = parameter - learning_rate * (nesterov ? g + momentum * velocity' : velocity'), as in PyTorch. Rows are
+    elements of the shard. All results equal the operands if skip is not 0. Scalars are read from memory in each step;
+    optimizer_step counts updates including this one.
 
     Constraints:
     - (C1) parameter, gradient and velocity have one type, of rank 1.
@@ -362,11 +383,12 @@ def Zorse_SgdUpdateOp : Zorse_ElementwiseOp<"sgd_update", [Pure]> {
 def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
   let summary = "One step of Adam or AdamW on a flat shard of parameters.";
   let description = [{
-    With g = gradient * clip_factor (plus weight_decay * parameter unless `decoupled`), t = optimizer_step (1-based, this update included):
-    m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 - learning_rate * weight_decay) if `decoupled`, else parameter;
-    parameter' = p - learning_rate / (1 - beta1^t) * m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`);
-    with `plain_epsilon` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam.
-    Rows are elements of the shard. All results equal the operands where skip is not 0.
+    With g = gradient * clip_factor (plus weight_decay * parameter unless `decoupled`), t = optimizer_step (1-based,
+    including this update): m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 -
+    learning_rate * weight_decay) if `decoupled`, otherwise parameter; parameter' = p - learning_rate / (1 - beta1^t) *
+    m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`). With
+    `plain_epsilon` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam. Rows are
+    elements of the shard. All results equal the operands if skip is not 0.
 
     Constraints:
     - (C1) parameter, gradient and both moments have one type, of rank 1.

@@ -1,4 +1,5 @@
-// Softmaxes, norms and activations: one op each, because the gradient of the whole needs less than those of the parts.
+// Softmaxes, norms and activations. Each is one operation, because its gradient needs less than the gradients of its
+// parts.
 #ifndef ZORSE_DIALECT_ZORSE_NORM_OPS_TD
 #define ZORSE_DIALECT_ZORSE_NORM_OPS_TD
 
@@ -25,7 +26,7 @@ class Zorse_SoftmaxLikeOp<string mnemonic> : Zorse_UnaryOp<mnemonic> {
 def Zorse_SoftmaxOp : Zorse_SoftmaxLikeOp<"softmax"> {
   let summary = "exp(x) / sum(exp(x)) over the last dimension.";
   let description = [{
-    Computed after subtracting the maximum. A vector of only -inf yields NaN, as in the parts.
+    The maximum is subtracted first. A vector that contains only -inf yields NaN, like its parts.
 
     Constraints:
     - (C1) x has rank >= 1 and its last dimension is not the sample axis.
@@ -91,16 +92,16 @@ def Zorse_LogSoftmaxGradOp : Zorse_SoftmaxLikeGradOp<"log_softmax_grad"> {
 //===----------------------------------------------------------------------===//
 
 def Zorse_LayerNormOp : Zorse_Op<"layer_norm", [Pure, AttrSizedOperandSegments]> {
-  let summary = "Normalisation over the last dimension to mean 0 and variance 1, then gain and bias.";
+  let summary = "Normalization over the last dimension to mean 0 and variance 1, then gain and bias.";
   let description = [{
     y[..., i] = (x[..., i] - mean) * rstd * gain[i] + bias[i], with mean and variance over the last dimension and rstd = 1/sqrt(variance + epsilon).
 
-    One op rather than its parts because its gradient needs x, gain and two numbers per vector (Ba, Kiros and Hinton, 2016). These statistics, mean and rstd, are results
-    only where a backward was built that saves them: there are none or both.
+    It is one operation, because its gradient needs only x, gain and two numbers per vector (Ba, Kiros and Hinton,
+    2016). These statistics, mean and rstd, are results only if a backward saves them: there are none or both.
 
     Constraints:
     - (C1) x has rank >= 1 and its last dimension is not the sample axis.
-    - (C2) gain and bias, where present, have shape [d] where d is the last dimension of x, and the element type of x.
+    - (C2) gain and bias, if present, have shape [d] where d is the last dimension of x, and the element type of x.
     - (C3) epsilon is positive and finite.
     - (C4) y has the type of x.
     - (C5) statistics are none, or mean and rstd: the shape of x without its last dimension, in f32 (f64 for f64 inputs).
@@ -116,7 +117,7 @@ def Zorse_LayerNormOp : Zorse_Op<"layer_norm", [Pure, AttrSizedOperandSegments]>
   let assemblyFormat = "$x (`gain` $gain^)? (`bias` $bias^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Value":$gain, "::mlir::Value":$bias, "double":$epsilon, CArg<"bool", "false">:$withStatistics)>];
   let extraClassDeclaration = [{
-    /// Null where the op keeps no statistics.
+    /// Returns null if the operation has no statistics.
     ::mlir::Value getMean() { return getStatistics().empty() ? ::mlir::Value() : getStatistics()[0]; }
     ::mlir::Value getRstd() { return getStatistics().empty() ? ::mlir::Value() : getStatistics()[1]; }
   }];
@@ -128,7 +129,7 @@ def Zorse_LayerNormGradInputOp : Zorse_Op<"layer_norm_grad_input", [Pure]> {
     With h = (x - mean) * rstd and g = dy * gain: dx = rstd * (g - mean(g) - h * mean(g * h)), means over the last dimension.
 
     Constraints:
-    - (C1) x, dy and dx have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x, dy and dx have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) gain, if present, has shape [d] where d is the last dimension of x, and the element type of x.
     - (C3) mean and rstd have the shape of x without its last dimension, in f32 (f64 for f64 inputs).
 
@@ -147,11 +148,11 @@ def Zorse_LayerNormGradInputOp : Zorse_Op<"layer_norm_grad_input", [Pure]> {
 def Zorse_LayerNormGradParamsOp : Zorse_Op<"layer_norm_grad_params", [Pure]> {
   let summary = "Gradients of layer_norm with respect to gain and bias.";
   let description = [{
-    dgain = sum of dy * (x - mean) * rstd and dbias = sum of dy, over all dimensions but the last. Apart from `layer_norm_grad_input`, so that a schedule can compute weights'
-    gradients later.
+    dgain = sum of dy * (x - mean) * rstd and dbias = sum of dy, over all dimensions except the last. It is separate
+    from `layer_norm_grad_input`, so that a schedule can compute gradients of weights later.
 
     Constraints:
-    - (C1) x and dy have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x and dy have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) mean and rstd have the shape of x without its last dimension, in f32 (f64 for f64 inputs).
     - (C3) dgain and dbias have shape [d] where d is the last dimension of x, and the element type of x.
 
@@ -172,12 +173,13 @@ def Zorse_LayerNormGradParamsOp : Zorse_Op<"layer_norm_grad_params", [Pure]> {
 //===----------------------------------------------------------------------===//
 
 def Zorse_RmsNormOp : Zorse_Op<"rms_norm", [Pure]> {
-  let summary = "Root-mean-square normalisation over the last dimension, then a gain.";
+  let summary = "Root-mean-square normalization over the last dimension, then a gain.";
   let description = [{
     y[..., i] = gain[i] * x[..., i] / sqrt(mean_i(x[..., i]^2) + epsilon)
 
-    One op rather than its parts because its gradient needs only x, gain and one statistic per vector: decomposed, the backward would keep or recompute four temporaries
-    of the size of x (Zhang and Sennrich, 2019, eq. 4). `rrms` is that statistic, 1/sqrt(mean + epsilon); it is present only where a backward was built that saves it.
+    It is one operation, because its gradient needs only x, gain and one statistic per vector. The backward of its parts
+    would save or recompute four temporaries of the size of x (Zhang and Sennrich, 2019, eq. 4). `rrms` is the
+    statistic, 1/sqrt(mean + epsilon). It is a result only if a backward saves it.
 
     Constraints:
     - (C1) x has rank >= 1 and its last dimension is not the sample axis.
@@ -203,7 +205,7 @@ def Zorse_RmsNormGradInputOp : Zorse_Op<"rms_norm_grad_input", [Pure]> {
     With h = x * rrms and g = dy * gain: dx = rrms * (g - h * mean(g * h)), mean over the last dimension.
 
     Constraints:
-    - (C1) x, dy and dx have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x, dy and dx have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) gain, if present, has shape [d] where d is the last dimension of x, and the element type of x.
     - (C3) rrms has the shape of x without its last dimension, in f32 (f64 for f64 inputs).
 
@@ -221,10 +223,10 @@ def Zorse_RmsNormGradInputOp : Zorse_Op<"rms_norm_grad_input", [Pure]> {
 def Zorse_RmsNormGradParamsOp : Zorse_Op<"rms_norm_grad_params", [Pure]> {
   let summary = "Gradient of rms_norm with respect to gain.";
   let description = [{
-    dgain = sum of dy * x * rrms over all dimensions but the last.
+    dgain = sum of dy * x * rrms over all dimensions except the last.
 
     Constraints:
-    - (C1) x and dy have one type, of rank >= 1, whose last dimension is not the sample axis.
+    - (C1) x and dy have one type, of rank >= 1; its last dimension is not the sample axis.
     - (C2) rrms has the shape of x without its last dimension, in f32 (f64 for f64 inputs).
     - (C3) dgain has shape [d] where d is the last dimension of x, and the element type of x.
 

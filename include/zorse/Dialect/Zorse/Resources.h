@@ -1,4 +1,5 @@
-// Data in a module: texts of files; and bytes, which are large and have a schema of their own, such as bodies, machine code and programs.
+// Data in module attributes: texts of files, and large binary data with a separate schema, such as bodies, machine code
+// and programs.
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
@@ -10,13 +11,16 @@
 
 namespace zorse {
 
-/// A resource that takes `bytes` over, which are freed with the context. \param name  of it in texts; one that is taken gets a number.
+/// Creates a resource that owns `bytes`; they are freed with the context.
+///
+/// \param name  its name in textual IR; a number is appended if the name is in use.
 mlir::ElementsAttr bytesAttr(mlir::MLIRContext *context, llvm::StringRef name, std::string bytes);
 
-/// The bytes of such an attribute, which live as long as the context; nothing where it is null, of another kind, or was left out of a text.
+/// Returns the bytes of such an attribute, which live as long as the context. Returns nullopt if the attribute is null
+/// or of another kind, or if its bytes were elided from a text.
 std::optional<llvm::StringRef> bytesOf(mlir::Attribute attribute);
 
-/// Reads the serialised message that such an attribute holds; false: it holds none.
+/// Parses the serialized message in such an attribute. Returns false if it contains none.
 template <typename Message> bool parseBytes(mlir::Attribute attribute, Message &message) {
   const std::optional<llvm::StringRef> bytes = bytesOf(attribute);
   return bytes && message.ParseFromArray(bytes->data(), int(bytes->size()));
@@ -27,7 +31,7 @@ struct FileText {
   std::string path, text;
 };
 mlir::Attribute fileAttr(mlir::MLIRContext *context, const FileText &file);
-/// Nothing where the attribute is null or another one.
+/// Returns nullopt if the attribute is null or of another kind.
 std::optional<FileText> fileOf(mlir::Attribute attribute);
 
 } // namespace zorse

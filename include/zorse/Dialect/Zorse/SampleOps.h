@@ -1,4 +1,4 @@
-// The ops of the `zorse` dialect that say what a sample is within its step.
+// Operations of the `zorse` dialect that identify samples within a step.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"

@@ -1,12 +1,12 @@
-// What arguments and results of unit functions hold: `#zorse.slot`.
+// Contents of arguments and results of unit functions: `#zorse.slot`.
 #ifndef ZORSE_DIALECT_ZORSE_SLOTS_TD
 #define ZORSE_DIALECT_ZORSE_SLOTS_TD
 
 include "zorse/Dialect/Zorse/ZorseBase.td"
 
-// Numbers and words are those of bundle.SlotKind (runtime/schema/bundle.proto): bodies name their slots by these words. WORKSPACE, PART and SUM, which
-// no function names, are left out.
-def Zorse_SlotKind : I32EnumAttr<"SlotKind", "what an argument or a result of a function holds", [
+// Numbers and words are those of bundle.SlotKind (runtime/schema/bundle.proto): bodies name their slots by these words.
+// WORKSPACE, PART and SUM are omitted, because no function has them.
+def Zorse_SlotKind : I32EnumAttr<"SlotKind", "content of an argument or result of a function", [
     I32EnumAttrCase<"Parameter", 1, "parameter">, I32EnumAttrCase<"ParameterGradient", 2, "parameter_gradient">,
     I32EnumAttrCase<"Input", 3, "input">, I32EnumAttrCase<"BoundaryIn", 4, "boundary_in">, I32EnumAttrCase<"BoundaryOut", 5, "boundary_out">,
     I32EnumAttrCase<"BoundaryInGradient", 6, "boundary_in_gradient">, I32EnumAttrCase<"BoundaryOutGradient", 7, "boundary_out_gradient">,
@@ -16,7 +16,7 @@ def Zorse_SlotKind : I32EnumAttr<"SlotKind", "what an argument or a result of a 
   let genSpecializedAttr = 0;
 }
 
-def Zorse_ScalarField : I32EnumAttr<"ScalarField", "which of the step's scalars (runtime/abi/StepScalars.h)", [
+def Zorse_ScalarField : I32EnumAttr<"ScalarField", "scalar of the step (runtime/abi/StepScalars.h)", [
     I32EnumAttrCase<"LossSeed", 0, "loss_seed">, I32EnumAttrCase<"Known", 1, "known">, I32EnumAttrCase<"PerRow", 2, "per_row">,
     I32EnumAttrCase<"LearningRate", 3, "learning_rate">, I32EnumAttrCase<"ClipFactor", 4, "clip_factor">, I32EnumAttrCase<"Skip", 5, "skip">]> {
   let cppNamespace = "::zorse";
@@ -25,11 +25,12 @@ def Zorse_ScalarField : I32EnumAttr<"ScalarField", "which of the step's scalars 
 
 def Zorse_SlotAttr : AttrDef<Zorse_Dialect, "Slot"> {
   let mnemonic = "slot";
-  let summary = "what an argument or a result of a function holds, such as `#zorse.slot<saved, 3>` or `#zorse.slot<scalars, 0, skip>`";
+  let summary = "content of an argument or result of a function, such as `#zorse.slot<saved, 3>` or `#zorse.slot<scalars, 0, skip>`";
   let description = [{
-    `zorse.slot` of an argument or a result. The index counts slots of one kind: parameters, inputs and boundary values of the unit, values of a packed
-    block, terms of the loss, parts of a state. Beside `scalars`, a field says which of the step's scalars it is; without one it is the loss seed of term
-    `index`. Loss seeds and known numbers have an index, other fields have 0.
+    `zorse.slot` of an argument or result. The index numbers slots of one kind: parameters, inputs and boundary values
+    of the unit, values of a packed block, terms of the loss, arrays of a state. A slot of kind `scalars` has a field
+    that selects a scalar of the step; the default is the loss seed of term `index`. Loss seeds and known numbers have
+    an index; other fields have index 0.
   }];
   let parameters = (ins EnumParameter<Zorse_SlotKind>:$kind, "uint32_t":$index,
                         DefaultValuedParameter<"::zorse::ScalarField", "::zorse::ScalarField::LossSeed">:$field);

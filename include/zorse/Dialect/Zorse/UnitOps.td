@@ -1,4 +1,4 @@
-// Units, their classes, and what functions of classes do.
+// Units, their classes, and the tasks of functions of classes.
 #ifndef ZORSE_DIALECT_ZORSE_UNIT_OPS_TD
 #define ZORSE_DIALECT_ZORSE_UNIT_OPS_TD
 
@@ -7,7 +7,7 @@ include "mlir/IR/SymbolInterfaces.td"
 include "zorse/Dialect/Zorse/Slots.td"
 
 // Numbers of tasks that programs call are those of bundle.UnitFunction.Task.
-def Zorse_Task : I32EnumAttr<"Task", "what a function of a class does", [
+def Zorse_Task : I32EnumAttr<"Task", "task of a function of a class", [
     I32EnumAttrCase<"Forward", 1, "forward">, I32EnumAttrCase<"Backward", 2, "backward">,
     I32EnumAttrCase<"InputGradients", 3, "backward_inputs">, I32EnumAttrCase<"WeightGradients", 4, "backward_weights">,
     I32EnumAttrCase<"Recompute", 5, "recompute">, I32EnumAttrCase<"Logits", 6, "logits">, I32EnumAttrCase<"Joint", 7, "joint">]> {
@@ -16,18 +16,19 @@ def Zorse_Task : I32EnumAttr<"Task", "what a function of a class does", [
 }
 
 def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFromAbove, NoRegionArguments, NoTerminator, SingleBlock]> {
-  let summary = "units of equal structure: the functions that they share";
+  let summary = "functions shared by units of equal structure";
   let description = [{
-    Holds one `func.func` per task. The name of a function is the word of its task, and the body of the function is called `<class>.<task>`. Between
-    differentiation and the choice of what is saved the forward and its gradients are one `joint` function.
+    Contains one `func.func` per task. The name of a function is the name of its task, and its body is called
+    `<class>.<task>`. Between differentiation and the choice of saved values, the forward and its gradients are one
+    `joint` function.
 
     Constraints:
-    - (C1) there are functions of tasks alone, one of each at most; there is a forward or a joint function.
-    - (C2) every argument and result has a slot, of a kind that functions of its task have.
-    - (C3) slots of one kind are numbered from 0 without gaps where they are defined: parameters, inputs, boundary values and losses in the forward,
-      saved values among its results, deferred ones among those of `backward_inputs`.
-    - (C4) a slot has one type in all functions of the class, and a gradient the shape of what it is a gradient of.
-    - (C5) the two parts of a backward come together, beside the whole.
+    - (C1) all functions are functions of tasks, at most one per task; there is a forward or a joint function.
+    - (C2) every argument and result has a slot of a kind that its task allows.
+    - (C3) the slots of a kind are numbered from 0 without gaps in the function that defines them: parameters, inputs,
+      boundary values, losses and saved values in the forward, deferred values in `backward_inputs`.
+    - (C4) a slot has one type in all functions of the class, and a gradient has the shape of its value.
+    - (C5) the two parts of a backward exist only together, and in addition to the complete backward.
 
     ```mlir
     zorse.class @mlp {
@@ -45,26 +46,28 @@ def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFro
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// Null: the class has none.
+    /// Returns the function of a task; null if the class has none.
     ::mlir::func::FuncOp function(::zorse::Task task);
-    /// The function whose results lie in a packed block, saved or deferred, as the block lays them out; null: nothing writes it.
+    /// Returns the function that writes a packed block, saved or deferred, with results in the layout of the block;
+    /// null if none does.
     ::mlir::func::FuncOp writerOf(::zorse::SlotKind block);
-    /// The function that says which slots units of the class have: the forward, or while the class is differentiated the joint function.
+    /// Returns the function that defines the slots of units: the forward or, during differentiation, the joint
+    /// function.
     ::mlir::func::FuncOp definer();
   }];
 }
 
 def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
-  let summary = "a unit of the model: its class applied to its own parameters, to inputs and to values of earlier units";
+  let summary = "a unit of the model: its class applied to its parameters, inputs and values of earlier units";
   let description = [{
-    After `zorse-find-units`, `@model` is a chain of units, and the model summary is a function of it and of the classes. Results are the values that later
-    units read, then the numerators of the loss. `known` are the numbers that the unit reads (`zorse.known`); `instances` is how many random instances
-    earlier units have.
+    After `zorse-find-units`, `@model` is a chain of units, and the model summary is a function of `@model` and the
+    classes. The results are the values that later units read, followed by the numerators of the loss. `known` are the
+    numbers that the unit reads (`zorse.known`). `instances` is the number of random instances of earlier units.
 
     Constraints:
     - (U1) `callee` is a `zorse.class`.
-    - (U2) operands and results are those of the class's forward, in order of their slots: of equal shape, and of equal type unless the class stores what has been
-      rounded in two bytes (`zorse-narrow-storage`).
+    - (U2) operands and results are those of the class's forward, in the order of their slots. Shapes are equal. Types
+      are equal, unless the class stores rounded values in two bytes (`zorse-narrow-storage`).
     - (U3) every result has a name, which may be empty.
 
     ```mlir
@@ -84,11 +87,11 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
 }
 
 def Zorse_TargetOp : Op<Zorse_Dialect, "target", [Symbol, SymbolTable, IsolatedFromAbove, NoRegionArguments, NoTerminator, SingleBlock]> {
-  let summary = "what is compiled for one kind of processor: its bodies, and the kernels that they launch";
+  let summary = "compilation result for one processor architecture: bodies and the kernels that they launch";
   let description = [{
-    Is called by its architecture. `bodies` is a serialised `BodyLibrary` (runtime/schema/bundle.proto), which owns this data. Holds one `builtin.module`
-    for each kernel, whose name is its symbol: a hash of the module's text, so that equal kernels are one. `object` is their machine code, once they are
-    compiled.
+    Its name is the architecture. `bodies` is a serialized `BodyLibrary` (runtime/schema/bundle.proto), which defines
+    this data. The region contains one `builtin.module` per kernel. The kernel's symbol is a hash of the module's text,
+    so equal kernels are shared. `object` is the machine code of the kernels after their compilation.
 
     ```mlir
     zorse.target @sm_80 attributes {bodies = dense_resource<bodies_sm_80> : tensor<15012xi8>} {

@@ -1,4 +1,4 @@
-// Ops that move elements and compute nothing.
+// Operations that move elements and compute nothing.
 #ifndef ZORSE_DIALECT_ZORSE_VIEW_OPS_TD
 #define ZORSE_DIALECT_ZORSE_VIEW_OPS_TD
 
@@ -7,8 +7,8 @@ include "zorse/Dialect/Zorse/ZorseBase.td"
 def Zorse_ReshapeOp : Zorse_Op<"reshape", [Pure]> {
   let summary = "Regroups dimensions in row-major order.";
   let description = [{
-    The elements keep their row-major order; only the grouping changes. The sample axis takes no part: it stays dimension 0, alone, so that a range of samples stays
-    one range of bytes.
+    The elements keep their row-major order. The sample axis is not regrouped: it remains dimension 0, so a range of
+    samples remains one range of bytes.
 
     Constraints:
     - (C1) x and y have the same element type.
@@ -56,7 +56,8 @@ def Zorse_TransposeOp : Zorse_Op<"transpose", [Pure]> {
 def Zorse_SliceOp : Zorse_Op<"slice", [Pure]> {
   let summary = "A static, strided slice.";
   let description = [{
-    y[i, ...] = x[offsets + i * strides, ...]. The sample axis is taken whole: its entry is offset 0, size `?` (`ShapedType::kDynamic`), stride 1.
+    y[i, ...] = x[offsets + i * strides, ...]. The slice contains the whole sample axis: its entry is offset 0, size `?`
+    (`ShapedType::kDynamic`), stride 1.
 
     Constraints:
     - (C1) offsets, sizes and strides have one entry per dimension of x.
@@ -73,7 +74,7 @@ def Zorse_SliceOp : Zorse_Op<"slice", [Pure]> {
   let results = (outs Zorse_Tensor:$y);
   let assemblyFormat = "$x $offsets custom<Extents>($sizes) $strides attr-dict `:` type($x) `->` type($y)";
   let builders = [OpBuilder<(ins "::mlir::Value":$x, "::llvm::ArrayRef<int64_t>":$offsets, "::llvm::ArrayRef<int64_t>":$sizes, "::llvm::ArrayRef<int64_t>":$strides)>,
-                  /// The range [offset, offset + size) of dimension `dim`, everything of the others.
+                  /// The range [offset, offset + size) of dimension `dim`, and all of the other dimensions.
                   OpBuilder<(ins "::mlir::Value":$x, "int64_t":$dim, "int64_t":$offset, "int64_t":$size)>];
   let hasFolder = 1;
   let hasCanonicalizer = 1;
@@ -103,8 +104,9 @@ def Zorse_ConcatOp : Zorse_Op<"concat", [Pure]> {
 def Zorse_BroadcastOp : Zorse_Op<"broadcast", [Pure]> {
   let summary = "Repeats a tensor along new dimensions: dimension i of x becomes dimension dims[i] of the result.";
   let description = [{
-    All other dimensions of the result are new, and x repeats along them. A dimension of x of size 1 does not stretch: reshape it away first. So the gradient is a sum over
-    exactly the new dimensions. A sampled result of an unsampled x repeats it over the rows.
+    All other dimensions of the result are new, and x repeats along them. A dimension of x with size 1 is not extended;
+    a reshape must remove it first. The gradient is therefore a sum over exactly the new dimensions. A sampled result of
+    an unsampled x repeats x for every row.
 
     Constraints:
     - (C1) x and y have the same element type.

@@ -13,7 +13,8 @@
 
 namespace zorse {
 
-/// What an argument or a result of a unit function holds; null: it does not say (docs/architecture.md, "Unit functions").
+/// Returns the slot of an argument or result of a unit function; null if it has none (docs/architecture.md, "Unit
+/// functions").
 SlotAttr slotOfArgument(mlir::FunctionOpInterface function, unsigned argument);
 SlotAttr slotOfResult(mlir::FunctionOpInterface function, unsigned result);
 inline bool isSlot(SlotAttr slot, SlotKind kind) { return slot && slot.getKind() == kind; }

@@ -1,4 +1,4 @@
-// The dialect and what its ops share: type constraints, the op base class, enums.
+// The dialect and the common parts of its operations: type constraints, the base class, enums.
 #ifndef ZORSE_DIALECT_ZORSE_BASE_TD
 #define ZORSE_DIALECT_ZORSE_BASE_TD
 
@@ -11,15 +11,18 @@ include "zorse/Dialect/Zorse/Interfaces.td"
 def Zorse_Dialect : Dialect {
   let name = "zorse";
   let cppNamespace = "::zorse";
-  let summary = "Graph IR: a training model in value semantics, before it is split over devices.";
+  let summary = "Graph IR: a training model in value semantics, before it is divided among devices.";
   let description = [{
-    Values are ranked tensors. **The sample axis is the dynamic dimension**: a value carries samples iff dimension 0 of its type is `?`, and no other
-    dimension is ever dynamic. A function therefore serves every number of rows, and a range of samples is one contiguous range of bytes.
+    Values are ranked tensors. **The sample axis (batch dimension) is the dynamic dimension**: a value carries samples
+    iff dimension 0 of its type is `?`, and no other dimension is ever dynamic. A function therefore works for every
+    number of rows, and a range of samples is one contiguous range of bytes.
 
-    Elementwise maths is `arith` and `math` on tensors of equal types, with explicit `zorse.broadcast`. An op exists here only where training needs one op:
-    because its gradient needs less than the gradients of its parts would, or because a device has one routine for it.
+    Elementwise arithmetic uses `arith` and `math` on tensors of equal types, with explicit `zorse.broadcast`. This
+    dialect has an operation only if training needs it as one: because its gradient needs less than the gradients of its
+    parts, or because a device has one routine for it.
 
-    A broadcast of an unsampled value to a sampled type needs no operand that counts rows: all sampled values of a function have the same number of rows.
+    A broadcast of an unsampled value to a sampled type needs no operand for the number of rows, because all sampled
+    values of a function have the same number of rows.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
   let hasConstantMaterializer = 1;
@@ -66,7 +69,7 @@ class Zorse_Op<string mnemonic, list<Trait> traits = []> :
   let hasVerifier = 1;
 }
 
-// Operands and results have one shape, scalars apart, and element by element nothing else matters.
+// Operands and results have one shape, except scalars, and each element is computed independently.
 class Zorse_ElementwiseOp<string mnemonic, list<Trait> traits = []> : Zorse_Op<mnemonic, traits> {
   let extraClassDefinition = [{
     ::zorse::OpFactors $cppClass::getFactors() { return ::zorse::elementwiseFactors(*this); }

@@ -1,4 +1,4 @@
-// The `zorse` dialect: graph IR in value semantics (docs/architecture.md). For the ops include ZorseOps.h.
+// The `zorse` dialect: graph IR in value semantics (docs/architecture.md). Include ZorseOps.h for the operations.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -8,46 +8,49 @@
 
 namespace zorse {
 
-/// True for what graph IR values are: ranked tensors of integers, floats or booleans whose only dynamic dimension, if any, is dimension 0.
+/// Whether graph IR values may have this type: a ranked tensor of integers, floats or booleans with no dynamic
+/// dimension except dimension 0.
 bool isGraphTensor(mlir::Type type);
 
-/// True if a value of this type carries samples: dimension 0 is dynamic.
+/// Whether values of this type carry samples: dimension 0 is dynamic.
 bool carriesSamples(mlir::Type type);
 
-/// Elements per row: dimension 0 counts as 1 if it is dynamic.
+/// Returns the elements per row. A dynamic dimension 0 counts as 1.
 int64_t elementsPerRow(mlir::RankedTensorType type);
 
-/// The element type of statistics and losses of inputs of this element type: f64 for f64, f32 otherwise.
+/// Returns the element type of statistics and losses of inputs with this element type: f64 for f64, f32 otherwise.
 mlir::Type statisticElementType(mlir::Type elementType);
 
-/// One statistic per vector: `x` without its last dimension, in the statistic element type.
+/// Returns the type of one statistic per vector: `x` without its last dimension, in the statistic element type.
 mlir::RankedTensorType statisticType(mlir::RankedTensorType x);
 
-/// Two statistics, a greatest score and the sum of exponentials relative to it, for each element of `x`: one more dimension of 2.
+/// Returns the type of two statistics per element of `x`, the maximum score and the sum of exponentials relative to it:
+/// `x` with another dimension of size 2.
 mlir::RankedTensorType statisticsOfEach(mlir::RankedTensorType x);
 
-/// True if an attention adds this mask (null, or of booleans or floats) to its scores, which may then be as large as numbers are.
+/// Whether attention adds this mask (null, or a tensor of booleans or floats) to its scores. The scores may then be as
+/// large as the number format allows.
 bool isAddedMask(mlir::Value mask);
 
-/// What attention of queries `q` [?, S, H, D] keeps of its scores for the backward: [?, H, S], or [?, H, S, 2] where it adds a mask
-/// (zorse.attention).
+/// Returns the type of the statistics that attention of queries `q` [?, S, H, D] saves for its backward: [?, H, S], or
+/// [?, H, S, 2] if it adds a mask (zorse.attention).
 mlir::RankedTensorType attentionStatisticType(mlir::RankedTensorType q, mlir::Value mask);
 
 /// Names of the attributes of models and unit functions (docs/architecture.md, "A model" and "Unit functions").
 namespace attributes {
-inline constexpr llvm::StringLiteral kModel = "model"; ///< the symbol of the model's function
+inline constexpr llvm::StringLiteral kModel = "model"; ///< symbol of the model's function
 inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
-inline constexpr llvm::StringLiteral kStatistic = "zorse.statistic"; ///< beside kTrainable: running statistics (zorse.track)
-inline constexpr llvm::StringLiteral kConstant = "zorse.constant";   ///< beside kTrainable = false: no parameter of the model, not in checkpoints
+inline constexpr llvm::StringLiteral kStatistic = "zorse.statistic"; ///< with kTrainable: running statistics (zorse.track)
+inline constexpr llvm::StringLiteral kConstant = "zorse.constant";   ///< with kTrainable = false: no model parameter, not in checkpoints
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
 inline constexpr llvm::StringLiteral kCount = "zorse.count";
-inline constexpr llvm::StringLiteral kReduce = "zorse.reduce";   ///< beside kCount: "sum", "max" or "min"
-inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning"; ///< beside kCount, set by zorse-find-units: what people read of the count
-inline constexpr llvm::StringLiteral kLowerBound = "zorse.lower_bound", kUpperBound = "zorse.upper_bound"; ///< of an input's values
+inline constexpr llvm::StringLiteral kReduce = "zorse.reduce";   ///< with kCount: "sum", "max" or "min"
+inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning"; ///< with kCount, set by zorse-find-units: its human-readable meaning
+inline constexpr llvm::StringLiteral kLowerBound = "zorse.lower_bound", kUpperBound = "zorse.upper_bound"; ///< bounds of an input's values
 inline constexpr llvm::StringLiteral kIgnoreIndex = "zorse.ignore_index", kShiftedInGraph = "zorse.shifted_in_graph";
 inline constexpr llvm::StringLiteral kSlot = "zorse.slot"; ///< SlotAttr
 } // namespace attributes

@@ -1,4 +1,4 @@
-// The ops of the `zorse` dialect.
+// Operations of the `zorse` dialect.
 #pragma once
 
 #include "zorse/Dialect/Zorse/Interfaces.h"
@@ -25,7 +25,7 @@ struct AttentionOptions {
   std::optional<int64_t> window; ///< only with causal
   std::optional<double> softcap;
   double dropout = 0.0;
-  int64_t instance = 0; ///< of the random numbers, if dropout > 0
+  int64_t instance = 0; ///< number of the dropout in the model, part of the key of its random numbers; used if dropout > 0
 };
 
 } // namespace zorse
@@ -35,34 +35,37 @@ struct AttentionOptions {
 
 namespace zorse {
 
-/// True for ops that can return statistics for their backward (layer_norm, rms_norm, attention, cross_entropy).
+/// Whether the op can return statistics for its backward (layer_norm, rms_norm, attention, cross_entropy).
 bool hasOptionalStatistics(mlir::Operation *op);
 
-/// `op` with its statistics as results: `op` itself if it has them (or has none to give), otherwise a new op before it that replaces it.
+/// Returns `op` with its statistics as results. This is `op` itself if it returns them already or has none; otherwise a
+/// new op before it, which replaces it.
 mlir::Operation *withStatistics(mlir::OpBuilder &builder, mlir::Operation *op);
 
-/// A splat constant of `type`; of a sampled or large type as a scalar constant and a broadcast.
+/// Creates a splat constant. If `type` carries samples or is large, creates a scalar constant and a broadcast.
 mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type, double value);
 
-/// The value of a splat of integers or floats, looking through broadcasts and reshapes; none if `value` is not one.
+/// Returns the value of a splat of integers or floats, also behind broadcasts and reshapes; nullopt for other values.
 std::optional<double> splatValue(mlir::Value value);
 
-/// True for reshape, transpose, slice and broadcast: the result has elements of one operand, in another order or number. Null is no view.
+/// Whether the op is a reshape, transpose, slice or broadcast: its result contains elements of one operand, reordered,
+/// repeated or selected. Returns false for null.
 bool isView(mlir::Operation *op);
-/// True for views, concat and detach: every element of the result is one of an operand.
+/// Whether the op is a view, concat or detach: every element of the result is an element of an operand.
 bool movesElements(mlir::Operation *op);
 
-/// What a function of a class does; none: it belongs to no class.
+/// Returns the task of a function of a class; nullopt if it belongs to no class.
 std::optional<Task> taskOf(mlir::func::FuncOp function);
 
-/// What the body of a function is called: "mlp.forward", "update.decay".
+/// Returns the name of a function's body: "mlp.forward", "update.decay".
 std::string bodyName(mlir::func::FuncOp function);
 
-/// The functions of a module and of its classes in the order of their bodies: forwards and backwards, what belongs to no class, logits, and then
-/// what only some plans call, so that it can be left out without moving others.
+/// Returns the functions of a module and its classes in the order of their bodies: forwards and backwards, functions
+/// without a class, logits, and last the functions that only some plans call. The last ones can be omitted without
+/// moving other bodies.
 llvm::SmallVector<mlir::func::FuncOp> functionsInOrder(mlir::ModuleOp module);
 
-/// Attaches the cost and factors interfaces to upstream arith and math ops.
+/// Attaches the cost and factors interfaces to upstream arith and math operations.
 void registerCostAndFactorsModels(mlir::DialectRegistry &registry);
 
 } // namespace zorse

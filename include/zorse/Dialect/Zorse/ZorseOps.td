@@ -1,4 +1,4 @@
-// Every op of the dialect, for the generators.
+// All operations of the dialect, for the generators.
 #ifndef ZORSE_DIALECT_ZORSE_OPS_TD
 #define ZORSE_DIALECT_ZORSE_OPS_TD
 
