@@ -470,7 +470,7 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValu
   const bool perSample = samples != x.view.dims.end();
   const auto axis = perSample ? samples - x.view.dims.begin() : 0;
   if (countSampleFactors(x.view) > (perSample ? 1 : 0))
-    return op.error("drops elements of a constant whose samples are part of an axis; drop them of a value whose samples are an axis");
+    return op.error("drops elements of a constant with samples in a part of an axis; drop elements of a value with samples as an axis");
   // Samples are the first dimension of the mask, whichever axis of the constant they are.
   std::vector<int64_t> shape = x.shape();
   if (perSample)

@@ -92,7 +92,7 @@ static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVe
       warn(state, "loss term " + std::to_string(term) + " depends on no trained parameter" +
                       (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
                            ? ""
-                           : " and no input: it is a constant. Where it stands for a penalty on weights, the exporter has computed it from their "
+                           : " and no input: it is a constant. If it is a penalty on weights, the exporter has computed it from their "
                              "initial values; "
                              "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
     }
@@ -224,7 +224,7 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
     if (state.options.shiftedInGraph)
       shifted = *state.options.shiftedInGraph;
     // An input that is both looked up in a table and compared with the logits contains labels if another input has ids.
-    // A sole such input is that of an autoencoder.
+    // If it is the only such input, the model is an autoencoder.
     const bool isOnlyInput = llvm::none_of(llvm::seq<unsigned>(inputCount), [&](unsigned other) {
       return other != static_cast<unsigned>(input) && inputAttributes[other].get(attributes::kRole) == state.builder.getStringAttr("ids");
     });
@@ -238,10 +238,10 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
     }
     state.notes.push_back(
         "labels are '" + state.inputNames[input] + "': " +
-        (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " +
+        (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a separate file (--data " +
                        state.inputNames[input] + "=FILE.npy) holds the ids"
-                 : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a "
-                   "file of their own (--data " +
+                 : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label; a "
+                   "separate file (--data " +
                        state.inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
   }
   return inputAttributes;

@@ -187,7 +187,7 @@ private:
       if (!attribute.ref_attr_name().empty()) {
         if (!declared || !declared->count(attribute.ref_attr_name())) {
           error = out.describe() + ": attribute '" + attribute.name() + "' is that of a function, '" + attribute.ref_attr_name() + "', and " +
-                  (declared ? "the function around it has none of this name" : "it stands in no function") + "; the file is not a valid ONNX graph";
+                  (declared ? "the function around it has none of this name" : "it is not in a function") + "; the file is not a valid ONNX graph";
           return false;
         }
         auto found = bindings.find(attribute.ref_attr_name());
@@ -265,7 +265,7 @@ private:
       scope.names[name] = call.outputs[i];
       bound.insert(name);
     }
-    // Optional inputs that the call omits are omitted inside, too.
+    // Optional inputs that the call omits are also omitted inside.
     std::vector<std::string> omitted;
     for (const std::string &name : function.input())
       if (!scope.names.count(name))

@@ -91,7 +91,7 @@ static LogicalResult importGridSample(OpContext &op) {
   constexpr int64_t kMostTaps = 64;
   ImportedValue x = op.operand(0), grid = op.operand(1);
   if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
-    return op.error("expects floats of samples x channels x positions, and a grid of as many dimensions");
+    return op.error("expects floats of samples x channels x positions, and a grid of the same rank");
   const int64_t dims = x.rank() - 2;
   if (grid.view.size(dims + 1) != dims || grid.view.size(0) != x.view.size(0))
     return op.error("expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) + " numbers for every place, found " +

@@ -193,8 +193,8 @@ void Check::describe(int64_t samples, const std::vector<int64_t> &cells, double 
           ", what was imported " + number(imported);
   for (size_t k = 0; k < terms.size(); ++k)
     error += (k ? " + " : " = ") + number(terms[k]) + " (" + program.loss()[k].factor.print() + " times a sum)";
-  error += ". This is a fault of the compiler: please report it with the file. --trust-import goes on without this check; the loss may then be "
-           "another one";
+  error += ". This is a fault of the compiler: please report it with the file. --trust-import skips this check; the loss may then differ from "
+           "the file's";
 }
 
 Check::Result Check::compareDraw(int64_t samples, int draw) {

@@ -144,7 +144,7 @@ bool HeadData::readWeight(BlockArgument argument) {
   auto found = std::find_if(source.weights.begin(), source.weights.end(),
                             [&](const WeightSource &weight) { return name && weight.parameter == name.getValue(); });
   if (found == source.weights.end() || !found->data)
-    return why = "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are not there", false;
+    return why = "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are missing", false;
   reference::Tensor tensor = reference::Tensor::filled(cast<RankedTensorType>(argument.getType()).getShape().vec(), 0);
   for (int64_t i = 0; i < tensor.size(); ++i)
     tensor.values[i] = stored(*found, i);

@@ -54,7 +54,7 @@ bool HeadFrontier::isCritical(const GraphNode &node) const {
     return false;
   if (node.op == "Bernoulli" ||
       std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Drawn; }))
-    return false; // a mask is what the importer made of it
+    return false; // masks are those of the importer
   // All operands are constants, so the node reads the numbers of samples.
   if (node.bodies.empty() &&
       std::none_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Tensor; }))

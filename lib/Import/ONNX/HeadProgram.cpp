@@ -33,7 +33,7 @@ bool HeadProgram::readTerms() {
   }
   for (auto &[number, count] : byNumber) {
     if (number != static_cast<int64_t>(counts.size()))
-      return why = "count n" + std::to_string(counts.size()) + " is not there", false;
+      return why = "count n" + std::to_string(counts.size()) + " is missing", false;
     counts.push_back(count);
   }
   return true;

@@ -75,7 +75,7 @@ static LogicalResult readInitializers(ImportState &state, const std::vector<int>
       continue; // becomes an argument at its first use
     if (bytes->missing)
       return error(state, "constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file +
-                              "' is not there. Export constants inside the model, or put the file beside it");
+                              "' is missing. Export constants inside the model, or put the file next to it");
     state.values[value] = constantOf(*tensor, *bytes);
   }
   return success();

@@ -427,7 +427,7 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromKnown(OpContext &op, cons
   return joinedKnown(op, parts, axis, shape);
 }
 
-// --- which operators take them
+// --- operators that accept Known values
 
 LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedValue> operands) {
   GraphNode other = op.node;

@@ -150,7 +150,7 @@ TEST(ComposedOps, GridsAndTransforms) {
   for (const char *op : {"Tan", "Asin", "Acos", "Atan"})
     EXPECT_OK(one(op, {"row"}));
   EXPECT_ERROR(one("GridSample", {"image", "row"}),
-               "(GridSample): expects floats of samples x channels x positions, and a grid of as many dimensions");
+               "(GridSample): expects floats of samples x channels x positions, and a grid of the same rank");
   EXPECT_ERROR(one("GridSample", {"image", "image"}), "(GridSample): expects a grid of 2 samples with 2 numbers for every place, found 2 and 8");
   EXPECT_ERROR(one("DFT", {"image"}), "(DFT): expects floats whose last dimension holds real numbers (1) or complex ones (2)");
   EXPECT_ERROR(one("DFT", {"long", "", "i3"}), "(DFT): expects an axis before the last, found 3 of 4");
