@@ -1,4 +1,4 @@
-// Activations that are compositions of other elementwise operators. Which side of a bend has the slope is as in PyTorch.
+// Activations composed of other elementwise operators. At a kink, the gradient is that of the same side as in PyTorch.
 #include "Composition.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -9,10 +9,11 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// The number that an attribute of single precision stands for: exporters round it.
+/// Undoes rounding of an attribute to f32: returns `exact` if `value` is `exact` rounded, otherwise `value`.
 double meant(double value, double exact) { return static_cast<float>(value) == static_cast<float>(exact) ? exact : value; }
 
-/// x where it is positive, otherwise alpha (exp(x / scale) - 1). The exponential sees nothing above 0, so its gradient is finite.
+/// x if it is positive, otherwise alpha (exp(x / scale) - 1). The argument of the exponential is never above 0, so its
+/// gradient is finite.
 ImportedValue exponentialUnit(Composition &make, const ImportedValue &x, double alpha, double scale) {
   ImportedValue zero = make.number(0, x), positive = make("Greater", {x, zero});
   ImportedValue below = make("Where", {positive, zero, x});
@@ -22,8 +23,8 @@ ImportedValue exponentialUnit(Composition &make, const ImportedValue &x, double 
   return make("Where", {positive, x, bent});
 }
 
-/// alpha x + beta within [0, 1], flat from the bounds on. Of a rising line as alpha (x + beta / alpha): the bounds of PyTorch's, -3 and 3, are exact,
-/// whatever is rounded or fused.
+/// alpha x + beta, clamped to [0, 1]. A rising line is computed as alpha (x + beta / alpha), so that PyTorch's bounds,
+/// -3 and 3, are exact even with rounding and fusion.
 ImportedValue hardSigmoid(Composition &make, const ImportedValue &x, double alpha, double beta) {
   const bool rises = alpha > 0;
   ImportedValue from = rises ? x : make("Mul", {x, make.number(alpha, x)});
@@ -52,7 +53,7 @@ ImportedValue areaFunction(Composition &make, const ImportedValue &x, double one
   return make("Log", {make("Add", {x, root})});
 }
 
-/// atan(x / sqrt(1 - x^2)); the difference as a product, which keeps digits near the ends.
+/// atan(x / sqrt(1 - x^2)). The difference is computed as a product, which is more accurate near the ends.
 ImportedValue arcSine(Composition &make, const ImportedValue &x) {
   ImportedValue one = make.number(1, x), square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Atan", {make("Div", {x, make("Sqrt", {square})})});
@@ -159,7 +160,7 @@ static LogicalResult importComposedActivation(OpContext &op) {
   llvm_unreachable("all shapes are handled");
 }
 
-/// x where it is positive, slope * x elsewhere; the slope broadcasts to x.
+/// x if it is positive, otherwise slope * x. The slope broadcasts to x.
 static LogicalResult importPRelu(OpContext &op) {
   ImportedValue x = op.operand(0), slope = op.operand(1);
   if (!isFloat(x.type) || !isFloat(slope.type))

@@ -1,4 +1,4 @@
-// Attention and rotary positions as operators of their own (opset 23 and later).
+// The ONNX operators Attention and RotaryEmbedding (opset 23 and later).
 #include "Arithmetic.h"
 #include "LoopNest.h"
 #include "OpContext.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The mask of an Attention as a tensor; null where it hides nothing, or where `attention` can say it.
+/// The mask of an Attention as a tensor. Null if it hides nothing, or if options of `attention` express it.
 static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int64_t keys, AttentionOptions &attention) {
   if (!op.has(3))
     return Value();
@@ -48,7 +48,8 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
   return isSampled(value) ? value : reshapeTo(op.state, value, {1, perHead ? heads : 1, queries, keys});
 }
 
-/// x [rows, positions, heads * channels] as [rows, heads, positions, channels]. \param attributes  that give the number of heads
+/// Reshapes x [rows, positions, heads * channels] to [rows, heads, positions, channels].
+/// \param attributes  names of the attributes that give the number of heads
 static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x, int64_t heads, const char *attributes) {
   std::vector<int64_t> shape = x.shape();
   if (heads <= 0 || shape[2] % heads != 0)
@@ -59,7 +60,8 @@ static FailureOr<ImportedValue> splitHeads(OpContext &op, const ImportedValue &x
   return value;
 }
 
-/// Sets the node's result, which has positions before heads here: heads joined with channels if it is `flat`, or in front.
+/// Sets the node's result from [rows, positions, heads, channels]: merges heads with channels if `flat`, otherwise
+/// moves heads before positions.
 static LogicalResult outHeads(OpContext &op, ImportedValue result, bool flat) {
   if (flat) {
     std::vector<int64_t> shape = result.shape();
@@ -69,7 +71,7 @@ static LogicalResult outHeads(OpContext &op, ImportedValue result, bool flat) {
   return op.result(std::move(result));
 }
 
-/// Positions, heads and channels of keys or values whose heads are repeated, without the repeats; empty: they are not.
+/// Positions, heads and channels of keys or values without repeated heads. Empty if the heads are not repeated.
 static Groups unrepeated(const ImportedValue &x) {
   const FactorList &list = x.view.dims[1];
   if (list.size() == 2 && list[1].stride == 0 && list[1].size > 1)
@@ -79,7 +81,8 @@ static Groups unrepeated(const ImportedValue &x) {
   return {};
 }
 
-/// Attention of opset 23 and 24. q, k, v are [rows, heads, positions, channels], or [rows, positions, heads * channels].
+/// Attention of opset 23 and 24. The shape of q, k and v is [rows, heads, positions, channels] or
+/// [rows, positions, heads * channels].
 static LogicalResult importAttention(OpContext &op) {
   ImportedValue q = op.operand(0), k = op.operand(1), v = op.operand(2);
   for (size_t i = 4; i < op.node.inputs.size(); ++i)
@@ -116,7 +119,7 @@ static LogicalResult importAttention(OpContext &op) {
     q.tensor().scale = k.tensor().scale = 1.0;
   attention.causal = op.integer("is_causal") != 0;
   if (attention.causal && queries != keys)
-    return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects as many");
+    return op.error("is causal with " + Twine(queries) + " queries and " + Twine(keys) + " keys; expects equal numbers");
   if (double cap = op.real("softcap"); cap != 0)
     attention.softcap = cap;
   auto positionsFirst = [&](const ImportedValue &x) -> FailureOr<Value> {
@@ -145,7 +148,7 @@ static LogicalResult importAttention(OpContext &op) {
   return outHeads(op, std::move(result), flat);
 }
 
-/// Rows of a table by position.
+/// Looks up rows of a table by position.
 static FailureOr<ImportedValue> rotaryTableAt(OpContext &op, const ImportedValue &table, const ImportedValue &ids) {
   if (!ids.isConstant() || !table.isConstant())
     return op.error("expects constant positions and tables");
@@ -168,8 +171,9 @@ static FailureOr<ImportedValue> rotaryTableAt(OpContext &op, const ImportedValue
   return constantOf(table.type, makeFloats(table.type, std::move(picked)), shape);
 }
 
-/// RotaryEmbedding of opset 23: x [rows, heads, positions, channels] or [rows, positions, heads * channels]; tables [rows, positions, channels / 2]
-/// or by position ids.
+/// RotaryEmbedding of opset 23. The shape of x is [rows, heads, positions, channels] or
+/// [rows, positions, heads * channels]. The shape of the tables is [rows, positions, channels / 2], or they are indexed
+/// by position ids.
 static LogicalResult importRotary(OpContext &op) {
   ImportedValue x = op.operand(0), cosine = op.operand(1), sine = op.operand(2);
   bool flat = x.rank() == 3;
@@ -189,7 +193,7 @@ static LogicalResult importRotary(OpContext &op) {
     rotated = channels;
   if (rotated < 2 || rotated > channels || rotated % 2)
     return op.error("expects an even rotary_embedding_dim within the channels");
-  if (op.has(3)) // constant ids only (positions 0, 1, ... of every sample)
+  if (op.has(3)) // only constant ids (positions 0, 1, ... of every sample)
     for (ImportedValue *table : {&cosine, &sine}) {
       auto picked = rotaryTableAt(op, *table, op.operand(3));
       if (failed(picked))
@@ -231,7 +235,8 @@ static LogicalResult importRotary(OpContext &op) {
 
 void zorse::onnx_import::registerAttentionOps(OperatorRegistry &registry) {
   registry.add({
-      // The precision of the softmax is that of everything; the mode decides what the fourth output is, which nothing may use.
+      // Softmax uses the compute type of the model. The mode selects the content of the fourth output, which must be
+      // unused.
       {{"Attention"},
        3,
        7,

@@ -1,6 +1,6 @@
-// Flat buffers (https://flatbuffers.dev/internals): a table begins with the signed distance back to its vtable, which holds the table's fields as
-// 16-bit distances from its beginning, 0 for absent ones; references are unsigned 32-bit distances forward. The tables, with the numbers of the
-// fields that are read:
+// Reads flat buffers (https://flatbuffers.dev/internals). A table begins with the signed distance back to its vtable.
+// The vtable contains the offsets of the table's fields from its beginning, 16 bits each, 0 for absent fields.
+// References are unsigned 32-bit forward distances. The tables, with the numbers of the fields that are read:
 //
 //   Checkpoint  { 0 version: int; 1 module_state: ModuleState; ... }
 //   ModuleState { 0 requires_grad_params: [Tensor]; 1 frozen_params: [Tensor]; ... }
@@ -15,7 +15,7 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Reads within the buffer, or notes that something lies outside of it.
+/// Reads numbers from the buffer. Out-of-range accesses clear good().
 class FlatReader {
 public:
   FlatReader(const uint8_t *data, uint64_t size) : data_(data), size_(size) {}
@@ -30,7 +30,7 @@ public:
     return value;
   }
 
-  /// Where the field of a table is; 0: absent.
+  /// Offset of a field of a table. 0: the field is absent.
   uint64_t field(uint64_t table, unsigned index) {
     const int64_t vtable = int64_t(table) - number<int32_t>(table);
     if (!good_ || vtable < 0)
@@ -42,13 +42,13 @@ public:
     return offset == 0 || !good_ ? 0 : table + offset;
   }
 
-  /// What a reference at `at` leads to.
+  /// The target of the reference at `at`.
   uint64_t follow(uint64_t at) { return at + number<uint32_t>(at); }
 
   struct Range {
     uint64_t begin = 0, count = 0;
   };
-  /// A vector, or a string, of elements of so many bytes.
+  /// A vector, or a string, with elements of `bytes` bytes.
   Range vector(uint64_t at, uint64_t bytes) {
     const uint64_t begin = follow(at);
     const auto count = number<uint32_t>(begin);

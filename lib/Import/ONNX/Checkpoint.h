@@ -1,4 +1,5 @@
-// The file "checkpoint" of onnxruntime's training artifacts, a flat buffer with the identifier ODTC, of which the parameters are read.
+// Reads the parameters from the file "checkpoint" of onnxruntime's training artifacts, a flat buffer with the
+// identifier ODTC.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -11,19 +12,19 @@ namespace zorse::onnx_import {
 
 struct CheckpointTensor {
   std::string name;
-  int32_t type = 0; ///< as in ONNX
+  int32_t type = 0; ///< ONNX element type
   std::vector<int64_t> dims;
   bool inOtherFile = false; ///< its bytes are in "<checkpoint>.data"
   uint64_t offset = 0, bytes = 0;
 };
 
 struct Checkpoint {
-  std::vector<CheckpointTensor> parameters; ///< trained ones and frozen ones
+  std::vector<CheckpointTensor> parameters; ///< trained and frozen
 };
 
-/// Trusts nothing in the file.
+/// Reads a checkpoint file. All offsets and sizes are checked.
 Result<Checkpoint> readCheckpoint(const std::string &path);
-/// The same of bytes in memory. `path`: for messages.
+/// Reads a checkpoint from memory. `path` is used in messages.
 Result<Checkpoint> readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path);
 
 } // namespace zorse::onnx_import

@@ -1,5 +1,5 @@
-// The role of every initializer. Facts beat guesses: flags of the user first, then what the file says, then what the uses say; what stays ambiguous
-// is an error that lists it, and what stays a guess is named once.
+// Assigns a role to every initializer. Sources in order of precedence: the user's flags, the file, and the uses of the
+// initializer. An ambiguous initializer is an error that lists it. Roles inferred from uses are reported once.
 #include "ImportState.h"
 #include "Initializers.h"
 #include "Interpret.h"
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static constexpr int64_t kFolded = 1 << 17; ///< elements of a constant up to which it may decide the graph; more stay an argument
+static constexpr int64_t kFolded = 1 << 17; ///< max elements of a constant that may decide the graph; a larger one stays an argument
 
 static constexpr const char *kFactsRemedy = "write the module's facts into the file (zorse.facts: write_facts(module, path, inputs)), or export it "
                                             "with zorse.export (zorse-torch-export for a model of the hub)";
@@ -23,7 +23,7 @@ static std::string shapeText(const onnx::Tensor &tensor) {
   return text + "]";
 }
 
-/// Up to `most` of them in quotes.
+/// Lists up to `most` names.
 static std::string listed(const std::vector<std::string> &names, size_t most = 12) {
   std::string text;
   for (size_t i = 0; i < names.size() && i < most; ++i)
@@ -31,7 +31,7 @@ static std::string listed(const std::vector<std::string> &names, size_t most = 1
   return names.size() > most ? text + ", and " + std::to_string(names.size() - most) + " more" : text;
 }
 
-/// The names with * for numbers between dots, each once: they work as patterns of --train and --freeze.
+/// Replaces numbers between dots by * and removes duplicates. The results work as patterns of --train and --freeze.
 static std::vector<std::string> asPatterns(const std::vector<std::string> &names) {
   std::vector<std::string> patterns;
   for (const std::string &name : names) {
@@ -49,7 +49,7 @@ static std::vector<std::string> asPatterns(const std::vector<std::string> &names
   return patterns;
 }
 
-/// What the flags say about a name: its own name wins over patterns, a longer pattern over a shorter one.
+/// The user's choice for a name. An exact name takes precedence over patterns, and a longer pattern over a shorter one.
 std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &state, const std::string &name) {
   if (auto exact = state.options.trainable.find(name); exact != state.options.trainable.end())
     return exact->second;
@@ -60,7 +60,7 @@ std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &sta
   return best ? std::optional(best->second) : std::nullopt;
 }
 
-/// As doubles; empty if there are more than `most` or the bytes are not there.
+/// The elements as doubles. Empty if there are more than `most` or the bytes are not available.
 static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &tensor, int64_t most) {
   auto bytes = state.model.bytes(tensor, state.options.weightsLater);
   int64_t count = 1;
@@ -76,7 +76,7 @@ static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &te
   return out;
 }
 
-/// Constant, or Buffer if it is large or its bytes are not there.
+/// Constant, or Buffer if the tensor is large or its bytes are not available.
 static InitializerRole asConstant(ImportState &state, const onnx::Tensor &tensor) {
   int64_t elements = 1;
   for (int64_t dim : tensor.dims())
@@ -86,7 +86,8 @@ static InitializerRole asConstant(ImportState &state, const onnx::Tensor &tensor
   return elements > kFolded || (!bytes.failed() && bytes->missing) ? InitializerRole::Buffer : InitializerRole::Constant;
 }
 
-/// Whether the flags freeze a parameter by this, and not a number of a formula that a pattern happens to match.
+/// Whether the initializer is a parameter that flags may freeze, and not a number in a formula that matches a pattern
+/// by accident.
 static bool isParameter(ImportState &state, int value, const onnx::Tensor &tensor, const Uses &uses) {
   if (state.facts.parameters.count(tensor.name()) || state.facts.stored.count(tensor.name()))
     return true;
@@ -96,7 +97,7 @@ static bool isParameter(ImportState &state, int value, const onnx::Tensor &tenso
   return guess == Guess::Trained || (guess == Guess::Ambiguous && uses.isProbablyTrained(value, tensor));
 }
 
-/// Whether the file holds the parameter: under a name of its own, restored, or stored as something else.
+/// Whether the file contains the parameter: under one of its names, restored, or stored in another form.
 static bool isInFile(const ImportState &state, const std::string &name, const std::set<std::string> &present) {
   std::vector<std::string> names = state.facts.namesOf(name);
   for (const std::string &other : names)
@@ -107,7 +108,8 @@ static bool isInFile(const ImportState &state, const std::string &name, const st
   });
 }
 
-/// TorchScript merges parameters of equal values and leaves `Identity(survivor) -> original name`: each gets its own storage back.
+/// TorchScript merges parameters with equal values and leaves `Identity(survivor) -> original name`. Gives each
+/// parameter separate storage again.
 static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
   std::vector<std::string> ambiguous;
   for (GraphNode &node : state.graph.body.nodes) {
@@ -123,7 +125,7 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
       if (!known || std::find(names.begin(), names.end(), source->second->name()) != names.end())
         continue;
     } else if (looksRenamed(original) || StringRef(original).contains("/")) {
-      // Several matrices that were equal: tied by the model, or merged by the exporter.
+      // Several matrices were equal: either the model ties them, or the exporter merged them.
       if (StringRef(original).starts_with("onnx::") && !forced(state, source->second->name()))
         ambiguous.push_back("'" + original + "' (held by '" + source->second->name() + "' " + shapeText(*source->second) + ")");
       continue;
@@ -153,9 +155,10 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
   return success();
 }
 
-/// Initializers that hold a parameter under another name: one that is there twice is one parameter again.
+/// Initializers that contain a parameter under another name. If a parameter is stored twice, the two initializers
+/// become one parameter again.
 static LogicalResult aliasStored(ImportState &state) {
-  std::map<std::string, std::pair<int, std::string>> holders; // by first name: the value, and the form in which it holds the parameter
+  std::map<std::string, std::pair<int, std::string>> holders; // by first name: the value, and the form in which it stores the parameter
   std::map<std::string, const onnx::Tensor *> byName;
   for (auto &[value, tensor] : state.graph.body.initializers) {
     byName[tensor->name()] = tensor;
@@ -191,7 +194,8 @@ static LogicalResult aliasStored(ImportState &state) {
   return success();
 }
 
-/// Parameters that the file names and does not hold: folded into something else, or merged with another.
+/// Checks for parameters that the file names but does not contain, because they were folded into another value or
+/// merged with another parameter.
 static LogicalResult checkMissing(ImportState &state, const std::set<std::string> &present,
                                   const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses) {
   std::vector<std::string> missing, merged, candidates;
@@ -205,7 +209,7 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
     if (names.front() != name || !fact.trained || fact.reached == false || isInFile(state, name, present) ||
         llvm::any_of(names, [&](const std::string &n) { return forced(state, n) == TrainableChoice::Freeze; }))
       continue;
-    // Where the file cannot hold what is missing, the parameter is not used.
+    // If no initializer can contain the missing parameter, the parameter is not used.
     if (fact.reached == true || state.facts.used.count(name) || !candidates.empty())
       missing.push_back("'" + name + "'");
   }
@@ -218,7 +222,7 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
       bool unused = fact != state.facts.parameters.end() && ((fact->second.reached == false && isTrained) || fact->second.read == false);
       if (isInFile(state, name, present))
         there.push_back("'" + name + "'"), trains |= isTrained;
-      else if (!unused && !isTrained && !forced(state, name)) // trained ones are missing above
+      else if (!unused && !isTrained && !forced(state, name)) // missing trained ones are found above
         gone.push_back("'" + name + "'");
     }
     if (trains && !gone.empty())
@@ -249,7 +253,7 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
                       "--trust-guess to train what looks like a parameter");
 }
 
-/// What PyTorch does to gradients and the file cannot say.
+/// Checks for gradient behavior of PyTorch that the file cannot express.
 static LogicalResult checkGradients(ImportState &state) {
   std::vector<std::string> problems = state.facts.unsaid;
   const char *lost = "; this form of export drops detach, dynamo=True with optimize=False keeps it";
@@ -270,7 +274,7 @@ static LogicalResult checkGradients(ImportState &state) {
                           ". Write a stop of gradients as detach(); --trust-guess trains without");
 }
 
-/// Initializers of which the file says nothing: by their uses.
+/// Infers the role of initializers from their uses if the file does not specify it.
 static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<int, const onnx::Tensor *>> &unknown, const Uses &uses) {
   std::vector<std::string> ambiguous, trained, trusted;
   for (auto &[value, tensor] : unknown) {
@@ -288,11 +292,11 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
   }
   if (!ambiguous.empty() && !state.options.trustGuess)
     return error(state, "the file does not say whether " + std::to_string(ambiguous.size()) +
-                            (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses do not tell: " +
+                            (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses are ambiguous: " +
                             listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " +
                             kFactsRemedy + "; or take the guess with --trust-guess: " + listed(trusted, 40));
   if (!trusted.empty())
-    warn(state, "guessed as told (--trust-guess): " + listed(trusted, 40));
+    warn(state, "guessed (--trust-guess): " + listed(trusted, 40));
   if (!trained.empty())
     state.notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
                           std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
@@ -328,7 +332,7 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
       if (state.options.trainable.count(name) && forced(state, name) == TrainableChoice::Train)
         warn(state, "initializer '" + name + "' cannot be trained: its elements are not floats");
     } else if (auto choice = forced(state, name)) {
-      // --init may bring other numbers for a frozen parameter: they must not become part of the program.
+      // --init may supply other values for a frozen parameter, so they must not be compiled into the program.
       role = *choice == TrainableChoice::Train          ? InitializerRole::Trained
              : isParameter(state, value, *tensor, uses) ? InitializerRole::Frozen
                                                         : asConstant(state, *tensor);
@@ -342,7 +346,7 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
       role = held != state.facts.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : InitializerRole::Frozen;
     } else {
       if (fact != state.facts.parameters.end())
-        present.erase(name); // another shape: not the parameter
+        present.erase(name); // its shape differs: not the parameter
       unknown.emplace_back(value, tensor);
     }
   }
@@ -364,7 +368,8 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
   if (state.facts.source != Facts::Source::None)
     return success();
 
-  // Names that models give have dots, except those of the outermost module; a table of embeddings is the model's own.
+  // Names that models assign contain dots, except those of the outermost module. An embedding weight belongs to the
+  // model itself.
   std::set<const onnx::Tensor *> own;
   for (auto &[value, tensor] : state.graph.body.initializers)
     if (StringRef(tensor->name()).contains('.') || uses.isTable(value))

@@ -1,4 +1,4 @@
-// Reductions that are compositions of sums, maxima and elementwise operators: norms, logarithms of sums, positions of extrema.
+// Reductions composed of sums, maxima and elementwise operators: norms, logarithms of sums, positions of extrema.
 #include "Composition.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The square root of a sum of squares. At 0 a length has the gradient 0, as in PyTorch, where that of a root is infinite.
+/// The square root of a sum of squares. At 0 its gradient is 0, as in PyTorch, although that of a square root is
+/// infinite.
 static ImportedValue normOf(Composition &make, const ImportedValue &squares) {
   if (!squares.isTensor())
     return make("Sqrt", {squares});
@@ -47,7 +48,7 @@ static LogicalResult importComposedReduce(OpContext &op) {
   return make.result(make("Add", {make("Log", {sum}), largest}));
 }
 
-/// x / |x| along an axis; 0 where the norm is 0, as PyTorch has it for its eps.
+/// x / |x| along an axis. 0 if the norm is 0, as in PyTorch because of its eps.
 static LogicalResult importLpNormalization(OpContext &op) {
   ImportedValue x = op.operand(0);
   const int64_t axis = op.axis(x.rank());
@@ -61,7 +62,7 @@ static LogicalResult importLpNormalization(OpContext &op) {
 
 namespace {
 
-/// 0, 1, ... along `axis` of a tensor of this rank.
+/// 0, 1, ... along `axis` of a tensor of rank `rank`.
 ImportedValue positions(Composition &make, int64_t rank, int64_t axis, int64_t size) {
   std::vector<int64_t> numbers(size), shape(rank, 1);
   for (int64_t i = 0; i < size; ++i)
@@ -70,7 +71,7 @@ ImportedValue positions(Composition &make, int64_t rank, int64_t axis, int64_t s
   return make.reshape(make.ints(std::move(numbers)), shape);
 }
 
-/// The first or last position of the largest or smallest element along `axis`, which stays as one of size 1.
+/// The first or last position of the largest or smallest element along `axis`, which is kept with size 1.
 ImportedValue positionOfExtremum(Composition &make, const ImportedValue &x, int64_t axis, bool largest, bool last) {
   const int64_t size = x.view.size(axis);
   ImportedValue extremum = make.reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, true);
@@ -107,10 +108,10 @@ static LogicalResult importHardmax(OpContext &op) {
   return make.result(make.cast(hit, x.type));
 }
 
-/// An element's rank is the number of those that come before it: larger ones, and equal ones at lower positions. That of rank i is result i; its
-/// value is picked, so that its gradient goes there.
+/// Computes the rank of each element: the number of larger elements plus the number of equal elements at lower
+/// positions. Result i is the element of rank i. Its value is gathered, so that the gradient flows to that element.
 static LogicalResult importTopK(OpContext &op) {
-  constexpr int64_t kMost = 4096; // an element is compared with each of its axis
+  constexpr int64_t kMost = 4096; // each element is compared with all elements of its axis
   ImportedValue x = op.operand(0);
   auto count = constantInt(op.operand(1));
   const int64_t axis = op.axis(x.rank());
@@ -135,7 +136,7 @@ static LogicalResult importTopK(OpContext &op) {
   ImportedValue lower = make("Less", {positions(make, 2, 1, size), positions(make, 2, 0, size)});
   before = make("Or", {before, make("And", {equal, lower})});
   ImportedValue place = make.reduce("ReduceSum", make.cast(before, ElementKind::I64), {rank}); // [..., size]
-  // Which element has rank i: a sum in which one term is not zero.
+  // The position of the element of rank i: a sum with one nonzero term.
   ImportedValue hit = make("Equal", {make.unsqueeze(place, rank - 1), positions(make, 2, 0, k)}); // [..., k, size]
   ImportedValue chosen = make("Where", {hit, positions(make, 1, 0, size), make.ints({0})});
   ImportedValue index = make.reduce("ReduceSum", chosen, {rank}); // [..., k]

@@ -37,7 +37,7 @@ ImportedValue Composition::operator()(const char *op, std::vector<ImportedValue>
   for (auto &[name, value] : attributes)
     node.attributes[name] = makeAttribute(name, value);
   ImportState &state = of.state;
-  // Numbers above those of the file; a composition in a composition takes those above its own.
+  // Temporary value numbers follow those of the file. A nested composition uses numbers after those of its parent.
   const size_t first = state.values.size();
   for (ImportedValue &operand : operands) {
     node.inputs.push_back(operand ? static_cast<int>(state.values.size()) : -1);

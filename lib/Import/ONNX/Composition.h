@@ -1,4 +1,5 @@
-// An operator that is other operators one after the other: each is applied as if it stood in the file in the operator's place.
+// Imports an operator as a sequence of other ONNX operators. Each is applied as if it were in the file in place of the
+// operator.
 #pragma once
 
 #include "OpContext.h"
@@ -9,7 +10,7 @@
 
 namespace zorse::onnx_import {
 
-/// Applies operators for one node. After the first that fails nothing is applied and nothing is reported again.
+/// Applies operators for one node. After the first failure, it applies nothing more and reports no further errors.
 class Composition {
 public:
   using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
@@ -17,9 +18,9 @@ public:
 
   explicit Composition(OpContext &of) : of(of) {}
 
-  /// The first result of `op`; absent after a failure.
+  /// Applies `op` and returns its first result, or an absent value after a failure.
   ImportedValue operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes = {});
-  /// A number of the type of `like`; a float is not rounded, as all of a model's floats are computed in one type.
+  /// A scalar of the type of `like`. A float is not rounded, because all floats of a model are computed in one type.
   ImportedValue number(double value, const ImportedValue &like) const { return scalar(isFloat(like.type) ? ElementKind::F64 : like.type, value); }
   ImportedValue ints(std::vector<int64_t> values) const;
   /// x with `shape`.
@@ -29,7 +30,7 @@ public:
   ImportedValue transpose(const ImportedValue &x, std::vector<int64_t> permutation) {
     return (*this)("Transpose", {x}, {{"perm", std::move(permutation)}});
   }
-  /// x with dimension `from` at place `to`.
+  /// x with dimension `from` moved to position `to`.
   ImportedValue move(const ImportedValue &x, int64_t from, int64_t to);
   ImportedValue unsqueeze(const ImportedValue &x, int64_t axis) { return (*this)("Unsqueeze", {x, ints({axis})}); }
   ImportedValue squeeze(const ImportedValue &x, int64_t axis) { return (*this)("Squeeze", {x, ints({axis})}); }

@@ -1,4 +1,4 @@
-// The elements of constants.
+// Reads the elements of constants.
 #include "Emit.h"
 
 using namespace mlir;
@@ -47,7 +47,7 @@ ImportedValue zorse::onnx_import::runsOf(const ImportedValue &whole, const std::
                     std::move(shape));
 }
 
-// The one value of all elements.
+// The value that all elements have.
 std::optional<double> zorse::onnx_import::uniformValue(const ImportState &state, const ImportedValue &value) {
   if (!value.isConstant() || value.view.elements() == 0)
     return std::nullopt;

@@ -1,4 +1,4 @@
-// Branches and loops that are known before the graph runs: a branch is taken, a loop is unrolled.
+// Branches and loops with constant conditions. Branches are resolved and loops are unrolled during import.
 #include "Composition.h"
 #include "Initializers.h"
 #include "Interpret.h"
@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Turns that a loop is unrolled to.
+/// Max iterations to unroll.
 static constexpr int64_t kMostTurns = 1024;
 
 /// Interprets the body of a node and returns its outputs.
@@ -64,7 +64,8 @@ FailureOr<ImportedValue> zorse::onnx_import::stacked(OpContext &op, std::vector<
   return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
 }
 
-/// Operands: most turns, condition, what turns hand on. The body's results: condition, what turns hand on, what is collected.
+/// Operands: max iterations, condition, loop-carried values. Results of the body: condition, loop-carried values,
+/// collected values.
 static LogicalResult importLoop(OpContext &op) {
   auto found = op.node.bodies.find("body");
   if (found == op.node.bodies.end())
@@ -88,7 +89,7 @@ static LogicalResult importLoop(OpContext &op) {
     if (*goesOn == 0)
       break;
     if (turn == kMostTurns)
-      return op.error("makes more than " + Twine(kMostTurns) + " turns; loops are unrolled, and at most so many of them are");
+      return op.error("makes more than " + Twine(kMostTurns) + " turns; loops are unrolled up to this limit");
     std::vector<ImportedValue> operands{constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition}, results;
     operands.insert(operands.end(), carried.begin(), carried.end());
     if (failed(interpretBody(op, body, operands, results)))
@@ -113,7 +114,8 @@ static LogicalResult importLoop(OpContext &op) {
   return success();
 }
 
-/// Operands: what turns hand on, then tensors of which every turn gets one element along an axis. Results: what is handed on, then what is collected.
+/// Operands: loop-carried values, then tensors that each iteration reads one element of, along an axis. Results:
+/// loop-carried values, then collected values.
 static LogicalResult importScan(OpContext &op) {
   auto found = op.node.bodies.find("body");
   const int64_t scans = op.integer("num_scan_inputs"), states = static_cast<int64_t>(op.node.inputs.size()) - scans;

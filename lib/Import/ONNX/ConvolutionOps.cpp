@@ -1,4 +1,4 @@
-// Convolutions as products: the elements of a window are the row that meets the kernel's matrix.
+// Imports convolutions as matmuls. The elements of a window form the row that is multiplied by the kernel matrix.
 #include "Arithmetic.h"
 #include "Windows.h"
 
@@ -9,10 +9,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Slices of one operand: of every dimension of positions as many as its kernel has elements.
+/// Max slices of one operand. Each spatial dimension needs one slice per kernel element.
 static constexpr int64_t kMostSlices = 256;
 
-/// A convolution whose windows tile its input (stride = kernel, as patches are embedded) is a product of regrouped elements:
+/// A convolution with windows that tile its input (stride = kernel, as in patch embedding) is a matmul of regrouped
+/// elements:
 ///
 ///     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
 static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x, const ImportedValue &w) {
@@ -58,7 +59,7 @@ static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x, con
   return op.result(reshaped(op, sum, result));
 }
 
-/// x is padded. Where every channel has a kernel of its own, a sum of slices; otherwise
+/// x is padded. A depthwise convolution is a sum of slices. Otherwise
 ///
 ///     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H, then along W -> [N, H'*W', groups, C/groups*h*w]
 static ImportedValue convolved(Composition &make, const ImportedValue &x, const ImportedValue &w, int64_t groups, const Windows &windows) {
@@ -89,7 +90,7 @@ static ImportedValue convolved(Composition &make, const ImportedValue &x, const 
     return sum;
   }
   ImportedValue columns = x;
-  for (int64_t i = 0; i < rank; ++i) { // dimension 2 + i: elements of windows; the positions of the operand are behind those that are done
+  for (int64_t i = 0; i < rank; ++i) { // dimension 2 + i gets the kernel elements; the operand's positions follow the finished dimensions
     std::vector<ImportedValue> parts;
     parts.reserve(windows.kernel[i]);
     for (int64_t k = 0; k < windows.kernel[i]; ++k)
@@ -114,7 +115,7 @@ static ImportedValue withBias(Composition &make, const ImportedValue &y, const I
   return make("Add", {y, make.reshape(bias, shape)});
 }
 
-/// Refuses kernels of more slices than can be unrolled.
+/// Rejects kernels that need more slices than can be unrolled.
 static LogicalResult checkSlices(OpContext &op, const Windows &windows) {
   const int64_t slices = std::accumulate(windows.kernel.begin(), windows.kernel.end(), int64_t(0));
   if (slices > kMostSlices)
@@ -148,7 +149,7 @@ static LogicalResult importConv(OpContext &op) {
   return make.result(withBias(make, convolved(make, paddedPositions(make, x, windows, 0), w, groups, windows), bias));
 }
 
-/// Every element and the zeros behind it, in a dimension of their own that is then merged.
+/// Adds zeros after every element, in a separate dimension that is then merged.
 static ImportedValue spreadApart(Composition &make, const ImportedValue &x, int64_t axis, int64_t stride) {
   std::vector<int64_t> shape = x.shape(), zeros(2 * (x.rank() + 1), 0);
   ImportedValue apart = make.unsqueeze(x, axis + 1);
@@ -157,7 +158,7 @@ static ImportedValue spreadApart(Composition &make, const ImportedValue &x, int6
   return make.slice(make.reshape(make("Pad", {apart, make.ints(zeros)}), shape), axis, 0, shape[axis] - stride + 1);
 }
 
-/// [C, M/groups, ...] -> [M, C/groups, ...], backwards along every dimension of positions.
+/// [C, M/groups, ...] -> [M, C/groups, ...], reversed along every spatial dimension.
 static ImportedValue turnedKernel(Composition &make, ImportedValue w, int64_t groups) {
   const std::vector<int64_t> kernel = w.shape();
   const int64_t rank = w.rank() - 2;
@@ -177,7 +178,8 @@ static ImportedValue turnedKernel(Composition &make, ImportedValue w, int64_t gr
   return make.reshape(make.transpose(make.reshape(w, apart), order), turned);
 }
 
-/// What a convolution does to gradients: zeros between the elements and around them, then a convolution by the kernel backwards.
+/// Computes the input gradient of a convolution: inserts zeros between the elements and around them, then convolves
+/// with the reversed kernel.
 static LogicalResult importConvTranspose(OpContext &op) {
   ImportedValue x = op.operand(0), w = op.operand(1), bias = op.operand(2);
   if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))

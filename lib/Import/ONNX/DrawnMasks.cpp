@@ -1,6 +1,7 @@
-// Masks that a graph draws by itself: stochastic depth, dropout of whole channels. Exporters write `bernoulli` as uniform numbers that are compared
-// with a probability, and libraries write `floor(p + rand())`. Both become the dropout of a constant, whose numbers belong to samples and not to the
-// order of drawing. In evaluation a mask is its mean, as dropout's is.
+// Random masks drawn by the graph itself: stochastic depth, dropout of whole channels. Exporters write `bernoulli` as
+// uniform numbers compared with a probability; libraries write `floor(p + rand())`. Both become the dropout of a
+// constant. Its random numbers depend on the sample and not on the order of drawing. In evaluation a mask is replaced
+// by its mean, as in dropout.
 #include "Arithmetic.h"
 #include "Interpret.h"
 #include "Lengths.h"
@@ -43,7 +44,7 @@ static LogicalResult importRandomUniform(OpContext &op) {
   return drawUniform(op, std::move(view), static_cast<ElementKind>(op.integer("dtype")));
 }
 
-/// Floats 0 and 1 of what has been compared.
+/// The result of the comparison as floats 0 and 1.
 static LogicalResult drawMask(OpContext &op, ElementKind type, const View &view, const Drawn &drawn) {
   if (drawn.kept <= 0 || drawn.kept >= 1)
     return op.result(fillOver(type, drawn.kept <= 0 ? 0 : 1, view));
@@ -63,8 +64,9 @@ static LogicalResult importBernoulli(OpContext &op) {
   return drawMask(op, type, p.view, {op.state.dropouts++, 0, 1, *probability});
 }
 
-/// \param kept  probability of `true`; keepsSmall: which is where numbers are small
-/// The bits of an element say which of two events has happened only where both are read the same way.
+/// \param kept  probability of `true`
+/// \param keepsSmall  whether small numbers give `true`. Comparisons that share random numbers must agree on it,
+/// because the bits of an element then distinguish the events.
 static LogicalResult compareDrawn(OpContext &op, ImportedValue value, double kept, bool keepsSmall) {
   Drawn &drawn = value.drawn();
   auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.instance, keepsSmall);
@@ -84,7 +86,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
     if (op.operand(i).isDrawn())
       at = i;
   if (at == op.node.inputs.size() || which == "Shape" || which == "Size" || (which == "CastLike" && at == 1))
-    return std::nullopt; // of which the type or the shape is read.
+    return std::nullopt; // only its type or shape is read
   ImportedValue x = op.operand(at);
   Drawn &drawn = x.drawn();
   const bool isCompared = drawn.kept >= 0;
@@ -99,7 +101,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
     if (isCompared && type == ElementKind::Bool)
       return op.result(std::move(x));
   }
-  if (!isCompared && which == "Floor") { // 0 below 1, and 1 from there
+  if (!isCompared && which == "Floor") { // 0 below 1, otherwise 1
     if (drawn.low >= 0 && drawn.low < 1 && drawn.high > 1 && drawn.high <= 2)
       return compareDrawn(op, std::move(x), (drawn.high - 1) / (drawn.high - drawn.low), /*keepsSmall=*/false);
     if (drawn.low >= 0 && drawn.high <= 1)
@@ -131,7 +133,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToDrawn(OpContext &op) {
 
 void zorse::onnx_import::registerDrawnOps(OperatorRegistry &registry) {
   registry.add({
-      // What an exporter's generator would have drawn is of no account: masks are a function of --seed, step, sample and element.
+      // The exporter's seed has no effect: masks are a function of --seed, step, sample and element.
       {{"RandomUniform"},
        0,
        0,

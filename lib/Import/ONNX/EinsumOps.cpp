@@ -1,4 +1,4 @@
-// Einsum as transpositions, regroupings and products of two operands at a time, from left to right.
+// Imports Einsum as transpositions, reshapes and matmuls of two operands at a time, from left to right.
 #include "Arithmetic.h"
 #include "Composition.h"
 
@@ -15,7 +15,7 @@ using Labels = std::string;
 
 bool holds(const Labels &labels, char label) { return labels.find(label) != Labels::npos; }
 
-/// An operand whose dimensions have labels.
+/// An operand and the label of each of its dimensions.
 struct Labelled {
   ImportedValue value;
   Labels labels;
@@ -28,10 +28,10 @@ struct Equation {
   Labels result;
 };
 
-/// Labels of the dimensions that an ellipsis stands for, the last one first; no letter is one of them.
+/// Labels of the dimensions of an ellipsis, the last one first. None is a letter.
 constexpr const char *kEllipsis = "0123456789;:<=";
 
-/// Reads `text` for operands of these ranks; what is wrong with it, or nothing.
+/// Parses `text` for operands of the given ranks. Returns a description of the error, or "".
 std::string parse(StringRef text, ArrayRef<int64_t> ranks, Equation &equation) {
   std::string compact;
   for (char c : text)
@@ -90,7 +90,7 @@ std::string parse(StringRef text, ArrayRef<int64_t> ranks, Equation &equation) {
   return {};
 }
 
-/// The operand with its dimensions in this order.
+/// The operand with its dimensions permuted to the order of `labels`.
 Labelled ordered(Composition &make, const Labelled &x, const Labels &labels) {
   std::vector<int64_t> permutation;
   for (char label : labels)
@@ -137,7 +137,7 @@ std::vector<int64_t> joined(std::initializer_list<std::vector<int64_t>> parts) {
   return all;
 }
 
-/// Both over all labels of either, elementwise.
+/// The elementwise product over all labels of both operands.
 Labelled elementwise(Composition &make, const Labelled &a, const Labelled &b) {
   Labels all = a.labels;
   for (char label : b.labels)
@@ -220,7 +220,7 @@ private:
     return success();
   }
 
-  /// Dimensions of 1 that stand for others become copies.
+  /// Broadcasts dimensions of size 1 to the size of their label.
   void expandOnes() {
     for (Labelled &operand : operands) {
       std::vector<int64_t> whole;
@@ -231,7 +231,8 @@ private:
     }
   }
 
-  /// What repeats along a label need not be multiplied again and again; and where another operand has its samples there, copies for each are none.
+  /// Drops dimensions along which an operand repeats, so that repeats are not multiplied. If another operand has
+  /// samples there, a constant needs no copy per sample.
   void dropRepeats() {
     for (Labelled &operand : operands) {
       ImportedValue small = operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
@@ -246,14 +247,14 @@ private:
           continue;
         const auto axis = static_cast<int64_t>(i);
         if (forSamples)
-          along.clear(); // the one value that all samples have
+          along.clear(); // the value that all samples share
         operand.value = small = make.squeeze(forSamples ? small : make.slice(small, axis, 0, 1), axis);
         operand.labels.erase(i, 1);
       }
     }
   }
 
-  /// Labels of the result and of operands from `next` on.
+  /// Labels of the result and of the operands from `next` on.
   Labels neededBehind(size_t next) const {
     Labels needed = equation.result;
     for (size_t i = next; i < operands.size(); ++i)
@@ -261,7 +262,7 @@ private:
     return needed;
   }
 
-  /// Both multiplied, and summed over what both have and nobody else needs.
+  /// Multiplies both operands and sums over their common labels that are not in `needed`.
   Labelled product(Labelled left, Labelled right, const Labels &needed) {
     Labels batch, rows, inner, columns;
     for (char label : left.labels)
@@ -278,7 +279,7 @@ private:
     const int64_t depth = countAlong(left, inner), width = countAlong(right, columns), groups = countAlong(left, batch);
     const bool isWeight = isSampled(left.value) && !isSampled(right.value);
     if (isWeight || batch.empty()) {
-      // [rows..., groups, inner] with a matrix for every group
+      // [rows..., groups, inner] with one matrix per group
       ImportedValue x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));
       ImportedValue w = make.reshape(ordered(make, right, allOf({batch, inner, columns})).value, {groups, depth, width});
       ImportedValue y =
@@ -293,7 +294,7 @@ private:
     return {make.reshape(make("MatMul", {a, b}), shape), allOf({batch, rows, columns})};
   }
 
-  /// In the order of the result, with copies along the labels that are missing.
+  /// Permutes the dimensions to the order of the result and adds copies along the labels that are missing.
   ImportedValue arranged(const Labelled &x) {
     Labels present;
     std::vector<int64_t> missing, shape;

@@ -1,4 +1,5 @@
-// Elementwise operators of several operands: folded on constants, otherwise arith and math over common axes. Those of one are in UnaryOps.cpp.
+// Elementwise operators with several operands. Constants are folded; other operands become arith and math operations
+// over common axes. For operators with one operand, see UnaryOps.cpp.
 #include "Arithmetic.h"
 #include "Composition.h"
 #include "Kernels.h"
@@ -45,7 +46,7 @@ static LogicalResult importVariadic(OpContext &op) {
   return success();
 }
 
-// What broadcasting to `other` does to an operand that is otherwise unchanged.
+// Broadcasts an operand to the shape of `other`. None if the shapes do not allow it.
 static std::optional<ImportedValue> stretched(ImportedValue value, const View &other) {
   while (value.rank() < other.rank())
     value.view.dims.insert(value.view.dims.begin(), FactorList{});
@@ -63,7 +64,7 @@ static std::optional<ImportedValue> stretched(ImportedValue value, const View &o
   return value;
 }
 
-// What two numbers make, by the name of the operator; none if it is not known for them.
+// The kernel of a binary operator on floats. None if the operator is not defined for floats.
 static std::optional<Kernel> floatBinary(const std::string &op, bool fmod) {
   if (op == "Add")
     return floatKernel2([](double x, double y) { return x + y; });
@@ -103,9 +104,10 @@ static std::optional<Kernel> intBinary(const std::string &op, bool fmod) {
   return std::nullopt;
 }
 
-/// The part of `binary` that needs no arithmetic on elements, or moves scales past it; none: it does not apply.
+/// Handles the cases of `binary` that need no arithmetic on elements, or that move scales past it. None if no case
+/// applies.
 static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
-  // A uniform number is a scale, or nothing at all.
+  // A uniform operand is a scale, or neutral.
   for (int side = 0; side < 2; ++side) {
     const ImportedValue &x = side ? b : a, &c = side ? a : b;
     if (!x.isTensor() || (!c.isConstant() && !c.isKnown()))
@@ -131,7 +133,7 @@ static std::optional<LogicalResult> scaledBinary(OpContext &op, const std::strin
         return op.result(std::move(*wide));
     }
   if (which == "Mul" || (which == "Div" && a.isTensor() && b.isTensor())) {
-    // Scales of factors are one scale of the product.
+    // Scales of factors are combined into one scale of the product.
     ImportedValue x = a, y = b;
     const Number left = x.takeScale(), right = y.takeScale();
     bool multiplies = which == "Mul";
@@ -174,7 +176,7 @@ static bool rowsOpen(ImportState &state, const ImportedValue &mask, bool boolean
     return llvm::any_of(row, [](double x) { return x > -1e9; });
   };
   state.keepAlive.push_back(mask.lazy());
-  return state.openCache[key] = last.size() > 1 || visitRuns(mask.view.offset, factors, isOpen); // a merged last axis is not one of a mask
+  return state.openCache[key] = last.size() > 1 || visitRuns(mask.view.offset, factors, isOpen); // a merged last axis is not that of a mask
 }
 
 LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which, const ImportedValue &a, const ImportedValue &b) {
@@ -205,14 +207,14 @@ LogicalResult zorse::onnx_import::binary(OpContext &op, const std::string &which
     if (!divisors || !std::all_of(divisors->begin(), divisors->end(), [](int64_t divisor) { return divisor > 0; }))
       return op.error("divides integers by what is no positive constant; a program must not stop at data");
   }
-  // A mask that is added can hide whole rows.
+  // An added mask can hide whole rows.
   ImportedValue x = a, y = b;
   if (isFloats && which == "Add")
     for (ImportedValue *mask : {&x, &y})
       if (mask->isConstant() && !mask->hides)
         mask->hides = !rowsOpen(op.state, *mask, false, true);
-  // PyTorch's clamp has no gradient at a bound that is a number; its maximum shares the gradient with a constant tensor. Exporters write a number as
-  // a Clip or with a scalar operand.
+  // PyTorch's clamp has no gradient at a bound that is a number, but its maximum shares the gradient with a constant
+  // tensor. Exporters write a number as a Clip or with a scalar operand.
   const ImportedValue &constant = a.isConstant() ? a : b;
   const bool isShared = a.isConstant() != b.isConstant() && constant.rank() > 0 && op.node.op != "Clip" && uniformNumber(op.state, constant);
   return emitElementwise(op, {x, y}, a.type, [&](ValueRange v, RankedTensorType type) -> Value {
@@ -358,7 +360,7 @@ static LogicalResult importWhere(OpContext &op) {
       return op.result(std::move(folded));
     }
   }
-  // A mask says what is visible: the hiding constant stands second.
+  // A mask selects visible entries: the hiding constant is the second choice.
   auto hiding = [&](const ImportedValue &value) {
     auto uniform = value.isConstant() && isFloat(value.type) ? uniformValue(op.state, value) : std::nullopt;
     return uniform && *uniform <= -1e9;
@@ -392,7 +394,7 @@ static LogicalResult importClip(OpContext &op) {
   return op.result(std::move(x));
 }
 
-/// Probabilities are NaN only where a row of scores is all -inf.
+/// Probabilities are NaN only in rows where all scores are -inf.
 static LogicalResult importIsNaN(OpContext &op) {
   const ImportedValue &x = op.operand(0);
   if (!isFloat(x.type))
@@ -461,14 +463,15 @@ static LogicalResult importPow(OpContext &op) {
   return emitElementwise(op, {x, y}, x.type, [&](ValueRange v, RankedTensorType) { return create<math::PowFOp>(op.state, v[0], v[1]); });
 }
 
-// Ones are dropped, and the constant is multiplied with what is left: one mask for every sample, or one for all where it has no samples.
+// Applies the dropout to ones and multiplies the constant by the result. Each sample has a separate mask if the
+// constant has samples; otherwise all share one.
 LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValue &x, double ratio, int64_t instance) {
   const auto samples = llvm::find_if(x.view.dims, [](const FactorList &dim) { return dim.size() == 1 && dim[0].sample; });
   const bool perSample = samples != x.view.dims.end();
   const auto axis = perSample ? samples - x.view.dims.begin() : 0;
   if (countSampleFactors(x.view) > (perSample ? 1 : 0))
-    return op.error("drops elements of a constant whose samples are part of an axis; drop them of a value whose samples are an axis");
-  // The mask has the samples first, whichever axis of the constant they are.
+    return op.error("drops elements of a constant with samples in a part of an axis; drop elements of a value with samples as an axis");
+  // Samples are the first dimension of the mask, whichever axis of the constant they are.
   std::vector<int64_t> shape = x.shape();
   if (perSample)
     std::rotate(shape.begin(), shape.begin() + axis, shape.begin() + axis + 1);
@@ -536,7 +539,7 @@ void zorse::onnx_import::registerElementwiseOps(OperatorRegistry &registry) {
       {{"Clip"}, 1, 3, {}, importClip},
       {{"IsNaN"}, 1, 1, {}, importIsNaN},
       {{"Pow"}, 2, 2, {}, importPow},
-      // Random numbers here are a function of --seed, step and element, whatever an exporter's generator would have drawn.
+      // Random numbers are a function of --seed, step and element; the exporter's seed has no effect.
       {{"Dropout"}, 1, 3, {ignored(integer("seed"))}, importDropout},
   });
 }

@@ -1,4 +1,4 @@
-// From views to IR: the reshape, slice, transpose and broadcast that bring an operand to the axes of a loop.
+// Converts views to IR: the reshape, slice, transpose and broadcast that map an operand to the axes of a loop.
 #include "Emit.h"
 
 #include "Initializers.h"
@@ -63,7 +63,7 @@ ImportedValue zorse::onnx_import::constantOf(const onnx::Tensor &tensor, TensorB
 
 ImportedValue zorse::onnx_import::scalar(ElementKind kind, double value) { return constantOf(kind, makeFill(kind, 1, value), {}); }
 
-// Equal ops with equal operands are one op: the importer's common-subexpression merging.
+// Merges equal ops with equal operands (common-subexpression elimination).
 Value zorse::onnx_import::merge(ImportState &state, Operation *op) {
   size_t hash = OperationEquivalence::computeHash(op, OperationEquivalence::directHashValue, OperationEquivalence::ignoreHashValue,
                                                   OperationEquivalence::IgnoreLocations);
@@ -139,7 +139,8 @@ static Value applyScale(ImportState &state, Value value, const Number &scale) {
   return create<arith::MulFOp>(state, value, broadcastTo(state, knownValue(state, scale), {}, type.getShape()));
 }
 
-/// The elements base[offset + sum i_k * stride_k] as a tensor of the factors' sizes, in the given order. Strides are not 0 and nest (isCuttable).
+/// Emits the elements base[offset + sum i_k * stride_k] as a tensor with the factors' sizes, in the given order. The
+/// strides are nonzero and nest (isCuttable).
 static Value cut(ImportState &state, Value base, int64_t offset, const FactorList &factors) {
   bool sampled = isSampled(base);
   int64_t total = perRow(base);
@@ -164,7 +165,7 @@ static Value cut(ImportState &state, Value base, int64_t offset, const FactorLis
     offsets.push_back(rest);
     sizes.push_back(1);
   }
-  // An axis of one element in front belongs to the next one when nothing is cut from it.
+  // A leading axis of size 1 is merged into the next one if it is not sliced.
   Value value = reshapeTo(state, base, withRows(extents, sampled));
   bool whole = extents == sizes;
   if (!whole) {
@@ -186,8 +187,8 @@ static Value cut(ImportState &state, Value base, int64_t offset, const FactorLis
   return value;
 }
 
-/// Causal, with or without a window, exactly: what `visible` says of the pair (query i, key j) for all pairs; hidden floats are one number, `fill`.
-/// Streams the values.
+/// Whether `visible` is exactly a causal mask, with or without a window, for all pairs (query i, key j). All hidden
+/// floats must equal one number, `fill`. Streams the values.
 static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, const Factor &keys, std::optional<int64_t> &window, double &fill) {
   int64_t shift = keys.size - queries.size;
   if (shift < 0 || keys.size < 2)
@@ -204,7 +205,7 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
       lazy.readInts(at, keys.stride, keys.size, ints.data());
     int64_t last = i + shift;
     if (i == queries.size - 1) {
-      // The last query sees every key of its window: so it tells how wide windows are.
+      // The last query sees every key of its window, so it determines the window size.
       int64_t first = 0;
       while (first < keys.size && (lazy.isFloat() ? floats[first] != 0.0 : ints[first] == 0))
         ++first;
@@ -228,7 +229,7 @@ static bool isCausal(const Lazy &lazy, int64_t offset, const Factor &queries, co
   return true;
 }
 
-/// Row-major elements of `width` bytes; 1: bools.
+/// Row-major elements of `width` bytes each. Width 1: bools.
 static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t offset, const FactorList &factors, unsigned width) {
   const bool asFloat = lazy.isFloat();
   int64_t count = 1;
@@ -265,12 +266,13 @@ static std::shared_ptr<std::vector<uint8_t>> bytesOf(const Lazy &lazy, int64_t o
   return bytes;
 }
 
-/// A constant without repeating axes: a scalar, a mask recognised by value, an attribute, or, above 1 MiB, a parameter that is not trained.
+/// Emits a constant without repeating axes: as a scalar, a mask recognized by value, an attribute, or, above 1 MiB, a
+/// parameter that is not trained.
 static Value materialiseConstant(ImportState &state, const ImportedValue &operand, FactorList &factors, SmallVectorImpl<int64_t> &at) {
-  int64_t computed = 1; // products of sizes are within 2^44
+  int64_t computed = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > state.options.mostComputed && !operand.lazy()->isFill()) { // the node is refused once it has been interpreted
+  if (computed > state.options.mostComputed && !operand.lazy()->isFill()) { // the node is rejected after it has been interpreted
     state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)
@@ -338,7 +340,7 @@ Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &o
     grouped.push_back(size);
   }
 
-  // Factors that lie one after the other, with nothing repeated between, need no dimension of their own.
+  // Contiguous factors with no repeats in between share one dimension.
   for (size_t i = 1; i < kept.size();) {
     bool adjacent = keptAt[i] == keptAt[i - 1] + 1 && kept[i - 1].stride == kept[i].size * kept[i].stride;
     size_t flatIndex = keptAt[i] - (front ? 1 : 0);
@@ -404,7 +406,7 @@ Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &v
   return materialise(state, value, groupsOf(value.view, dropOnes), false);
 }
 
-// The same elements, one after the other in the order of the axes.
+// The same elements, contiguous in the order of the axes.
 ImportedValue zorse::onnx_import::copied(ImportState &state, const ImportedValue &operand) {
   if (operand.isKnown())
     return knownOver(operand.type, numbersOf(operand), operand.view);
@@ -465,7 +467,7 @@ FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const Impor
     return op.error("regroups elements across samples: it divides the axis that holds them; every op must treat samples apart");
   ImportedValue whole = copied(op.state, operand);
   out = whole;
-  View flat = whole.view; // elements that lie one after the other are divided in any way
+  View flat = whole.view; // contiguous elements can be split in any way
   flat.dims.assign(1, FactorList());
   for (const FactorList &list : whole.view.dims)
     flat.dims[0].insert(flat.dims[0].end(), list.begin(), list.end());
@@ -481,12 +483,12 @@ bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorL
   const Factor along = factors[which];
   if (along.stride == 0 || along.size == 1 || lazy.isFill())
     return true;
-  int64_t elements = 1; // products of sizes are within 2^44
+  int64_t elements = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     elements *= factor.stride == 0 ? 1 : std::max<int64_t>(factor.size, 1);
   if (elements > most)
     return false;
-  // Every position of the other axes, streamed in runs of the innermost one.
+  // Every position of the other axes, streamed in runs along the innermost one.
   FactorList others;
   for (size_t i = 0; i < factors.size(); ++i)
     if (i != which && factors[i].stride != 0)

@@ -12,12 +12,13 @@ using namespace zorse::onnx_import;
 namespace json = llvm::json;
 using llvm::StringRef;
 
-/// The metadata property, and its name in files that were exported before.
+/// The key of the metadata property, and the key in files of older versions.
 static constexpr const char *kKey = "zorse.metadata", *kOldKey = "zorse.facts";
 static constexpr int64_t kVersion = 1;
 
 bool zorse::onnx_import::matches(const std::string &pattern, const std::string &name) {
-  // Where the last star was and what it stands for so far: it takes more where the rest does not match.
+  // Position of the last star, and the end of the text it matches so far. On a mismatch, the star matches one more
+  // character.
   size_t p = 0, n = 0, star = std::string::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -55,7 +56,7 @@ std::vector<std::string> Facts::namesOf(const std::string &name) const {
 HubName Facts::hubNameOf(const std::string &initializer) const {
   std::string parameter = initializer;
   bool transposed = false;
-  if (!parameters.count(initializer) && !hub.count(initializer)) { // of buffers, running statistics have names there
+  if (!parameters.count(initializer) && !hub.count(initializer)) { // `hub` contains the running statistics among buffers
     auto found = stored.find(initializer);
     if (found == stored.end() || (found->second.form != "same" && found->second.form != "transpose"))
       return {};
@@ -76,9 +77,10 @@ HubName Facts::hubNameOf(const std::string &initializer) const {
   return out;
 }
 
-// "p_l_weight: PARAMETER target='l.weight'" by line; and what the nodes say they were made from.
+// Reads the graph signature, one line per value: "p_l_weight: PARAMETER target='l.weight'". Also reads which values the
+// nodes were made from.
 static void readExporter(const onnx::Model &model, Facts &facts) {
-  std::map<std::string, std::string> placeholders; // of parameters
+  std::map<std::string, std::string> placeholders; // placeholder to name of the parameter
   auto add = [&](StringRef kind, const std::string &name) {
     if (kind.contains("PARAMETER"))
       facts.parameters.try_emplace(name);
@@ -127,7 +129,7 @@ static void readExporter(const onnx::Model &model, Facts &facts) {
       if (argument == "%detach" || StringRef(argument).starts_with("%detach_"))
         detached.insert(argument);
     }
-    // A linear layer whose weight was transposed while exporting.
+    // A linear layer with a weight that the exporter transposed.
     if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") && call->arguments.size() > 1 &&
         node.input_size() > 1)
       if (auto found = placeholders.find(call->arguments[1]); found != placeholders.end() && initializers.count(node.input(1)) &&

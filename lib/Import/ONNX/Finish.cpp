@@ -1,4 +1,4 @@
-// The end of an import: what was emitted becomes the function @model.
+// Ends an import: builds the function @model from the emitted operations.
 #include "Emit.h"
 #include "Initializers.h"
 #include "Interpret.h"
@@ -16,8 +16,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The input that a value shows, among the first `inputs` arguments; -1: none, or several. `shifted`: it leaves the first positions out. `exact`: the
-/// values reach the use as they are (and padding), so bounds of the use are bounds of the input.
+/// The argument, among the first `inputs` ones, whose elements a value contains. -1: none, or several.
+/// `shifted` is set if the value omits the first positions. `exact` is cleared if the elements are changed on the way
+/// (padding excepted); bounds of the use are then not bounds of the input.
 static int sourceInput(Value value, unsigned inputs, bool &shifted, bool &exact) {
   for (int depth = 0; depth < 64; ++depth) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -50,7 +51,7 @@ static int sourceInput(Value value, unsigned inputs, bool &shifted, bool &exact)
   return -1;
 }
 
-/// Operations that `results` depend on, depth first, and arguments in the order of their first use.
+/// Collects the operations that `results` depend on, depth first, and the arguments in the order of their first use.
 static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &order, std::vector<BlockArgument> &arguments) {
   llvm::DenseSet<Operation *> placed;
   llvm::DenseSet<Value> met;
@@ -81,7 +82,7 @@ static void orderOperations(ArrayRef<Value> results, SmallVector<Operation *> &o
   }
 }
 
-/// Results of the function and their attributes, from the loss.
+/// Derives the results of the function and their attributes from the loss.
 static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVectorImpl<Value> &results,
                                    SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   int64_t term = 0;
@@ -91,7 +92,7 @@ static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVe
       warn(state, "loss term " + std::to_string(term) + " depends on no trained parameter" +
                       (zorse::carriesSamples(summand.numerator.getType()) && !splatValue(summand.numerator)
                            ? ""
-                           : " and no input: it is a constant. Where it stands for a penalty on weights, the exporter has computed it from their "
+                           : " and no input: it is a constant. If it is a penalty on weights, the exporter has computed it from their "
                              "initial values; "
                              "export with torch.onnx.export(..., dynamo=True, optimize=False), or use --weight-decay"));
     }
@@ -110,7 +111,7 @@ static LogicalResult describeTerms(ImportState &state, const Loss &loss, SmallVe
   return checkPadding(state);
 }
 
-/// `text` with its counts numbered by their places in `order`.
+/// `text` with its counts renumbered by their positions in `order`.
 static std::string renumbered(StringRef text, const std::vector<int64_t> &order) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
@@ -134,11 +135,11 @@ static std::vector<int64_t> countsIn(StringRef text) {
   return found;
 }
 
-/// The counts that texts and operations read, and those that these read, in the order in which a step knows them: a count behind all that its summand
-/// reads.
+/// The counts that texts and operations read, directly or through other counts. A count follows all counts that its
+/// summand reads, so a step can compute them in this order.
 static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vector<Count> &counts) {
   std::vector<std::vector<int64_t>> reads(counts.size());
-  for (size_t i = 0; i < used.size(); ++i) { // grows
+  for (size_t i = 0; i < used.size(); ++i) { // grows during the loop
     SmallVector<Operation *> operations;
     std::vector<BlockArgument> arguments;
     orderOperations({counts[used[i]].numerator}, operations, arguments);
@@ -149,7 +150,7 @@ static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vec
       if (!llvm::is_contained(used, count))
         used.push_back(count);
   }
-  // A count is made behind those that it reads, so that one pass in the order of their making finds all levels.
+  // A count is created after those that it reads, so one pass in order of creation finds all levels.
   std::vector<int64_t> level(counts.size(), 0);
   for (size_t i = 0; i < counts.size(); ++i)
     for (int64_t count : reads[i])
@@ -158,7 +159,7 @@ static std::vector<int64_t> countsRead(std::vector<int64_t> used, const std::vec
   return used;
 }
 
-/// Counts that a factor, a value or another count reads become results behind the terms, numbered without gaps.
+/// Adds the counts that a factor, a value or another count reads as results after the terms, numbered without gaps.
 static void describeCounts(ImportState &state, ArrayRef<Operation *> order, SmallVectorImpl<Value> &results,
                            SmallVectorImpl<DictionaryAttr> &resultAttributes) {
   std::vector<int64_t> used;
@@ -222,7 +223,8 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
       continue;
     if (state.options.shiftedInGraph)
       shifted = *state.options.shiftedInGraph;
-    // Beside another input of ids, one that is looked up in a table and compared with the logits holds labels; alone, it is an autoencoder's.
+    // An input that is both looked up in a table and compared with the logits contains labels if another input has ids.
+    // If it is the only such input, the model is an autoencoder.
     const bool isOnlyInput = llvm::none_of(llvm::seq<unsigned>(inputCount), [&](unsigned other) {
       return other != static_cast<unsigned>(input) && inputAttributes[other].get(attributes::kRole) == state.builder.getStringAttr("ids");
     });
@@ -236,17 +238,17 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
     }
     state.notes.push_back(
         "labels are '" + state.inputNames[input] + "': " +
-        (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a file of their own (--data " +
+        (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a separate file (--data " +
                        state.inputNames[input] + "=FILE.npy) holds the ids"
-                 : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label by itself; a "
-                   "file of their own (--data " +
+                 : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label; a "
+                   "separate file (--data " +
                        state.inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
   }
   return inputAttributes;
 }
 
-// Builds the function: operations in depth-first order from the results, arguments in the order of their first use, so that the order in which an
-// exporter wrote its nodes leaves no trace.
+// Builds the function. Operations are in depth-first order from the results and arguments in the order of their first
+// use, so the result does not depend on the order in which the exporter wrote the nodes.
 LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, ImportedModel &result) {
   std::unique_ptr<Block> scratch(state.block);
   SmallVector<Value> results;
@@ -262,7 +264,7 @@ LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, I
     orderOperations(results, order, arguments);
   }
 
-  // Inputs in the file's order, used or not; then parameters in the order of their first use.
+  // Inputs in the order of the file, used or not. Parameters follow in the order of their first use.
   unsigned inputCount = static_cast<unsigned>(state.inputNames.size());
   SmallVector<BlockArgument> sorted;
   for (unsigned i = 0; i < inputCount; ++i)

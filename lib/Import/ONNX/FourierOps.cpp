@@ -1,4 +1,4 @@
-// The discrete Fourier transform as products with constant matrices of cosines and sines.
+// Imports the discrete Fourier transform as matmuls with constant matrices of cosines and sines.
 #include "Composition.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// x [..., positions, ..., 1 or 2], real or complex -> [..., frequencies, ..., 2]
+/// Maps x [..., positions, ..., 1 or 2], real or complex, to [..., frequencies, ..., 2].
 static LogicalResult importFourier(OpContext &op) {
   constexpr int64_t kMostElements = 1 << 24;
   ImportedValue x = op.operand(0);
@@ -41,7 +41,7 @@ static LogicalResult importFourier(OpContext &op) {
     return op.error("transforms " + Twine(positions) + " positions to " + Twine(frequencies) +
                     " frequencies; products with their matrix are too large");
 
-  // Positions behind the length count nothing, and those that lack are 0: both by the matrix.
+  // The matrix ignores positions beyond the length and pads missing positions with 0.
   std::vector<double> cosines(static_cast<size_t>(positions * frequencies)), sines(cosines.size());
   const double scale = inverse ? 1 / static_cast<double>(length) : 1;
   for (int64_t n = 0; n < std::min(positions, length); ++n)
@@ -54,7 +54,7 @@ static LogicalResult importFourier(OpContext &op) {
   Composition make(op);
   ImportedValue cosine = constantOf(x.type, makeFloats(x.type, std::move(cosines)), {positions, frequencies});
   ImportedValue sine = constantOf(x.type, makeFloats(x.type, std::move(sines)), {positions, frequencies});
-  std::vector<int64_t> order; // the axis last, and its own inverse
+  std::vector<int64_t> order; // moves the axis to the end; the permutation is its own inverse
   for (int64_t d = 0; d < last; ++d)
     order.push_back(d);
   std::swap(order[static_cast<size_t>(axis)], order.back());

@@ -12,10 +12,11 @@ using namespace zorse::onnx_import;
 namespace {
 
 constexpr int maxDepth = 32;
-/// Nodes, operands, results, attributes and initializers once functions are inlined: a file of a kilobyte can ask for 2^32 of them.
+/// Max nodes, operands, results, attributes and initializers after inlining of functions. A file of a kilobyte can
+/// expand to 2^32 of them.
 constexpr size_t maxItems = 4'000'000;
 
-/// Names to value numbers; a subgraph sees the names around it.
+/// Maps names to value numbers. A subgraph sees the names of the enclosing scopes.
 struct Scope {
   const Scope *outer = nullptr;
   std::unordered_map<std::string, int> names = {};
@@ -155,7 +156,7 @@ private:
   bool flattenNode(const onnx::Node &node, const Scope &scope, const std::map<std::string, int64_t> &opsets, const Bindings &bindings,
                    const std::string &prefix, int depth, GraphBody &body) {
     if (node.output_size() == 0)
-      return true; // nothing can use it
+      return true; // its results cannot be used
     if (!spend(size_t(1) + node.input_size() + node.output_size() + node.attribute_size()))
       return false;
     GraphNode out;
@@ -186,15 +187,15 @@ private:
       if (!attribute.ref_attr_name().empty()) {
         if (!declared || !declared->count(attribute.ref_attr_name())) {
           error = out.describe() + ": attribute '" + attribute.name() + "' is that of a function, '" + attribute.ref_attr_name() + "', and " +
-                  (declared ? "the function around it has none of this name" : "it stands in no function") + "; the file is not a valid ONNX graph";
+                  (declared ? "the function around it has none of this name" : "it is not in a function") + "; the file is not a valid ONNX graph";
           return false;
         }
         auto found = bindings.find(attribute.ref_attr_name());
         if (found != bindings.end())
           out.attributes[attribute.name()] = found->second;
-        continue; // absent in the call: the operator's default
+        continue; // absent in the call: use the operator's default
       }
-      // Attributes live in the model, which outlives the graph.
+      // Attributes are owned by the model, which outlives the graph.
       out.attributes[attribute.name()] = std::shared_ptr<const onnx::Attribute>(std::shared_ptr<void>(), &attribute);
     }
 
@@ -252,7 +253,7 @@ private:
       if (i < static_cast<int>(call.inputs.size()) && call.inputs[i] >= 0)
         scope.names[function.input(i)] = call.inputs[i];
     }
-    std::vector<std::pair<int, std::string>> forwarded; // outputs that are the function's inputs
+    std::vector<std::pair<int, std::string>> forwarded; // outputs that are inputs of the function
     for (int i = 0; i < function.output_size() && i < static_cast<int>(call.outputs.size()); ++i) {
       if (call.outputs[i] < 0)
         continue;
@@ -264,7 +265,7 @@ private:
       scope.names[name] = call.outputs[i];
       bound.insert(name);
     }
-    // Omitted optional inputs read as omitted inside.
+    // Optional inputs that the call omits are also omitted inside.
     std::vector<std::string> omitted;
     for (const std::string &name : function.input())
       if (!scope.names.count(name))
@@ -304,7 +305,7 @@ private:
     }
   }
 
-  // Stable topological order; a cycle is named by one of its nodes.
+  // Stable topological order. An error names two nodes of a cycle.
   bool order(GraphBody &body) {
     std::unordered_map<int, size_t> producer;
     for (size_t i = 0; i < body.nodes.size(); ++i)
@@ -359,9 +360,9 @@ private:
   std::string error;
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::Function *> functions;
   std::vector<std::set<std::string>> local{1};     ///< names defined in each open scope
-  std::set<std::string> bound;                     ///< function outputs not yet met
-  const std::set<std::string> *declared = nullptr; ///< attributes of the function that is being inlined; null in the graph itself
-  size_t items = 0;                                ///< spent of maxItems
+  std::set<std::string> bound;                     ///< function outputs that no node has defined yet
+  const std::set<std::string> *declared = nullptr; ///< attributes of the function that is being inlined; null in the main graph
+  size_t items = 0;                                ///< number of items counted against maxItems
 };
 
 } // namespace

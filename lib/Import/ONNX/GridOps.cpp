@@ -1,4 +1,4 @@
-// Values of a grid of positions at places that are computed: every place is a weighted sum of the positions around it, which are gathered.
+// Imports GridSample. Each result is a weighted sum of gathered values at the positions around a computed place.
 #include "Composition.h"
 
 using namespace mlir;
@@ -7,7 +7,8 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Along one dimension: a position that is read, as floats that are whole numbers within the dimension, and what it counts.
+/// One position that is read along one dimension, with its weight. Positions are whole numbers within the dimension,
+/// stored as floats.
 struct Tap {
   ImportedValue at, weight;
 };
@@ -17,10 +18,10 @@ public:
   Sampler(Composition &make, std::string mode, std::string padding, bool aligned)
       : make(make), mode(std::move(mode)), padding(std::move(padding)), aligned(aligned) {}
 
-  /// \param grid  places from -1 to 1 in a dimension of `size` positions
+  /// \param grid  places in a dimension of `size` positions, from -1 to 1
   std::vector<Tap> taps(const ImportedValue &grid, int64_t size) {
     const auto extent = static_cast<double>(size);
-    // -1 and 1 are the middles of the outermost positions, or their outer edges.
+    // -1 and 1 are the centers of the outermost positions (`aligned`), or their outer edges.
     ImportedValue x = aligned ? times(plus(grid, 1), (extent - 1) / 2) : times(plus(times(plus(grid, 1), extent), -1), 0.5);
     if (mode == "nearest")
       return {inside(make("Round", {folded(x, size)}), size, {})};
@@ -30,7 +31,7 @@ public:
       ImportedValue part = make("Sub", {x, low});
       return {inside(low, size, plus(times(part, -1), 1)), inside(high, size, part)};
     }
-    // Cubic convolution (Keys, 1981): four positions, each of which is folded back by itself.
+    // Cubic convolution (Keys, 1981) with four positions. Each position is folded into the dimension separately.
     constexpr double a = -0.75;
     ImportedValue low = make("Floor", {x}), part = make("Sub", {x, low});
     std::vector<Tap> found;
@@ -51,7 +52,7 @@ private:
     return make("Min", {make("Max", {x, make.number(0, x)}), make.number(static_cast<double>(size - 1), x)});
   }
 
-  /// Places outside as `padding` says: the border's, or mirrored; "zeros" leaves them.
+  /// Moves outside places to the border or mirrors them, according to `padding`. "zeros" leaves them.
   ImportedValue folded(const ImportedValue &x, int64_t size) {
     if (padding == "zeros")
       return x;
@@ -67,7 +68,7 @@ private:
     return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), least), size);
   }
 
-  /// A position outside counts nothing. Without a weight it counts 1.
+  /// A position outside has weight 0. An inside position without a weight has weight 1.
   Tap inside(const ImportedValue &at, int64_t size, ImportedValue weight) {
     ImportedValue within = clipped(at, size);
     if (padding != "zeros" && weight)
@@ -84,12 +85,13 @@ private:
 
 } // namespace
 
-/// x [N, C, positions...], grid [N, places..., dimensions of positions], the last dimension of positions first -> [N, C, places...]
+/// Maps x [N, C, positions...] and grid [N, places..., dims], with the last dimension of positions first, to
+/// [N, C, places...].
 static LogicalResult importGridSample(OpContext &op) {
   constexpr int64_t kMostTaps = 64;
   ImportedValue x = op.operand(0), grid = op.operand(1);
   if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
-    return op.error("expects floats of samples x channels x positions, and a grid of as many dimensions");
+    return op.error("expects floats of samples x channels x positions, and a grid of the same rank");
   const int64_t dims = x.rank() - 2;
   if (grid.view.size(dims + 1) != dims || grid.view.size(0) != x.view.size(0))
     return op.error("expects a grid of " + Twine(x.view.size(0)) + " samples with " + Twine(dims) + " numbers for every place, found " +
@@ -110,10 +112,10 @@ static LogicalResult importGridSample(OpContext &op) {
   int64_t positions = 1, all = 1;
   for (int64_t d = 0; d < dims; ++d)
     positions *= shape[d + 2], all *= places[d + 1];
-  // Channels last: a position is a row that is gathered.
+  // Channels are last, so that the values at a position form one row to gather.
   ImportedValue rows = make.transpose(make.reshape(x, {shape[0], shape[1], positions}), {0, 2, 1});
   ImportedValue flat = make.reshape(grid, {shape[0], all, dims});
-  std::vector<Tap> sums{{}}; // number of the position in row-major order, and the product of weights
+  std::vector<Tap> sums{{}}; // row-major number of the position, and the product of weights
   for (int64_t d = 0; d < dims && !make.hasFailed(); ++d) {
     std::vector<Tap> next;
     for (const Tap &outer : sums)

@@ -1,4 +1,4 @@
-// Products in which every group of an operand meets a matrix of its own.
+// Grouped matmuls: each group of an operand is multiplied by a separate matrix.
 #include "Arithmetic.h"
 #include "Composition.h"
 
@@ -6,7 +6,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-// x [..., G, K] and w [G, K, N], which carries no samples, to [..., G, N]. Where a group has one row or one column it is no product but elementwise.
+// Multiplies x [..., G, K] by w [G, K, N], which carries no samples; the result is [..., G, N]. Uses elementwise
+// multiplication if K or N is 1.
 ImportedValue zorse::onnx_import::groupedProduct(Composition &make, const ImportedValue &x, const ImportedValue &w) {
   if (make.hasFailed())
     return {};

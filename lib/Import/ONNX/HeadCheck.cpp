@@ -19,11 +19,12 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Operations for the largest number of samples up to which the head is the whole graph, and beyond which nothing is compared.
+/// Limits on operations for the largest number of samples: up to kWholeGraph, the head is the whole graph; above kMost,
+/// nothing is compared.
 constexpr int64_t kWholeGraph = int64_t(1) << 20, kMost = int64_t(1) << 24;
-/// Above this many logits, cross-entropies stand for themselves.
+/// Above this number of logits, cross-entropies are replaced by a function of the label.
 constexpr int64_t kMostLogits = int64_t(1) << 16;
-/// Ways to draw data, until the loss is a number.
+/// Max draws of data until the loss is finite.
 constexpr int kDraws = 6;
 
 std::string number(double value) { return zorse::format("%.10g", value); }
@@ -35,7 +36,7 @@ std::string listed(const std::vector<int64_t> &numbers) {
   return text;
 }
 
-/// All ways to divide samples into cells in their order; of many samples a few.
+/// All ways to divide samples into consecutive cells. A few of them if there are more than 5 samples.
 std::vector<std::vector<int64_t>> divisions(int64_t samples) {
   if (samples > 5)
     return {{samples}, {1, samples - 1}, {samples - 2, 2}, {samples / 2, samples - samples / 2}, {1, samples / 2, samples - samples / 2 - 1}};
@@ -88,7 +89,8 @@ bool Check::hasLargeLogits() const {
   return large;
 }
 
-// What the importer has joined across the frontier is not cut there: the frontier rises until both sides agree what is above it.
+// Raises the frontier until the file's head and the imported program read the same values. The importer may have merged
+// operations across a frontier, so that its cut values do not exist in the program.
 bool Check::cutAgain(HeadFrontier &frontier) {
   for (int round = 0; round < 64; ++round) {
     cuts = frontier.cuts(source.loss);
@@ -191,8 +193,8 @@ void Check::describe(int64_t samples, const std::vector<int64_t> &cells, double 
           ", what was imported " + number(imported);
   for (size_t k = 0; k < terms.size(); ++k)
     error += (k ? " + " : " = ") + number(terms[k]) + " (" + program.loss()[k].factor.print() + " times a sum)";
-  error += ". This is a fault of the compiler: please report it with the file. --trust-import goes on without this check; the loss may then be "
-           "another one";
+  error += ". This is a fault of the compiler: please report it with the file. --trust-import skips this check; the loss may then differ from "
+           "the file's";
 }
 
 Check::Result Check::compareDraw(int64_t samples, int draw) {
@@ -245,7 +247,8 @@ HeadOutcome Check::run() {
     sizes = {source.fixedSamples};
   if (!program.readTerms())
     return {"", "the loss is not checked against the file: " + program.problem()};
-  // The whole graph where that is cheap and all of it is known; else what is below the frontier.
+  // Tries the whole graph first, if it is cheap and all its operators are known. Otherwise compares the head below the
+  // frontier.
   for (const bool wholeGraph : {true, false}) {
     done.clear();
     if (!prepare(wholeGraph) || (wholeGraph && program.operations(sizes.back()) > kWholeGraph))
@@ -278,7 +281,7 @@ HeadOutcome Check::run() {
 
 HeadOutcome zorse::onnx_import::checkHead(const HeadSource &source) { return Check(source).run(); }
 
-/// What the importer knows of a value. \param moved  arguments of @model by what handlers have met
+/// Converts an imported value. \param moved  maps the values that handlers used to the arguments of @model
 static HeadValue valueOf(const ImportedValue &given, const llvm::DenseMap<Value, Value> &moved) {
   using Kind = HeadValue::Kind;
   HeadValue value;
@@ -321,7 +324,7 @@ LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::Fun
   HeadSource source{state.graph, state.model, all, function, sources};
   source.loss = state.lossNumber;
   source.fixedSamples = state.rowsBaked ? state.rows : 0;
-  // Constants are rounded as their types say when they are folded; the file's nodes are evaluated in f64.
+  // Folded constants are rounded to their types, but the file's nodes are evaluated in f64.
   const bool rounds = llvm::any_of(
       all, [](const HeadValue &value) { return value.kind != HeadValue::Kind::Absent && isFloat(value.type) && value.type != ElementKind::F64; });
   source.tolerance = state.options.compute == ComputeType::F64 && !rounds ? 1e-9 : 1e-5;

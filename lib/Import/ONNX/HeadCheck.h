@@ -1,5 +1,5 @@
-// Proves an imported loss by numbers: the head of the file's graph, evaluated node by node as ONNX says for a few samples, against the imported
-// terms, evaluated for every division of these samples into cells.
+// Checks an imported loss numerically. Evaluates the head of the file's graph for a few samples, node by node with ONNX
+// semantics. Compares the result with the imported terms, evaluated for every division of these samples into cells.
 #pragma once
 
 #include "HeadFrontier.h"
@@ -19,14 +19,14 @@ struct HeadSource {
   mutable mlir::func::FuncOp function;  ///< @model
   const std::vector<WeightSource> &weights;
   int loss = -1;            ///< value number
-  int64_t fixedSamples = 0; ///< of a file for one number of samples; 0: any
+  int64_t fixedSamples = 0; ///< number of samples that the file fixes; 0: any number
   double tolerance = 1e-9;  ///< relative
   HeadDamage damage = HeadDamage::None;
 };
 
 struct HeadOutcome {
   std::string error; ///< the import is wrong
-  std::string note;  ///< what was compared, or why nothing was
+  std::string note;  ///< what was compared, or why nothing was compared
 };
 
 HeadOutcome checkHead(const HeadSource &source);

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Most numbers that are drawn.
+/// Max numbers to draw.
 constexpr int64_t kMostNumbers = int64_t(1) << 24;
 
 bool zorse::onnx_import::isLifted(func::FuncOp function, BlockArgument argument) {
@@ -38,12 +38,12 @@ double HeadData::uniform() {
   return static_cast<double>((bits ^ (bits >> 31)) >> 11) * 0x1p-53;
 }
 
-// Operations that hand integers on as they are.
+// Operations that forward integers unchanged.
 static bool handsOn(Operation *op) {
   return movesElements(op) || isa<arith::ExtSIOp, arith::TruncIOp, arith::SelectOp, arith::MaxSIOp, arith::MinSIOp>(op);
 }
 
-/// Ids below this reach no table's end; 2 where no table is read.
+/// A bound on ids so that they stay within all tables that they index. 2 if no table is read.
 int64_t HeadData::boundOf(Value value) const {
   int64_t bound = 0;
   llvm::DenseSet<Value> seen;
@@ -68,7 +68,7 @@ int64_t HeadData::boundOf(Value value) const {
   return bound == 0 ? 2 : bound;
 }
 
-/// A label that counts for nothing: the loss says so, or the graph compares with it.
+/// The label that the loss ignores, or that the graph compares labels with.
 std::optional<int64_t> HeadData::ignoredIn(Value value) const {
   llvm::DenseSet<Value> seen;
   SmallVector<Value> stack{value};
@@ -97,7 +97,7 @@ void HeadData::fill(Value value, const std::vector<int64_t> &shape, int which) {
   const std::optional<int64_t> ignored = isFloat || isBool || which >= 2 ? std::nullopt : ignoredIn(value);
   for (double &element : tensor.values)
     if (isFloat)
-      element = 0.1 + 0.8 * uniform(); // logarithms and roots of them are numbers
+      element = 0.1 + 0.8 * uniform(); // keeps logarithms and roots finite
     else if (isBool)
       element = uniform() < 0.7;
     else if (ignored && uniform() < 0.3)
@@ -144,7 +144,7 @@ bool HeadData::readWeight(BlockArgument argument) {
   auto found = std::find_if(source.weights.begin(), source.weights.end(),
                             [&](const WeightSource &weight) { return name && weight.parameter == name.getValue(); });
   if (found == source.weights.end() || !found->data)
-    return why = "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are not there", false;
+    return why = "the numbers of parameter '" + (name ? name.getValue().str() : "") + "' are missing", false;
   reference::Tensor tensor = reference::Tensor::filled(cast<RankedTensorType>(argument.getType()).getShape().vec(), 0);
   for (int64_t i = 0; i < tensor.size(); ++i)
     tensor.values[i] = stored(*found, i);

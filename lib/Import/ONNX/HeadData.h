@@ -1,4 +1,5 @@
-// Numbers for the values at the frontier of a head: drawn for the values of the IR, and shown as the values of the file that lie in them.
+// Random data for the values at the frontier of a head. Drawn for values of the IR and read as the values of the file
+// that view them.
 #pragma once
 
 #include "HeadFrontier.h"
@@ -19,19 +20,20 @@ namespace zorse::onnx_import {
 
 struct HeadSource;
 
-/// An argument that holds a constant of the graph.
+/// Whether the argument contains a constant of the graph.
 bool isLifted(mlir::func::FuncOp function, mlir::BlockArgument argument);
 
-/// The shape of a view for some samples.
+/// The shape of a view for `samples` samples.
 std::vector<int64_t> shapeFor(const View &view, int64_t samples);
 
 class HeadData {
 public:
   HeadData(const HeadSource &source, const HeadProgram &program, const std::set<int> &cuts) : source(source), program(program), cuts(cuts) {}
 
-  /// Numbers for all cuts. Draws differ in seed, and in how odd their integers are: the first has ignored labels, the last have small ids alone.
+  /// Draws data for all cuts. Draws differ in the seed and in their integers: the first draws contain ignored labels,
+  /// the last ones only small ids.
   bool draw(int64_t samples, int which);
-  /// A value of the file, read where it lies; none: its numbers were not drawn.
+  /// Reads a value of the file through its view. None if its data were not drawn.
   std::optional<onnx_reference::Array> show(const HeadValue &value, int64_t samples) const;
   const HeadProgram::Data &numbers() const { return data; }
   const std::string &problem() const { return why; }

@@ -41,7 +41,8 @@ std::vector<int> HeadFrontier::operandsOf(const GraphNode &node) const {
   return list;
 }
 
-// A number of the batch that is a length moves no number; one that is an operand does.
+// Whether the node reads a number of the batch as an operand. A number of the batch used as a length changes no
+// elements, so it does not count.
 bool HeadFrontier::isCritical(const GraphNode &node) const {
   static const llvm::StringSet<> lengthsBehind{"Reshape", "Expand", "Tile", "Slice", "Split", "Pad", "TopK", "OneHot", "Unsqueeze", "Squeeze"};
   static const llvm::StringSet<> lengthsAlone{"ConstantOfShape", "Range"};
@@ -53,8 +54,8 @@ bool HeadFrontier::isCritical(const GraphNode &node) const {
     return false;
   if (node.op == "Bernoulli" ||
       std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Drawn; }))
-    return false; // a mask is what the importer says
-  // Of constants alone: it reads the numbers of samples.
+    return false; // masks are those of the importer
+  // All operands are constants, so the node reads the numbers of samples.
   if (node.bodies.empty() &&
       std::none_of(node.inputs.begin(), node.inputs.end(), [&](int input) { return input >= 0 && values[input].kind == Kind::Tensor; }))
     return true;

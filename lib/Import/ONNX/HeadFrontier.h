@@ -1,7 +1,7 @@
-// Where the head of a file's graph begins: the nodes from which on samples are combined or numbers of the batch are read.
+// Finds where the head of a file's graph begins: the first nodes that combine samples or read numbers of the batch.
 //
-// What lies above them treats every sample alone, which the form of the IR guarantees. Values at this frontier can be any numbers, so nothing above
-// it has to be computed to compare the loss with the file's.
+// The nodes above them treat every sample separately, which the form of the IR guarantees. Values at this frontier can
+// be arbitrary numbers, so the comparison of the loss computes nothing above it.
 #pragma once
 
 #include "Graph.h"
@@ -15,31 +15,31 @@
 
 namespace zorse::onnx_import {
 
-/// What a value of the file is for the importer.
+/// The importer's result for a value of the file.
 struct HeadValue {
   enum class Kind : uint8_t { Absent, Constant, Known, Tensor, Loss, Drawn };
   Kind kind = Kind::Absent;
   ElementKind type = ElementKind::Undefined;
   View view;
   mlir::Value value;     ///< Tensor
-  double scale = 1;      ///< Tensor: the value is this times what the view shows
-  bool readable = false; ///< Tensor: the view and the scale say all of it
+  double scale = 1;      ///< Tensor: factor between the view's elements and the value
+  bool readable = false; ///< Tensor: the view and the scale describe the value completely
 };
 
 class HeadFrontier {
 public:
-  /// \param whole  the head is the whole graph: only inputs are cut
+  /// \param whole  the head is the whole graph; only inputs are cut
   HeadFrontier(const FlatGraph &graph, const std::vector<HeadValue> &values, bool whole);
 
-  /// Whether cross-entropies stand for themselves: their logits are not read.
+  /// Whether cross-entropies are replaced by a function of the label, so that logits are not read.
   bool lossOfLabel = false;
 
   bool isCut(int value) const;
-  /// Whether only the shape of a value may be taken, in place of computing it.
+  /// Whether the shape of a value is known without computing it.
   bool hasShape(int value) const;
-  /// Values at the frontier that the loss depends on.
+  /// Values at the frontier on which the loss depends.
   std::set<int> cuts(int loss) const;
-  /// Lets the head begin above the nodes that yield values. False: no node does.
+  /// Extends the head by the nodes that produce `above`. Returns false if there are none.
   bool raise(const std::vector<int> &above);
   const std::set<const GraphNode *> &nodes() const { return head; }
 
@@ -47,7 +47,7 @@ private:
   void index(const GraphBody &body);
   void spread();
   bool isCritical(const GraphNode &node) const;
-  std::vector<int> operandsOf(const GraphNode &node) const; ///< with those of its bodies
+  std::vector<int> operandsOf(const GraphNode &node) const; ///< including those of its bodies
 
   const std::vector<HeadValue> &values;
   bool whole;

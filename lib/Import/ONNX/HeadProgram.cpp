@@ -33,7 +33,7 @@ bool HeadProgram::readTerms() {
   }
   for (auto &[number, count] : byNumber) {
     if (number != static_cast<int64_t>(counts.size()))
-      return why = "count n" + std::to_string(counts.size()) + " is not there", false;
+      return why = "count n" + std::to_string(counts.size()) + " is missing", false;
     counts.push_back(count);
   }
   return true;
@@ -71,7 +71,7 @@ std::vector<BlockArgument> HeadProgram::slice(const llvm::DenseSet<Value> &cuts,
   for (const HeadCount &count : counts)
     countValues.push_back(count.value);
   llvm::DenseSet<Operation *> needed;
-  for (Value count : countValues) { // one after the other: a count may read those before it
+  for (Value count : countValues) { // sequential: a count may read earlier ones
     llvm::DenseSet<Operation *> ofCount;
     need(count, cuts, ofCount, open);
     counting.emplace_back();
@@ -121,13 +121,13 @@ int64_t HeadProgram::operations(int64_t samples) const {
   return sum > 0x1p62 ? int64_t(1) << 62 : static_cast<int64_t>(sum);
 }
 
-/// What is the same for all cells is not copied for each.
+/// Values that are the same for all cells are shared instead of copied.
 const Tensor &HeadProgram::tensorOf(Value value, const Values &values) const {
   auto found = values.find(value);
   return found != values.end() ? found->second : sharedValues.find(value)->second;
 }
 
-// The cross-entropy of a position is the same function of its label as on the file's side; logits do not exist.
+// Evaluates the cross-entropy of a position by the same function of its label as on the file's side, without logits.
 bool HeadProgram::evaluateLoss(CrossEntropyOp op, Values &values) {
   if (op.getStatistics())
     return why = "a cross-entropy has a second result", false;
@@ -210,7 +210,7 @@ bool HeadProgram::begin(const Data &given, int64_t samples) {
   options = reference::Options();
   options.training = false;
   options.samples = batch;
-  // Counts come first: they follow from inputs alone, and other operations may read what is made from them.
+  // Counts come first: they depend only on inputs, and other operations may read values made from them.
   sharedValues.clear();
   for (size_t j = 0; j < counts.size(); ++j) {
     if (!run(counting[j], 0, batch, sharedValues))

@@ -1,4 +1,4 @@
-// The head as it was imported: the operations that the terms of the loss need, evaluated in f64 for cells of some samples of a batch.
+// The imported head: the operations that the terms of the loss need, evaluated in f64 for cells of a batch.
 #pragma once
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -36,7 +36,7 @@ public:
   /// Finds the operations between `cuts` and the loss. \returns arguments that they read and that are not cuts
   std::vector<mlir::BlockArgument> slice(const llvm::DenseSet<mlir::Value> &cuts, bool lossOfLabel);
   bool reads(mlir::Value cut) const { return met.contains(cut); }
-  /// Multiplications and additions for some samples.
+  /// Number of multiplications and additions for `samples` samples.
   int64_t operations(int64_t samples) const;
   int64_t size() const { return static_cast<int64_t>(order.size()); }
 
@@ -44,14 +44,14 @@ public:
   struct Sums {
     std::vector<double> numerators, counts;
   };
-  /// Begins a batch: numbers of all samples for every cut. False with `problem` set where it cannot be evaluated.
+  /// Begins a batch with data of all samples for every cut. Returns false and sets `problem` if it cannot be evaluated.
   bool begin(const Data &data, int64_t samples);
-  /// Sums over samples [first, last) of the batch. Cells are evaluated once.
+  /// Computes the sums over samples [first, last) of the batch. Results are cached per cell.
   bool cell(int64_t first, int64_t last, Sums &sums);
   const std::string &problem() const { return why; }
 
   const std::vector<HeadTerm> &loss() const { return terms; }
-  const std::vector<double> &totals() const { return options.counts; } ///< counts of the batch
+  const std::vector<double> &totals() const { return options.counts; } ///< counts of the whole batch
   ReduceKind reduceOf(size_t count) const { return counts[count].reduce; }
 
 private:
@@ -70,7 +70,7 @@ private:
   bool ofLabel = false;
   llvm::DenseSet<mlir::Value> met;
   std::vector<mlir::Operation *> order, shared;         ///< shared: without samples, the same for all cells
-  std::vector<std::vector<mlir::Operation *>> counting; ///< by count: what it needs beside those before it
+  std::vector<std::vector<mlir::Operation *>> counting; ///< by count: the operations that it needs and earlier counts do not
   Values sharedValues;
   Data data;
   reference::Options options;

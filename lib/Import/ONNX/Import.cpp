@@ -1,4 +1,4 @@
-// An import from the first step to the last: names, initializers, the loss, and what is wrong with it.
+// Runs an import from beginning to end: names, initializers, the loss, and errors about the loss.
 #include "zorse/Import/ONNX/Import.h"
 
 #include "Initializers.h"
@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Up to five of `names`, the most similar to `wanted` first.
+/// Lists up to five of `names`, the most similar to `wanted` first.
 static std::string similar(std::vector<std::string> names, StringRef wanted) {
   if (names.empty())
     return "none";
@@ -46,7 +46,7 @@ LogicalResult zorse::onnx_import::checkNames(ImportState &state) {
       initializerNames.push_back(other);
   for (auto &[name, fact] : state.facts.parameters)
     initializerNames.push_back(name);
-  for (const GraphNode &node : state.graph.body.nodes) // parameters that the exporter has merged
+  for (const GraphNode &node : state.graph.body.nodes) // parameters merged by the exporter
     if (node.op == "Identity" && !node.inputs.empty() && state.initializers.count(node.inputs[0]))
       initializerNames.push_back(state.graph.valueNames[node.outputs[0]]);
   llvm::sort(initializerNames);
@@ -72,16 +72,16 @@ static LogicalResult readInitializers(ImportState &state, const std::vector<int>
     if (bytes.failed())
       return error(state, bytes.message());
     if (state.roles[tensor] != InitializerRole::Constant)
-      continue; // an argument once it is used
+      continue; // becomes an argument at its first use
     if (bytes->missing)
       return error(state, "constant '" + tensor->name() + "': its value decides the graph, and its file '" + bytes->file +
-                              "' is not there. Export constants inside the model, or put the file beside it");
+                              "' is missing. Export constants inside the model, or put the file next to it");
     state.values[value] = constantOf(*tensor, *bytes);
   }
   return success();
 }
 
-/// The loss: an output by name, an output called loss, or the only scalar output.
+/// Chooses the loss: an output by name, an output named loss, or the only scalar output.
 static LogicalResult chooseLoss(ImportState &state, std::vector<int> &wanted) {
   auto byName = [&](const std::string &name) -> int {
     const auto &outputs = state.model.model().graph().output();
@@ -196,7 +196,7 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
   return finish(state, loss.loss(), result);
 }
 
-/// Loss and trained parameters as the file's own training has them, but for what the caller has said.
+/// Adopts the loss and the trained parameters of the file's training settings. Options of the caller take precedence.
 static void adopt(const FileTraining &training, const onnx::Model &model, ImportOptions &options, std::vector<std::string> &notes) {
   if (options.loss.empty() && options.lossOutput.empty())
     options.lossOutput = training.loss;

@@ -1,4 +1,4 @@
-// What a value of the file's graph is while it is interpreted.
+// A value of the file's graph during interpretation.
 #pragma once
 
 #include "Lazy.h"
@@ -15,24 +15,24 @@ namespace zorse::onnx_import {
 
 struct ImportedValue;
 
-/// Numbers that can be read while importing.
+/// Numbers that can be read during import.
 struct Constant {
   LazyPtr lazy;
-  int64_t sampleStep = 0; ///< of integers: this times the number of the sample is added; axes of samples have stride 0
+  int64_t sampleStep = 0; ///< integers only: this times the sample number is added to each element; sample axes have stride 0
 };
 
-/// Numbers that are known before the step.
+/// Numbers known before the step.
 struct Known {
-  std::vector<Number> numbers; ///< the elements that the view is of
+  std::vector<Number> numbers; ///< the elements that the view refers to
 };
 
 /// A tensor of the IR.
 struct Tensor {
   mlir::Value value;
-  Number scale = 1.0; ///< of floats: a factor not yet applied
+  Number scale = 1.0; ///< floats only: a factor not yet applied
 };
 
-/// Values one after the other, each with a shape of its own.
+/// A list of values, each with its own shape.
 struct Sequence {
   std::vector<ImportedValue> elements;
 };
@@ -41,7 +41,7 @@ struct Sequence {
 struct LossSummand {
   Number factor = 1.0;
   mlir::Value numerator;      ///< tensor<?xfloat>
-  int64_t elementsPerRow = 0; ///< numbers added into one numerator
+  int64_t elementsPerRow = 0; ///< number of elements added into one numerator
 };
 
 /// A scalar that is a sum over all samples of a step.
@@ -49,26 +49,26 @@ struct Loss {
   std::vector<LossSummand> summands;
 };
 
-/// Sums over samples that have a shape.
+/// Sums over samples, with a shape.
 struct Sums {
-  std::vector<ImportedValue> summands; ///< tensors whose dimension 0, the samples, is summed over; the others are those of the view
+  std::vector<ImportedValue> summands; ///< dimension 0 of each tensor, the samples, is summed over; the others are those of the view
 };
 
-/// Uniform numbers that a node draws, on their way to a mask (DrawnMasks.cpp).
+/// Uniform random numbers drawn by a node, which become a mask (DrawnMasks.cpp).
 struct Drawn {
   int64_t instance = 0;
   double low = 0, high = 1;
-  double kept = -1; ///< the probability of `true`, once they have been compared
+  double kept = -1; ///< probability of `true` after the comparison; -1 before
 };
 
-/// Exactly one of the above, or absent: an operand that is left out, or what an operator that has failed would have made. Reading one as another kind
-/// ends the program.
+/// Exactly one of the above, or absent: an omitted operand, or the result of an operator that failed. Reading a value
+/// as another kind ends the program.
 struct ImportedValue {
   ElementKind type = ElementKind::Undefined;
-  View view; ///< of what has a shape; else that of a scalar
+  View view; ///< view of a value with a shape; otherwise that of a scalar
   std::variant<std::monostate, Constant, Known, Tensor, Sequence, Loss, Sums, Drawn> content;
-  bool hides = false;         ///< may hold a row (last axis) in which every entry is masked
-  bool countsSamples = false; ///< ids for a GatherND whose first component is the number of the sample, written as 0
+  bool hides = false;         ///< may contain a row (last axis) in which every entry is masked
+  bool countsSamples = false; ///< ids for a GatherND with the sample number as first component, written as 0
 
   explicit operator bool() const { return !is<std::monostate>(); }
   bool isConstant() const { return is<Constant>(); }
@@ -77,7 +77,7 @@ struct ImportedValue {
   bool isArray() const { return isConstant() || isTensor(); }
   bool isSequence() const { return is<Sequence>(); }
   bool isSums() const { return is<Sums>(); }
-  bool isLoss() const { return is<Loss>() || isSums(); } ///< with a shape or without
+  bool isLoss() const { return is<Loss>() || isSums(); } ///< with or without a shape
   bool isDrawn() const { return is<Drawn>(); }
 
   std::vector<int64_t> shape() const { return view.shape(); }
@@ -95,11 +95,11 @@ struct ImportedValue {
   const std::vector<ImportedValue> &elements() const { return std::get<Sequence>(content).elements; }
   const std::vector<ImportedValue> &sums() const { return std::get<Sums>(content).summands; }
 
-  /// 0 of what is no constant.
+  /// 0 if the value is not a constant.
   int64_t sampleStep() const { return isConstant() ? std::get<Constant>(content).sampleStep : 0; }
-  /// 1 of what is no tensor.
+  /// 1 if the value is not a tensor.
   Number scale() const { return isTensor() ? std::get<Tensor>(content).scale : Number(1.0); }
-  /// Leaves 1 in place of the scale.
+  /// Returns the scale and sets it to 1.
   Number takeScale() { return isTensor() ? std::exchange(tensor().scale, 1.0) : Number(1.0); }
 
 private:

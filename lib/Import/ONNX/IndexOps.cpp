@@ -1,4 +1,4 @@
-// Gather: embeddings, and picks of whole slices by constant or sampled ids.
+// Imports Gather: embeddings, and selection of slices by constant or sampled ids.
 #include "Composition.h"
 #include "Initializers.h"
 #include "Known.h"
@@ -19,7 +19,7 @@ static bool isIncreasing(const std::vector<int64_t> &ids) {
   return std::adjacent_find(ids.begin(), ids.end(), std::greater_equal<int64_t>()) == ids.end();
 }
 
-/// The row of an embedding's table that has no gradient.
+/// The row of an embedding weight that gets no gradient.
 static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &table) {
   std::optional<int64_t> row;
   std::string name;
@@ -37,7 +37,7 @@ static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &tabl
 }
 
 LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
-  // Facts of a run name tables that are looked up; without a run only what modules declare is known.
+  // Facts recorded in a run name the tables that are looked up. Without a run, only declarations of modules are known.
   for (auto &[name, row] : state.facts.padding)
     if (auto fact = state.facts.parameters.find(name); fact != state.facts.parameters.end() && fact->second.reached == true && fact->second.trained &&
                                                        !state.padded.count(name) && !state.options.trustGuess && !forced(state, name))
@@ -70,9 +70,8 @@ static FailureOr<ImportedValue> pickedFromConstant(OpContext &op, const Imported
   return runsOf(whole, begins, inner, shape);
 }
 
-/// Splits the picked axis of `value` into the ids' `moving` factors and puts their repeats between.
+/// Splits the picked axis of `value` into the ids' `moving` factors and inserts their repeats.
 static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const ImportedValue &ids, int64_t axis, const FactorList &moving) {
-  // Split the axis into the ids' moving factors, put repeats between.
   FactorList along = value.view.dims[axis];
   std::vector<FactorList> dims(value.view.dims.begin(), value.view.dims.begin() + axis);
   std::vector<int64_t> movingSizes;
@@ -111,7 +110,7 @@ static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const Impor
 
 FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked,
                                                              std::optional<int64_t> padding) {
-  constexpr size_t kMostRuns = 32; // more of them are gathered
+  constexpr size_t kMostRuns = 32; // more runs are gathered
   Composition make(op);
   const auto count = static_cast<int64_t>(picked.size());
   ImportedValue picks;
@@ -126,7 +125,7 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
     shape[0] = count;
     picks = make.move(wrap(y, x.type, shape), 0, axis);
   } else {
-    std::vector<std::pair<int64_t, int64_t>> runs; // begin, count
+    std::vector<std::pair<int64_t, int64_t>> runs; // begin and count of each run
     for (int64_t id : picked)
       if (!runs.empty() && runs.back().first + runs.back().second == id)
         ++runs.back().second;
@@ -147,8 +146,8 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
   return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : picks;
 }
 
-/// Picks within each sample, written as picks among the elements of all.
-/// Ids sample * inner + place along an axis of samples * inner elements: what strides over the whole of a tensor become.
+/// Handles gathers within each sample that are written over the elements of all samples. Ids are sample * inner +
+/// position along an axis of samples * inner elements. Flattened strided accesses have this form.
 static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
   const FactorList &along = x.view.dims[axis];
   const std::vector<int64_t> idShape = ids.shape();
@@ -176,7 +175,7 @@ static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const Imp
 static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, ImportedValue ids, int64_t axis) {
   int64_t size = x.view.size(axis);
   ids = compressed(op.state, ids);
-  // Ids that repeat along an axis pick once.
+  // Ids that repeat along an axis are looked up once.
   ImportedValue distinct = ids;
   FactorList moving;
   for (FactorList &list : distinct.view.dims) {
@@ -215,7 +214,7 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
   }
   if (ids.sampleStep() != 0)
     return op.error("picks by the numbers of the samples in the batch (arange) from what does not hold the samples there");
-  // The picked axis as one dimension, then the ids' shape in its place.
+  // First the picked axis becomes one dimension, which is then replaced by the shape of the ids.
   ImportedValue value = x;
   auto progression = evenSteps(*picked);
   std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(op, x) : std::nullopt;
@@ -240,7 +239,7 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
   return op.result(std::move(value));
 }
 
-/// x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
+/// Gathers x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
 static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
   if (isSampled(ids))
     return op.error("picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
@@ -266,14 +265,14 @@ static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, cons
   return make.result(make.transpose(make.reshape(picks, shape), back));
 }
 
-/// An embedding. The table is unsampled with the picked axis in front.
+/// An embedding. The table carries no samples and has the picked axis first.
 static LogicalResult gatherByData(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
   if (isSampled(x))
     return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
     Composition make(op);
     std::vector<int64_t> back;
-    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., the dimensions before the axis, those behind it]
+    ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., dimensions before the axis, dimensions after it]
     const int64_t others = ids.rank();
     for (int64_t i = 0; i < axis; ++i)
       back.push_back(others + i);

@@ -1,4 +1,4 @@
-// Inputs of the file: their shapes, and how many samples stand for any number of them.
+// Inputs of the file: their shapes, and the number of samples that represents any number of them.
 #include "Interpret.h"
 #include "Lengths.h"
 
@@ -10,17 +10,18 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// An input as the file declares it.
+/// An input as declared by the file.
 struct Input {
   int value = -1;
   std::string name;
   ElementKind type = ElementKind::Undefined;
-  std::vector<int64_t> shape; ///< 0 in dimension 0 where it is symbolic
+  std::vector<int64_t> shape; ///< dimension 0 is 0 if it is symbolic
 };
 
 } // namespace
 
-/// \param baked  samples that an input before fixed, and this one may fix for others; 0: none. \param bakedBy  its name
+/// \param baked  number of samples that an earlier input fixed, and this one may fix for later ones; 0: none. \param
+/// bakedBy  name of that input
 static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, Input &input, int64_t &baked, std::string &bakedBy) {
   if (!info.type().has_tensor_type())
     return error(state, "input '" + info.name() + "' is not a tensor");
@@ -65,7 +66,7 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
   return success();
 }
 
-/// Adds the argument. \param group  samples of a row
+/// Adds the argument of an input. \param group  samples per row
 static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) {
   SmallVector<int64_t> shape{ShapedType::kDynamic};
   input.shape[0] = state.rows;
@@ -90,7 +91,8 @@ static LogicalResult bindInput(ImportState &state, Input &input, int64_t group) 
   return success();
 }
 
-// Dimension 0 is the sample axis. `rows` is the file's batch where it is a number, otherwise one that divides no number of the file.
+// Dimension 0 is the sample axis. `rows` is the file's batch size if it is fixed, otherwise a number that divides no
+// number of the file.
 LogicalResult zorse::onnx_import::bindInputs(ImportState &state) {
   std::vector<Input> inputs;
   int64_t baked = 0;

@@ -1,4 +1,4 @@
-// The interpretation of a graph: which of its nodes are needed, and the one way in which each is applied.
+// Interprets a graph: finds the nodes that are needed and applies them.
 #include "Interpret.h"
 
 #include "Initializers.h"
@@ -36,8 +36,8 @@ static std::string numberingKey(const GraphNode &node, const std::vector<int> &c
   return key;
 }
 
-/// Whether nothing but the shape of the node's result is read.
-/// Exporters take the largest of ids to find the shape that they broadcast to.
+/// Whether only the shape of the node's result is read. Exporters take the maximum of ids to find the shape that they
+/// broadcast to.
 static bool isReadForShape(OpContext &op) {
   if (op.node.op != "Max" || op.node.inputs.empty() || !op.node.domain.empty())
     return false;
@@ -56,7 +56,7 @@ static bool isReadForShape(OpContext &op) {
   return read;
 }
 
-/// Gradients stop at what a node made from a detach yields.
+/// Stops gradients at the results of a node made from a detach.
 static LogicalResult detach(OpContext &op, ImportedValue &value) {
   if (value.isLoss())
     return op.error("detaches what depends on all samples; expects losses and values of samples");
@@ -85,7 +85,7 @@ static LogicalResult interpretNode(OpContext &op) {
       op.state.values[value] = parameter(op.state, *found->second);
     }
   }
-  if (isReadForShape(op)) { // no value of it need be there
+  if (isReadForShape(op)) { // no value is needed
     View view;
     for (size_t i = 0; i < op.node.inputs.size(); ++i) {
       View other = op.operand(i).view;
@@ -171,7 +171,7 @@ LogicalResult zorse::onnx_import::interpret(ImportState &state, const GraphBody 
   return success();
 }
 
-/// What every handler may rely on: the operands an operator cannot do without are there and are tensors.
+/// Checks what every handler relies on: required operands exist and are tensors.
 static LogicalResult checkOperands(OpContext &op) {
   size_t count = op.rule->least;
   bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";

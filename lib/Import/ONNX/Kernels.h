@@ -1,4 +1,4 @@
-// Functions of one or two numbers as kernels over the elements of constants.
+// Makes kernels over the elements of constants from functions of one or two numbers.
 #pragma once
 
 #include "Lazy.h"

@@ -1,5 +1,5 @@
-// Operators on numbers that are known before the step: elementwise functions, reductions, and what moves elements. Whatever is not listed refuses
-// them, so that no operator reads a number of samples that is not the one of the step.
+// Operators on numbers known before the step: elementwise functions, reductions, and operators that move elements.
+// Unlisted operators reject such numbers, so that no operator reads a number of samples other than that of the step.
 #include "Known.h"
 
 #include "Composition.h"
@@ -19,8 +19,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-constexpr int64_t kMostNumbers = 1024; // of one value
-constexpr int64_t kMostInGraph = 64;   // of one value that the graph reads
+constexpr int64_t kMostNumbers = 1024; // max numbers of one value
+constexpr int64_t kMostInGraph = 64;   // max numbers of one value that is emitted into the graph
 
 // --- values
 
@@ -60,7 +60,7 @@ ImportedValue zorse::onnx_import::simplified(ImportedValue known) {
   return known;
 }
 
-/// Offsets of all elements in row-major order, repeats over samples counted once.
+/// Offsets of all elements in row-major order. Repeats over samples are listed once.
 static std::vector<int64_t> offsetsOf(const View &view) {
   std::vector<int64_t> offsets{view.offset};
   for (const FactorList &list : view.dims)
@@ -84,7 +84,7 @@ std::vector<Number> zorse::onnx_import::numbersOf(const ImportedValue &known) {
   return out;
 }
 
-/// Elements that differ or may differ.
+/// Number of elements that may differ.
 static int64_t movingElements(const View &view) {
   int64_t count = 1;
   for (const FactorList &list : view.dims)
@@ -102,7 +102,7 @@ FailureOr<ImportedValue> zorse::onnx_import::asKnown(OpContext &op, const Import
   ImportedValue out = small;
   out.content = Known{};
   out.view.offset = 0;
-  // One number for every position that moves.
+  // One number for every position with a nonzero stride.
   View moving;
   moving.offset = small.view.offset;
   int64_t stride = 1;
@@ -159,7 +159,7 @@ FailureOr<ImportedValue> zorse::onnx_import::asTensor(OpContext &op, const Impor
   if (!isFloat(known.type) && known.type != ElementKind::I64 && known.type != ElementKind::I32 && known.type != ElementKind::Bool)
     return op.error("combines " + Twine(name(known.type)) + " numbers that are known only with the batch (" +
                     (known.numbers().empty() ? "" : known.numbers()[0].print()) + ") with values of samples; cast them to int64");
-  // Integers and truth values are made from f64, which holds them.
+  // Integers and booleans are converted from f64, which represents them exactly.
   const auto valueOf = [&](const Number &number) -> Value {
     if (isFloat(known.type))
       return knownValue(op.state, number);
@@ -193,7 +193,7 @@ FailureOr<ImportedValue> zorse::onnx_import::asTensor(OpContext &op, const Impor
 
 // --- elementwise functions
 
-/// The function of printed text, for operators that are one.
+/// The function in printed expressions that an operator corresponds to.
 static const char *functionOf(StringRef op) {
   return llvm::StringSwitch<const char *>(op)
       .Case("Sqrt", "sqrt")
@@ -286,7 +286,7 @@ static ElementKind typeOfResult(const std::string &op, ArrayRef<ElementKind> typ
   return truths.contains(op) ? ElementKind::Bool : op == "CastLike" || op == "Where" ? types[1] : types[0];
 }
 
-/// Every elementwise operator on numbers, whichever it is.
+/// Applies any elementwise operator to numbers.
 static LogicalResult foldNumbers(OpContext &op) {
   std::vector<ImportedValue> operands;
   std::vector<ElementKind> types;
@@ -427,7 +427,7 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromKnown(OpContext &op, cons
   return joinedKnown(op, parts, axis, shape);
 }
 
-// --- which operators take them
+// --- operators that accept Known values
 
 LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedValue> operands) {
   GraphNode other = op.node;
@@ -447,14 +447,14 @@ LogicalResult zorse::onnx_import::applyWith(OpContext &op, std::vector<ImportedV
   return status;
 }
 
-/// Elementwise operators, whose numbers are folded.
+/// Whether an operator is elementwise, so that its numbers are folded.
 static bool isElementwise(StringRef op) {
   static const llvm::StringSet<> others{"Add", "Sub", "Mul",  "Div",  "Mod", "Sum",  "Greater",  "GreaterOrEqual", "And",       "Or",
                                         "Xor", "Not", "Clip", "Cast", "Neg", "Relu", "CastLike", "Sign",           "Reciprocal"};
   return functionOf(op) || others.contains(op);
 }
 
-/// Operators that only move the elements of operand 0, or reduce them.
+/// Whether an operator only moves or reduces the elements of operand 0.
 static bool operatorMovesElements(StringRef op) {
   static const llvm::StringSet<> known{"Identity", "Reshape",  "Flatten",        "Transpose",  "Squeeze",         "Unsqueeze",         "Expand",
                                        "Tile",     "Slice",    "Split",          "Gather",     "SplitToSequence", "SequenceConstruct", "Shape",
@@ -463,7 +463,7 @@ static bool operatorMovesElements(StringRef op) {
   return known.contains(op);
 }
 
-/// Whether operand `index` is a length, or lengths.
+/// Whether operand `index` contains one or more lengths.
 static bool isLength(StringRef op, size_t index) {
   if (op == "Range" || op == "ConstantOfShape")
     return true;
@@ -495,11 +495,11 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
     return op.error("computes with a number that is known only with the batch (" +
                     (number.numbers().empty() ? std::string("?") : number.numbers()[0].print()) +
                     "; B: the samples of a step), which is supported in elementwise operators, sums and lengths");
-  if (elementwise && numbersSamples) // a value of the graph first
+  if (elementwise && numbersSamples) // the numbers become a value of the graph first
     return std::nullopt;
   if (elementwise && !anyGraph)
     return foldNumbers(op);
-  if (op.node.op == "CastLike") // only the type counts
+  if (op.node.op == "CastLike") // only the type is used
     return op.result(castTo(op.state, op.operand(0), op.operand(1).type));
   const bool uniform = uniformNumber(op.state, number).has_value() && isFloat(number.type);
   if (uniform && op.node.inputs.size() == 2 && (op.node.op == "Mul" || (op.node.op == "Div" && known == 1)))

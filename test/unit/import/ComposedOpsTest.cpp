@@ -150,7 +150,7 @@ TEST(ComposedOps, GridsAndTransforms) {
   for (const char *op : {"Tan", "Asin", "Acos", "Atan"})
     EXPECT_OK(one(op, {"row"}));
   EXPECT_ERROR(one("GridSample", {"image", "row"}),
-               "(GridSample): expects floats of samples x channels x positions, and a grid of as many dimensions");
+               "(GridSample): expects floats of samples x channels x positions, and a grid of the same rank");
   EXPECT_ERROR(one("GridSample", {"image", "image"}), "(GridSample): expects a grid of 2 samples with 2 numbers for every place, found 2 and 8");
   EXPECT_ERROR(one("DFT", {"image"}), "(DFT): expects floats whose last dimension holds real numbers (1) or complex ones (2)");
   EXPECT_ERROR(one("DFT", {"long", "", "i3"}), "(DFT): expects an axis before the last, found 3 of 4");
@@ -279,7 +279,7 @@ TEST(ComposedOps, LoopsAreUnrolled) {
   Outcome three = loop(3, "goes"), five = loop(5, "goes");
   ASSERT_TRUE(three.ok && five.ok) << three.text << five.text;
   EXPECT_EQ(count(five.text, "arith.addf") - count(three.text, "arith.addf"), 2U) << five.text;
-  EXPECT_ERROR(loop(2000, "goes"), "(Loop): makes more than 1024 turns; loops are unrolled, and at most so many of them are");
+  EXPECT_ERROR(loop(2000, "goes"), "(Loop): makes more than 1024 turns; loops are unrolled up to this limit");
   EXPECT_ERROR(loop(0, "goes"), "(Loop): makes no turn, and a result that collects its turns; this is not supported");
   EXPECT_ERROR(loop(3, "data"), "(Loop): whether it goes on after turn 1 depends on data; only constant conditions are supported");
   EXPECT_ERROR(loop(3, "goes", true), "(Loop): its body has 4 inputs, expects 3");

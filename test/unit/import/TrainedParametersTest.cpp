@@ -49,7 +49,7 @@ const char *kBothTrained = R"({"version":1,"parameters":{"w":{"shape":[11,4],"tr
 
 TEST(TrainedParameters, AmbiguousFormsAreAsked) {
   for (const std::vector<int64_t> &shape : {std::vector<int64_t>{}, {1}, {1, 1, 4}, {6, 4}, {4}}) {
-    EXPECT_ERROR(withFactor("p", shape), "their uses do not tell: 'p' [");
+    EXPECT_ERROR(withFactor("p", shape), "their uses are ambiguous: 'p' [");
     ImportOptions options;
     options.trainable["p*"] = TrainableChoice::Train;
     EXPECT_TRUE(isTrained(withFactor("p", shape, "", options), "p"));
@@ -61,7 +61,7 @@ TEST(TrainedParameters, AmbiguousFormsAreAsked) {
     Outcome trusted = withFactor("p", shape, "", trust);
     ASSERT_TRUE(trusted.ok) << trusted.text;
     ASSERT_FALSE(trusted.model.warnings.empty());
-    EXPECT_TRUE(contains(trusted.model.warnings[0], "guessed as told (--trust-guess): 'p'"));
+    EXPECT_TRUE(contains(trusted.model.warnings[0], "guessed (--trust-guess): 'p'"));
   }
   EXPECT_TRUE(isTrained(withFactor("norm.weight", {4}), "norm.weight")); // a plain form
   EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a number that people write
@@ -192,7 +192,7 @@ TEST(TrainedParameters, OfExportsWithoutFacts) {
   EXPECT_ERROR(exported("default"), "and the file does not hold them");
   EXPECT_ERROR(exported("detach-default"), "the exporter has dropped it");
   for (const char *form : {"torchscript", "torchscript-eval"}) {
-    EXPECT_ERROR(exported(form), "their uses do not tell: 'scale' [], 'g' [4], 'shift' [4]");
+    EXPECT_ERROR(exported(form), "their uses are ambiguous: 'scale' [], 'g' [4], 'shift' [4]");
     ImportOptions options;
     options.trainable = {{"scale", TrainableChoice::Train}, {"g", TrainableChoice::Train}, {"shift", TrainableChoice::Freeze}};
     Outcome told = exported(form, options);

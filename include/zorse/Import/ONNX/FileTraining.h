@@ -1,4 +1,4 @@
-// What an ONNX file says of training: which parameters, by which optimizer.
+// Training settings stored in an ONNX file: trained parameters, loss and optimizer.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 namespace zorse {
 
-/// An optimizer as the file has it, in the words of docs/training.md.
+/// An optimizer stored in the file, in the terms of docs/training.md.
 struct FileOptimizer {
   enum class Kind { Sgd, Adam, AdamW } kind = Kind::Sgd;
   std::string node;                   ///< for messages: "Adam 'update'"
-  std::optional<double> learningRate; ///< where the file fixes it
+  std::optional<double> learningRate; ///< set if the file fixes it
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  bool plainEpsilon = false; ///< epsilon is added to the root of the second moment before that is corrected
-  double weightDecay = 0;    ///< of all trained parameters
+  bool plainEpsilon = false; ///< adds epsilon to the square root of the second moment before bias correction
+  double weightDecay = 0;    ///< applies to all trained parameters
   double momentum = 0;
   bool nesterov = false;
 
@@ -25,8 +25,8 @@ struct FileOptimizer {
 };
 
 struct FileTraining {
-  std::string form;                 ///< "training_info", "training artifacts of onnxruntime"
-  std::string loss;                 ///< name of the value that is minimised
+  std::string form;                 ///< "training_info" or "training artifacts of onnxruntime"
+  std::string loss;                 ///< name of the minimized value
   std::vector<std::string> trained; ///< initializers; all others are frozen
   std::optional<FileOptimizer> optimizer;
   std::vector<std::string> notes;

@@ -1,4 +1,5 @@
-// What a file's facts say about its tensors in checkpoints of the Hugging Face hub. What bundles say of it: zorse/Bundle/HubFacts.h.
+// Names of a file's tensors in checkpoints of the Hugging Face hub, read from the file's facts. For the form stored in
+// bundles, see zorse/Bundle/HubFacts.h.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +9,17 @@
 
 namespace zorse {
 
-/// The name of a parameter in checkpoints of the Hugging Face hub, as the file's facts say.
+/// The name of a parameter in checkpoints of the Hugging Face hub, read from the file's facts.
 struct HubName {
-  std::vector<std::string> names; ///< several where the model ties them; empty: the file does not say it
-  std::vector<std::string> ties;  ///< where it does not: what the model calls the parameter besides the initializer's name
-  bool transposed = false;        ///< a matrix: checkpoints hold its transpose
-  bool adapter = false;           ///< of an adapter (LoRA), which checkpoints of the base model do not hold
+  std::vector<std::string> names; ///< several if the model ties them; empty if the file has no name
+  std::vector<std::string> ties;  ///< if `names` is empty: other names of the parameter in the model
+  bool transposed = false;        ///< for a matrix: checkpoints contain its transpose
+  bool adapter = false;           ///< belongs to an adapter (LoRA); checkpoints of the base model do not contain it
 };
 
-/// What the file's facts say about checkpoints of the hub apart from parameters.
+/// Hub data of the file that do not belong to a parameter.
 struct HubModel {
-  std::vector<std::string> buffers; ///< names of tensors that are no parameters
+  std::vector<std::string> buffers; ///< names of tensors that are not parameters
   struct Lora {
     int64_t rank = 0;
     double alpha = 0;

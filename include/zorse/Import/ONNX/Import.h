@@ -1,4 +1,4 @@
-// From an ONNX file to the graph IR.
+// Imports an ONNX file into the graph IR.
 #pragma once
 
 #include "zorse/Import/ONNX/FileTraining.h"
@@ -21,56 +21,62 @@ class MLIRContext;
 
 namespace zorse {
 
-/// Of all floats of the imported graph, whatever the file has.
+/// The type of all floats in the imported graph, whatever types the file uses.
 enum class ComputeType : uint8_t { F32, F64 };
 
 enum class TrainableChoice : uint8_t { Train, Freeze };
 
-/// Mistakes in the factors of the loss, for tests of the check: what a compiler computes that takes 7, or the samples or counts of a part, for those
-/// of a batch, or that loses or doubles the factor of the last term.
+/// Errors in the factors of the loss, injected by tests of the check. A damaged loss loses or doubles the factor of its
+/// last term, or replaces a batch's number of samples by 7, or uses the samples or counts of a part instead of those of
+/// the batch.
 enum class HeadDamage : uint8_t { None, Drop, Double, Seven, SamplesOfPart, CountsOfPart };
 
 struct ImportOptions {
-  /// Values of symbolic dimensions by the name they have in the file ("batch", "s77", ...); wins over `sequence`.
+  /// Values of symbolic dimensions by their name in the file ("batch", "s77", ...). Takes precedence over `sequence`.
   std::map<std::string, int64_t> dims;
-  /// Length of dimension 1 of inputs where it is symbolic; 0: an error if one is needed.
+  /// Length of dimension 1 of inputs if it is symbolic. 0: an error if a length is needed.
   int64_t sequence = 0;
-  /// Samples that a batch norm in training takes the statistics of together; such a group is a row of what is emitted. 0: such a node is an error.
+  /// Number of samples over which a batch norm in training computes its statistics. Such a group is one row of the
+  /// emitted graph. 0: such a node is an error.
   int64_t batchNormRows = 0;
-  /// "": the loss is an output of the graph (`lossOutput`, or the only scalar one). "cross_entropy": it is added to `logits`.
+  /// "": the loss is an output of the graph (`lossOutput`, or the only scalar output). "cross_entropy": the importer
+  /// adds the loss to `logits`.
   std::string loss;
   std::string lossOutput;
   std::string logits;
-  /// Labels for `loss`: an input of the graph, or a new input of this name.
+  /// Labels for `loss`: an input of the graph, or the name of a new input.
   std::string labels;
-  /// The added loss compares logits of position i with the label of position i + 1 (labels = ids), as Hugging Face models do.
+  /// The added loss compares the logits of position i with the label of position i + 1 (labels = ids), as Hugging Face
+  /// models do.
   bool shiftLabels = false;
   int64_t ignoreIndex = -100;
-  /// Overrides what the importer finds out about the graph's own shift of the labels.
+  /// Overrides the detected shift of the labels in the graph.
   std::optional<bool> shiftedInGraph;
   ComputeType compute = ComputeType::F32;
-  /// A loss that no parameter reaches is imported: there is nothing to train, but it has a value.
+  /// Imports a loss that depends on no parameter: it has a value, but there is nothing to train.
   bool inputsAlone = false;
-  /// Files of external data may be missing: parameters then have no bytes (`WeightSource.data` null), and a constant among them is an error.
+  /// External data files may be missing. Parameters then have no bytes (`WeightSource.data` is null), and a constant in
+  /// a missing file is an error.
   bool weightsLater = false;
-  /// Most elements of a constant that is computed while importing and is no fill, causal mask or the like; more are an error.
+  /// Maximum number of elements of a constant that is computed during import. Fills, causal masks and similar patterns
+  /// are exempt. A larger constant is an error.
   int64_t mostComputed = int64_t(1) << 30;
-  /// Initializers by name, or by a pattern in which * stands for any characters, that are trained or frozen whatever the file and the rules say. A
-  /// name wins over a pattern, a longer pattern over a shorter one.
+  /// Initializers that are trained or frozen, whatever the file and the rules specify. A key is a name or a pattern in
+  /// which * matches any characters. A name takes precedence over a pattern, and a longer pattern over a shorter one.
   std::map<std::string, TrainableChoice> trainable;
-  /// Where the file does not say which initializers are trained and their uses are ambiguous, the likelier answer is taken with a warning; otherwise
-  /// it is an error.
+  /// If the file does not specify which initializers are trained and their uses are ambiguous, the likelier role is
+  /// used with a warning. Otherwise this is an error.
   bool trustGuess = false;
-  /// The loss is not compared with the file's own nodes by numbers.
+  /// Skips the numerical comparison of the loss with the file's own nodes.
   bool trustImport = false;
   HeadDamage headDamage = HeadDamage::None;  ///< for tests
-  std::function<void(mlir::ModuleOp)> alter; ///< for tests: changes what was imported before it is compared
+  std::function<void(mlir::ModuleOp)> alter; ///< for tests: changes the imported module before the comparison
 };
 
-/// Where the initial value of a parameter (an argument `zorse.parameter` of the function) is.
+/// Location of the initial value of a parameter (a function argument with `zorse.parameter`).
 ///
-/// The bytes are row-major, little-endian elements of `storedType` in the shape `storedShape`; the parameter has its `shape` in the compute type:
-/// conversion, if any, happens when they are copied.
+/// The bytes are row-major, little-endian elements of `storedType` in the shape `storedShape`. The parameter has
+/// `shape` and the compute type; elements are converted when they are copied.
 struct WeightSource {
   enum class Type : uint8_t { F32, F64, F16, BF16, I64, I32, I16, I8, U8, Bool };
 
@@ -88,19 +94,20 @@ struct WeightSource {
 struct ImportedModel {
   mlir::OwningOpRef<mlir::ModuleOp> module; ///< holds `func.func @model`
   std::vector<WeightSource> weights;        ///< one per argument with `zorse.parameter`, in the order of the arguments
-  std::vector<std::string> warnings;        ///< for people: a tool prints them; they are not emitted as diagnostics
-  std::vector<std::string> notes;           ///< what was decided: the sample axis, shifts, trained parameters
-  int64_t nodesRead = 0;                    ///< nodes of the file, functions inlined
+  std::vector<std::string> warnings;        ///< human-readable; the caller prints them, they are not emitted as diagnostics
+  std::vector<std::string> notes;           ///< decisions of the importer: the sample axis, shifts, trained parameters
+  int64_t nodesRead = 0;                    ///< nodes of the file after inlining of functions
   HubModel hub;
-  std::optional<FileTraining> training; ///< where the file brings its own
+  std::optional<FileTraining> training; ///< set if the file contains training settings
   std::shared_ptr<void> storage;        ///< keeps mapped files open
 };
 
-/// Imports `path`: parses, inlines, specialises shapes, folds, finds the sample axis, and emits `@model` as docs/architecture.md describes a model.
-/// Errors are diagnostics that name the ONNX node.
+/// Imports `path`: parses it, inlines functions, specializes shapes, folds constants, finds the sample axis, and emits
+/// `@model` as described in docs/architecture.md. Errors are diagnostics that name the ONNX node.
 mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const ImportOptions &options, mlir::MLIRContext &context);
 
-/// The same for a file whose bytes are in memory and stay there while the ImportedModel lives. `path`: for messages; external data lie beside it.
+/// Imports a file from memory. The bytes must outlive the ImportedModel. `path` is used in messages and to locate
+/// external data files.
 mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const void *bytes, uint64_t size, const ImportOptions &options,
                                           mlir::MLIRContext &context);
 
