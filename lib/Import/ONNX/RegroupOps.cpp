@@ -40,8 +40,8 @@ static LogicalResult importSpaceToDepth(OpContext &op) {
   return make.result(make.reshape(placed, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
 }
 
-/// What PyTorch calls fold: blocks go to their places, and what overlaps is added. A transposed convolution adds so; its weight picks an element of
-/// the block. Blocks that tile the image only move.
+/// Col2Im (PyTorch fold): moves blocks to their positions and adds where they overlap. A transposed convolution does
+/// the additions; its weight selects one element of the block. Blocks that tile the image are only moved.
 static LogicalResult importCol2Im(OpContext &op) {
   ImportedValue x = op.operand(0);
   auto image = constantInts(op.operand(1)), block = constantInts(op.operand(2));
