@@ -18,7 +18,7 @@ public:
     int64_t size = 1;
     bool sample = false;          ///< an operand differs between samples along it
     bool perSample = false;       ///< the axis has one element per sample
-    int64_t dim = 0;              ///< of the broadcast shape
+    int64_t dim = 0;              ///< dimension of the broadcast shape
     std::vector<int64_t> strides; ///< one per operand
 
     bool moves() const {
@@ -66,7 +66,7 @@ private:
   std::vector<bool> copies;
   std::vector<Axis> axes;                  ///< in the order of the dimensions of the file, outermost first
   std::vector<std::vector<size_t>> groups; ///< axes of each emitted dimension
-  int64_t rank = 0;                        ///< of the broadcast shape
+  int64_t rank = 0;                        ///< rank of the broadcast shape
   bool sampled = false;
 };
 

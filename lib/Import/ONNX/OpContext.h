@@ -26,7 +26,7 @@ public:
   mlir::LogicalResult result(ImportedValue value) { return set(0, std::move(value)), mlir::success(); }
   mlir::LogicalResult result(mlir::FailureOr<ImportedValue> value) { return mlir::failed(value) ? mlir::failure() : result(std::move(*value)); }
   ImportedValue &result() { return state.values[node.outputs[0]]; } ///< the first result after it was set
-  bool isUsed(size_t output) const;                                 ///< by another node
+  bool isUsed(size_t output) const;                                 ///< by another node or as a graph output
   /// Reports an error of the node, with its operands. \returns failure
   mlir::LogicalResult error(const llvm::Twine &message) const;
 

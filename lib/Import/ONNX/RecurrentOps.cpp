@@ -20,7 +20,7 @@ struct Cell {
   int64_t hidden = 0, gates = 1;
   double clip = 0; ///< bound on the operands of activations; 0: none
   bool inputForgets = false, resetsLast = false;
-  std::vector<std::string> activations; ///< of one direction
+  std::vector<std::string> activations; ///< activations of one direction
 };
 
 /// Operands of one direction; absent if the node does not have them.
@@ -130,7 +130,7 @@ private:
   Cell cell;
   std::string direction;
   int64_t directions = 1, positions = 0;
-  size_t perDirection = 0; ///< activations
+  size_t perDirection = 0; ///< activations per direction
   std::vector<std::string> activations;
   std::vector<std::vector<ImportedValue>> outputs; ///< indexed by position, then direction: samples x H
   std::vector<ImportedValue> lastHidden, lastMemory;

@@ -1,4 +1,4 @@
-// Blocks of positions to channels and back, and small tables of numbers.
+// Imports DepthToSpace, SpaceToDepth and Col2Im, which move blocks between channels and positions, and IsInf and EyeLike.
 #include "Composition.h"
 
 #include <cmath>
@@ -92,7 +92,7 @@ static LogicalResult importIsInf(OpContext &op) {
     return make.result(make("Or", {isUp, isDown}));
   if (up || down)
     return make.result(up ? isUp : isDown);
-  return make.result(make("And", {isUp, isDown})); // nowhere
+  return make.result(make("And", {isUp, isDown})); // always false
 }
 
 static LogicalResult importEyeLike(OpContext &op) {

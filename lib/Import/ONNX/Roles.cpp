@@ -245,7 +245,7 @@ bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
       return use.position > 0 && other(0);
     if (node.op == "Einsum")
       return llvm::any_of(llvm::seq<size_t>(0, node.inputs.size()), [&](size_t k) { return k != use.position && other(k); });
-    if (node.op == "Gather") // a table looked up by constant ids under its own name is an embedding (of distances, say), even where it ends in scores
+    if (node.op == "Gather") // a named table looked up by constant ids is an embedding (of distances, say), even if it ends in scores
       return use.position == 0 && rank >= 2 && (other(1) || follow() || (rank == 2 && depth == 0 && named));
     if (node.op == "Add" || node.op == "Sub")
       return node.inputs.size() == 2 && (other(1 - use.position) ? rank == 1 || !reachesSoftmax(node.outputs[0], 0) : follow());

@@ -1,6 +1,10 @@
-// onnxruntime's training artifacts, as artifacts.generate_artifacts writes them into a folder: training_model.onnx (forward, loss, gradients and
-// their accumulation in one graph, whose inputs the parameters are), checkpoint (a flat buffer with the parameters) and optimizer_model.onnx. Only
-// what the loss depends on is kept; gradients are made anew, and every gradient of the file must be of a parameter that the loss reads.
+// Reads the training artifacts of onnxruntime. artifacts.generate_artifacts writes them into a folder:
+// - training_model.onnx: forward, loss, gradients and gradient accumulation in one graph, with parameters as inputs;
+// - checkpoint: a flat buffer with the parameters;
+// - optimizer_model.onnx.
+//
+// Only the nodes that the loss depends on are kept, and gradients are generated again. Every gradient of the file must
+// belong to a parameter that the loss reads.
 #include "Checkpoint.h"
 #include "TrainingFile.h"
 
@@ -72,7 +76,7 @@ private:
     graph_.mutable_node()->Swap(&kept);
   }
 
-  /// An operator of onnxruntime as one of ONNX; error: there is none.
+  /// Converts an operator of onnxruntime to one of ONNX. Fails with an error if there is none.
   bool toStandard(onnx::Node &node) {
     const std::string op = node.op_type();
     auto become = [&](const char *name) {
@@ -104,7 +108,7 @@ private:
       return become("SoftmaxCrossEntropyLoss");
     }
     if (op == "Gelu" || op == "FastGelu" || op == "BiasGelu") {
-      if (node.input_size() > 1 && !node.input(1).empty()) { // the bias first
+      if (node.input_size() > 1 && !node.input(1).empty()) { // add the bias first
         onnx::Node &add = *added_.Add();
         add.set_op_type("Add");
         add.set_name(node.name() + ".bias");
@@ -161,7 +165,7 @@ private:
       auto found = stored.find(input.name());
       if (found == stored.end()) {
         if (read_.count(input.name()))
-          inputs.Add()->Swap(&input); // buffers and the flag that clears them are gone
+          inputs.Add()->Swap(&input); // drops gradient buffers and the flag that clears them
         continue;
       }
       const CheckpointTensor &tensor = *found->second;
@@ -212,7 +216,7 @@ private:
         options.beta2 = realOf(node, "beta", 0.999);
         options.epsilon = realOf(node, "epsilon", 1e-8);
         options.weightDecay = realOf(node, "weight_decay", 1e-2);
-        // Mode 0 is PyTorch's AdamW. Mode 1 adds epsilon before the correction, and lets parameters decay after the update.
+        // Mode 0 is AdamW as in PyTorch. Mode 1 adds epsilon before the bias correction and applies weight decay after the update.
         const int64_t mode = integerOf(node, "adam_mode", 0);
         options.plainEpsilon = mode == 1;
         if (mode != 0 && mode != 1)
@@ -238,7 +242,7 @@ private:
   onnx::Graph &graph_;
   FileTraining found_;
   std::string error_;
-  std::vector<std::string> accumulated_; ///< what gradients are accumulated of
+  std::vector<std::string> accumulated_; ///< values with accumulated gradients
   std::set<std::string> read_;           ///< values that the forward graph reads
   google::protobuf::RepeatedPtrField<onnx::Node> added_;
 };

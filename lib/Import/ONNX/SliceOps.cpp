@@ -1,4 +1,4 @@
-// Operators that take parts of a value or put more around them: views, and copies only where a view cannot say it.
+// Imports Slice, Split, Pad and Trilu. They become views; values are copied only if a view cannot express the operator.
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -16,8 +16,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Every element of one sample of inputs as a number of the step: a sum over all samples in which those that are not `isThis` [B] count as 0.
-/// \param count  the number that sums a value [B]
+/// Every element of one sample of inputs as a number that is known before the step: a sum over all samples in which
+/// samples with `isThis` [B] false count as 0.
+/// \param count  returns the number that is the sum of a value [B]
 static std::vector<Number> numbersOfSample(Composition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
                                            function_ref<Number(ImportedValue)> count) {
   const int64_t elements = x.view.elements() / x.view.size(axis);
@@ -34,7 +35,7 @@ static std::vector<Number> numbersOfSample(Composition &make, const ImportedValu
   return numbers;
 }
 
-// A sum over all samples in which all but one count as 0 is known before the step.
+// A sum over all samples in which all samples except one count as 0 is known before the step.
 LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, int64_t axis, int64_t place) {
   constexpr int64_t kMostPicked = 64;
   std::vector<int64_t> shape = x.shape();
@@ -50,7 +51,7 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, in
   auto numbers = numbersOfSample(make, x, axis, isThis, [&](ImportedValue value) {
     const Number scale = value.takeScale();
     Value numerator = materialise(op.state, value, groupsOf(value.view, true), true);
-    if (!isFloat(value.type)) // f64 holds them
+    if (!isFloat(value.type)) // f64 represents the integers
       numerator = create<arith::SIToFPOp>(op.state, real, numerator);
     return scale * countOf(op.state, numerator, ReduceKind::Sum);
   });
@@ -66,7 +67,7 @@ bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const Importe
          x.view.dims[axis].size() == 1 && !state.rowsBaked && state.options.batchNormRows == 0;
 }
 
-/// A strided slice of the axis as one dimension.
+/// Takes a strided slice of the axis, which becomes one dimension.
 static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   ImportedValue whole = copied(state, x);
   Groups groups = groupsOf(whole.view, false);
@@ -101,14 +102,14 @@ static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int6
   }
 }
 
-// Elements start, start + step, ... of one axis, by view where possible.
+// Takes elements start, start + step, ... of one axis, as a view if possible.
 LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
     return success();
   const FactorList &along = x.view.dims[axis];
   const bool holdsSamples = std::any_of(along.begin(), along.end(), [](const Factor &factor) { return factor.sample; });
-  if (holdsSamples) { // what is outside of the samples may be cut
+  if (holdsSamples) { // factors outside of the samples may be cut
     const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
     if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
       return op.error("selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
@@ -151,7 +152,7 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
 }
 
 static LogicalResult importSlice(OpContext &op) {
-  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end that means all
+  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end from here on means the whole axis
   ImportedValue x = op.operand(0);
   auto starts = constantInts(op.operand(1)), ends = constantInts(op.operand(2));
   if (op.operand(1).isKnown() || op.operand(2).isKnown())
