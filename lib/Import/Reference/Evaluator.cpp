@@ -214,7 +214,7 @@ bool Evaluator::apply(const GraphNode &node) {
   }
   for (int input : node.inputs)
     call.inputs.push_back(input < 0 || !values.count(input) ? nullptr : &values.at(input));
-  Array fill; // of ConstantOfShape: behind its operand
+  Array fill; // value of ConstantOfShape, passed as an additional operand
   if (auto tensor = node.attributes.find("value"); node.op == "ConstantOfShape" && tensor != node.attributes.end()) {
     auto read = readTensor(model, tensor->second->t());
     if (read.failed())
