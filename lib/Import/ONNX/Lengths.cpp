@@ -108,7 +108,7 @@ static FailureOr<Length> lengthOf(OpContext &op, const Number &number) {
   }
   return op.error("takes the length " + number.print() +
                   ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
-                  "apart. Give each sample its share by an axis of its own");
+                  "apart. Give each sample its share along a separate axis");
 }
 
 FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size_t index) {
@@ -259,7 +259,7 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
     axes = *given;
   }
   if (from.size() != to.size() || axes.size() != from.size())
-    return op.error("expects as many starts, ends and axes");
+    return op.error("expects equal numbers of starts, ends and axes");
   for (size_t i = 0; i < from.size(); ++i) {
     const int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i];
     if (axis < 0 || axis >= x.rank())
@@ -313,6 +313,6 @@ LogicalResult zorse::onnx_import::checkExtent(OpContext &op, const FactorList &l
   if (op.state.rowsBaked || size == 0 || size % op.state.rows != 0)
     return success();
   return op.error("reads the size " + Twine(size) +
-                  " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
-                  "its own");
+                  " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a separate "
+                  "dimension");
 }

@@ -20,7 +20,7 @@ using namespace zorse::onnx_import;
 LogicalResult zorse::onnx_import::notAffine(OpContext &op, const Twine &what) {
   return op.error(what + " a sum over samples that is not known before the step (it depends on weights, or on other such sums): it mixes samples. "
                          "The loss must be a sum of terms factor * sum over "
-                         "samples, whose factors follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
+                         "samples, with factors that follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
                          "write it as a mean over samples of a loss of each");
 }
 
@@ -96,17 +96,17 @@ static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool 
   divisor = std::round(std::fabs(divisor));
   const double elements = samples * static_cast<double>(summand.elementsPerRow);
   if (summand.factor.isConstant() && (divisor == elements || divisor == samples) && *constant > 0) {
-    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is taken for " +
-                             (divisor == elements ? "the elements of all samples" : "the samples") + ", of which the file fixes " +
-                             Number(samples).print() + "; an export with a symbolic batch says what it is");
+    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is assumed to be " +
+                             (divisor == elements ? "the number of elements of all samples" : "the number of samples") + "; the file fixes " +
+                             Number(samples).print() + " samples. Export with a symbolic batch to make it explicit");
     return Number(samples) / (Number(divisor) * Number::samples());
   }
   if (samples > 1 && std::fmod(divisor, samples) == 0 && !summand.factor.isConstant())
-    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is taken for a number, though it could follow from the " +
-                             Number(samples).print() + " samples that the file fixes; an export with a symbolic batch says what it is");
+    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is assumed to be a constant, although it could follow from the " +
+                             Number(samples).print() + " samples that the file fixes. Export with a symbolic batch to make it explicit");
   else if (samples > 1 && std::fmod(divisor, samples) == 0)
     return op.error(Twine(divides ? "divides" : "multiplies") + " a sum over samples by " + number.print() + ", which may stand for the " +
-                    Number(samples).print() + " samples that the file fixes, or for a number; export with a symbolic batch, which says which");
+                    Number(samples).print() + " samples that the file fixes, or for a constant. Export with a symbolic batch to make it explicit");
   return plain;
 }
 

@@ -151,7 +151,7 @@ FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t inde
     return op.error("expects its running statistic '" + tensor.name() + "' to be floats");
   if (!op.state.statistics.insert(&tensor).second)
     return op.error("shares its running statistic '" + tensor.name() +
-                    "' with another node: a step would have to update it twice. Give each its own");
+                    "' with another node: a step would have to update it twice. Give each node a separate one");
   Value argument = parameter(op.state, tensor).value();
   op.state.tainted.insert(argument);
   NamedAttrList attributes;
@@ -255,7 +255,7 @@ static void reportChanged(ImportState &state) {
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
       warn(state, "parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
-                      "): the exporter merged parameters whose initial values are equal, and training this file ties them" + kRemedy);
+                      "): the exporter merged parameters with equal initial values, and training this file ties them" + kRemedy);
     }
     if (!state.facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
       auto stored = state.facts.stored.find(tensor.name());
@@ -280,7 +280,7 @@ static void reportModes(ImportState &state) {
                     " (training_mode is absent or false): " +
                     (exportedInTraining
                          ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that "
-                           "dropout as a module of its own (eager attention), or "
+                           "dropout as a separate module (eager attention), or "
                            "set its probability to 0 to be rid of this warning"
                          : "export in training mode if dropout is wanted"));
   }

@@ -252,7 +252,7 @@ static LogicalResult importGatherND(OpContext &op) {
     return op.error("expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
   if (ids.countsSamples) {
     if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
-      return op.error("picks by the numbers of samples from what has its samples elsewhere; every op must treat samples apart");
+      return op.error("picks by sample indices from a value that has its samples in another dimension; every op must treat samples apart");
     Composition make(op);
     ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;

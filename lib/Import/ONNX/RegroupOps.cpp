@@ -53,7 +53,7 @@ static LogicalResult importCol2Im(OpContext &op) {
   int64_t counts[2], rest[2];
   for (int i = 0; i < 2; ++i) {
     if ((*block)[i] < 1 || (*block)[i] > 1024 || strides[i] < 1 || dilations[i] < 1 || dilations[i] > 1024 || pads[i] < 0 || pads[i + 2] < 0)
-      return op.error("has a block, a stride, a dilation or a pad that is not sensible in dimension " + Twine(i));
+      return op.error("has a block, a stride, a dilation or a pad that is out of range in dimension " + Twine(i));
     const int64_t room = (*image)[i] + pads[i] + pads[i + 2] - dilations[i] * ((*block)[i] - 1) - 1;
     counts[i] = room < 0 ? 0 : room / strides[i] + 1;
     rest[i] = room - (counts[i] - 1) * strides[i];

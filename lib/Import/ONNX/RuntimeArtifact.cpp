@@ -93,7 +93,7 @@ private:
         Result<TensorBytes> bytes = ignored ? model_.bytes(*ignored) : userError("");
         int64_t index = 0;
         if (bytes.failed() || bytes->size != sizeof index || ignored->data_type() != int32_t(ElementKind::I64))
-          return fail(describe(node) + ": its ignore_index is no constant");
+          return fail(describe(node) + ": its ignore_index is not a constant");
         std::memcpy(&index, bytes->data, sizeof index);
         onnx::Attribute *attribute = node.add_attribute();
         attribute->set_name("ignore_index");
@@ -143,12 +143,12 @@ private:
       inputs.insert(input.name());
     for (const std::string &name : accumulated_) {
       if (!inputs.count(name))
-        return fail("accumulates a gradient of '" + name + "', which is no input of the graph");
+        return fail("accumulates a gradient of '" + name + "', which is not an input of the graph");
       if (!read_.count(name))
         return fail("accumulates a gradient of '" + name + "', which the loss '" + found_.loss + "' does not depend on");
       found_.trained.push_back(name);
     }
-    return !found_.trained.empty() || fail("accumulates no gradient (InPlaceAccumulatorV2), so that nothing is trained");
+    return !found_.trained.empty() || fail("accumulates no gradient (InPlaceAccumulatorV2); nothing would be trained");
   }
 
   bool addParameters() {
@@ -198,7 +198,7 @@ private:
     const std::string path = beside(model_.path(), "optimizer_model.onnx");
     Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(path);
     if (opened.failed()) {
-      found_.notes.push_back("no optimizer_model.onnx stands beside the file; options give the optimizer (--optimizer, --lr, ...)");
+      found_.notes.push_back("the folder of the file has no optimizer_model.onnx; options specify the optimizer (--optimizer, --lr, ...)");
       return true;
     }
     const MappedFile &file = **opened;
@@ -223,10 +223,10 @@ private:
           return fail(describe(node) + ": adam_mode " + std::to_string(mode) + " is not known");
         if (mode == 1 && options.weightDecay != 0)
           return fail(describe(node) +
-                      ": adam_mode 1 with a weight decay is not supported, whose parameters decay after the update; make the artifacts "
+                      ": adam_mode 1 with a weight decay, which it applies after the update, is not supported; make the artifacts "
                       "with adam_mode 0, or give --optimizer adamw");
         if (integerOf(node, "correct_bias", 1) != 1)
-          return fail(describe(node) + ": correct_bias 0 is not supported, without which the first updates are smaller");
+          return fail(describe(node) + ": correct_bias 0, which makes the first updates smaller, is not supported");
       } else if (node.op_type() == "SGDOptimizerV2") {
         options.kind = FileOptimizer::Kind::Sgd;
       } else {
@@ -234,7 +234,7 @@ private:
       }
       found_.optimizer = options;
     }
-    found_.notes.push_back("the learning rate is no part of the artifacts; --lr gives it");
+    found_.notes.push_back("the artifacts do not contain the learning rate; --lr specifies it");
     return true;
   }
 

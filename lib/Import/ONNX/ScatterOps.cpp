@@ -49,7 +49,7 @@ static LogicalResult importScatterElements(OpContext &op) {
   if (axis < 0 || ids.rank() != x.rank() || isFloat(ids.type))
     return op.error("expects a valid axis and integer ids of the first operand's rank");
   if (ids.shape() != updates.shape())
-    return op.error("expects as many updates as ids");
+    return op.error("expects updates of the same shape as its ids");
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis && ids.view.size(i) != x.view.size(i))
       return op.error("its ids have " + Twine(ids.view.size(i)) + " of " + Twine(x.view.size(i)) + " elements in dimension " + Twine(i) +
@@ -87,8 +87,8 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
     return op.error("expects integer ids");
   const int64_t sampleAxis = x.view.sampleAxis(), lead = ids.rank() - 1;
   if (sampleAxis >= 0 && sampleAxis < depth)
-    return op.error("scatters over the samples; every op must treat samples apart. Use torch.scatter, whose ids have the dimensions of what they "
-                    "change, or put the samples behind the dimensions that ids name");
+    return op.error("scatters over the samples; every op must treat samples apart. Use torch.scatter, with ids that have the dimensions of the value "
+                    "they change, or put the samples after the dimensions that ids select");
   if (isSampled(ids) || (updates.view.sampleAxis() >= 0 && updates.view.sampleAxis() < lead))
     return op.error("puts updates of several samples into one tensor; every op must treat samples apart");
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), expected(idShape.begin(), idShape.end() - 1);

@@ -188,7 +188,7 @@ static LogicalResult joinBySamples(OpContext &op, std::vector<ImportedValue> par
   const int64_t extent = parts[0].view.size(axis);
   for (ImportedValue &part : parts) {
     if (!part.view.dims[axis].front().sample || part.view.size(axis) != extent)
-      return op.error("joins along the axis that holds the samples; expects parts that have one element, or as many, of every sample");
+      return op.error("joins along the axis that holds the samples; expects parts with equal numbers of elements per sample");
     part.view.dims.insert(part.view.dims.begin() + axis, FactorList{});
   }
   if (failed(concatenate(op, parts, axis)))
@@ -238,7 +238,7 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<I
     return joinBySamples(op, std::move(parts), axis);
   for (const ImportedValue &part : parts)
     if (part.view.sampleAxis() == axis)
-      return op.error("joins samples and what are none along one axis");
+      return op.error("joins samples and other values along one axis");
   shape[axis] = total;
   if (constant)
     return op.result(joinedConstants(op.state, parts, axis, shape));

@@ -113,7 +113,7 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
     const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
     if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
       return op.error("selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
-                      "first and the last sample may be read (x[:1], x[-1:]); make what is read of others an input");
+                      "first and the last sample may be read (x[:1], x[-1:]); make values of other samples an input");
   }
   if (count == 0) {
     std::vector<int64_t> shape = x.shape();
@@ -176,7 +176,7 @@ static LogicalResult importSlice(OpContext &op) {
   } else
     steps.assign(starts->size(), 1);
   if (axes.size() != starts->size() || steps.size() != starts->size())
-    return op.error("expects as many axes and steps as starts");
+    return op.error("expects equal numbers of starts, axes and steps");
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], step = steps[i];
     if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
@@ -214,7 +214,7 @@ static LogicalResult importSplit(OpContext &op) {
     return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis), parts = static_cast<int64_t>(op.node.outputs.size());
   if (int64_t said = op.integer("num_outputs", parts); said != parts)
-    return op.error("num_outputs is " + Twine(said) + ", and it has " + Twine(parts) + " outputs");
+    return op.error("num_outputs is " + Twine(said) + ", but it has " + Twine(parts) + " outputs");
   std::vector<int64_t> sizes;
   if (op.has(1)) {
     auto given = lengthsOf(op, 1);
@@ -275,10 +275,10 @@ static LogicalResult importPad(OpContext &op) {
     constexpr int64_t kMost = 1 << 24;
     std::vector<int64_t> padded = x.shape();
     if (before < -kMost || before > kMost || after < -kMost || after > kMost || (padded[axis] += before + after, !isSensible(padded)))
-      return op.error("its pads are not sensible");
+      return op.error("its pads are out of range");
     int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
     if (cutFront + cutBack > size)
-      return op.error("its pads are not sensible");
+      return op.error("its pads are out of range");
     if (failed(take(op, x, axis, cutFront, 1, size - cutFront - cutBack)))
       return failure();
     std::vector<ImportedValue> parts;

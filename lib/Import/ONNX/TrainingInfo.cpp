@@ -30,7 +30,7 @@ private:
     info_ = &model_.model().training_info(0);
     if (info_->initialization_binding_size() > 0)
       return fail("initializes '" + info_->initialization_binding(0).key() + "' by " +
-                  (info_->initialization().node_size() > 0 ? describe(info_->initialization().node(0)) : "a graph of its own") +
+                  (info_->initialization().node_size() > 0 ? describe(info_->initialization().node(0)) : "a separate graph") +
                   ", which is not supported: store initial values as initializers");
     const onnx::Graph &algorithm = info_->algorithm();
     for (int i = 0; i < algorithm.node_size(); ++i)
@@ -41,7 +41,7 @@ private:
         initializers_.emplace(tensor.name(), &tensor);
     for (const onnx::StringPair &binding : info_->update_binding()) {
       if (!initializers_.count(binding.key()))
-        return fail("updates '" + binding.key() + "', which is no initializer");
+        return fail("updates '" + binding.key() + "', which is not an initializer");
       if (!updates_.emplace(binding.key(), binding.value()).second)
         return fail("updates '" + binding.key() + "' twice");
     }
@@ -81,7 +81,7 @@ private:
       }
       consumed_.insert(&node);
     }
-    return !found_.loss.empty() || fail("has no Gradient, so that there is nothing that it minimises");
+    return !found_.loss.empty() || fail("has no Gradient; there is nothing to minimize");
   }
 
   /// The common value of all elements of an initializer or a Constant.
@@ -181,8 +181,8 @@ private:
     auto gradient = gradients_.find(g);
     if (gradient == gradients_.end()) {
       const onnx::Node *by = producer(g);
-      return fail(describe(node) + ": the gradient '" + g + "' of '" + x + "' is no result of Gradient" + (by ? " but of " + describe(*by) : "") +
-                  "; what changes gradients is not supported, but for clipping (--clip)");
+      return fail(describe(node) + ": the gradient '" + g + "' of '" + x + "' is not a result of Gradient" + (by ? " but of " + describe(*by) : "") +
+                  "; operators that change gradients are not supported, except clipping (--clip)");
     }
     if (gradient->second != x)
       return fail(describe(node) + ": updates '" + x + "' by the gradient of '" + gradient->second + "'");
@@ -201,7 +201,7 @@ private:
     optimizer.plainEpsilon = optimizer.epsilon != 0;
     optimizer.weightDecay = realOf(node, "norm_coefficient", 0);
     if (realOf(node, "norm_coefficient_post", 0) != 0)
-      return fail(describe(node) + ": norm_coefficient_post is not supported, which shrinks parameters whatever the learning rate");
+      return fail(describe(node) + ": norm_coefficient_post, which shrinks parameters independently of the learning rate, is not supported");
     int count = (node.input_size() - 2) / 4;
     if (count < 1 || node.input_size() != 2 + 4 * count || node.output_size() < 3 * count)
       return fail(describe(node) + ": expects a rate, a count and 4 inputs and 3 results for every parameter, found " +
@@ -229,7 +229,7 @@ private:
     if (mode != "nesterov" && mode != "standard")
       return fail(describe(node) + ": mode '" + mode + "' is not known; expects standard or nesterov");
     if (realOf(node, "beta", 1) != 1)
-      return fail(describe(node) + ": beta is not supported but for 1: gradients count in full from the first update on");
+      return fail(describe(node) + ": only beta = 1 is supported: gradients count in full from the first update on");
     int count = (node.input_size() - 2) / 3;
     if (count < 1 || node.input_size() != 2 + 3 * count || node.output_size() < 2 * count)
       return fail(describe(node) + ": expects a rate, a count and 3 inputs and 2 results for every parameter, found " +
@@ -278,7 +278,7 @@ private:
     consumed_.insert(&node);
     if (found_.optimizer && !(*found_.optimizer == optimizer))
       return fail("updates parameters by " + found_.optimizer->node + " and by " + optimizer.node +
-                  ", whose options differ; one optimizer for all parameters is supported");
+                  ", with different options; one optimizer for all parameters is supported");
     if (!found_.optimizer)
       found_.optimizer = optimizer;
     return true;

@@ -182,7 +182,7 @@ bool readWindow(Call &call, const Array &x, const Array &w, Window &window) {
   window.dilations = call.integers("dilations").value_or(std::vector<int64_t>(dims, 1));
   window.pads = call.integers("pads").value_or(std::vector<int64_t>(2 * dims, 0));
   const std::string automatic = call.string("auto_pad", "NOTSET");
-  return (automatic == "NOTSET" || automatic == "VALID") || call.fail("pads by itself");
+  return (automatic == "NOTSET" || automatic == "VALID") || call.fail("has automatic padding");
 }
 
 bool onConv(Call &call) {

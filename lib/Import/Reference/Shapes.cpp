@@ -70,7 +70,7 @@ bool onFlatten(Call &call) {
   int64_t axis = call.integer("axis", 1);
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis > x.rank())
-    return call.fail("has no such axis");
+    return call.fail("has an axis that is out of range");
   return call.out(reshaped(x, {product(x.shape, 0, axis), product(x.shape, axis)}));
 }
 
