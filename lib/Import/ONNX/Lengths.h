@@ -20,7 +20,8 @@ Number extentOf(const ImportState &state, const FactorList &list);
 mlir::FailureOr<std::vector<Length>> lengthsOf(OpContext &op, size_t index);
 /// A constant with one value for all elements, over the axes of a view.
 ImportedValue fillOver(ElementKind kind, double value, View view);
-/// Reports an error if the size of an axis without a sample factor is a multiple of the placeholder for B: the axis may hold the samples.
+/// Reports an error if the size of an axis, without its sample factor, is a multiple of the placeholder for B: the axis
+/// may hold samples without being marked so.
 mlir::LogicalResult checkExtent(OpContext &op, const FactorList &list);
 mlir::LogicalResult rangeOfSamples(OpContext &op); ///< imports a Range with at least one Known bound
 mlir::LogicalResult sliceByNumbers(OpContext &op); ///< imports a Slice with at least one Known bound
@@ -29,7 +30,7 @@ mlir::LogicalResult checkBounds(OpContext &op, const ImportedValue &x, int64_t a
 /// Number of sample factors in all axes.
 int64_t countSampleFactors(const View &view);
 /// Reports an error if the file gives the sample axis a fixed size although its batch size is symbolic.
-/// \param told  per dimension: whether its size is specified as a multiple of B
+/// \param told  per dimension: whether its size is specified as a multiple of B, or left open (-1 or 0 in a Reshape)
 mlir::LogicalResult checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &told);
 /// Sets `state.rows`, the placeholder for the number of rows, to a prime that divides no size or bound in the file.
 void choosePlaceholder(ImportState &state);
