@@ -91,7 +91,7 @@ def training_info(folder):
     # Faults in the file itself, by names of the same length.
     for name, before, after, text in (("an optimizer that is not known", b"Momentum", b"Adagradd", "Adagradd 'update': the optimizer is not supported"),
                                       ("an update that is none", b"next_v_w", b"next_q_w", "expects update_binding 'v_w' to its result 'next_v_w'"),
-                                      ("a gradient of something else", b"dw", b"dq", "of 'w' is no result of Gradient")):
+                                      ("a gradient of something else", b"dw", b"dq", "of 'w' is not a result of Gradient")):
         path = os.path.join(folder, "broken.onnx")
         content = open(os.path.join(FOLDER, "momentum.onnx"), "rb").read()
         with open(path, "wb") as f:

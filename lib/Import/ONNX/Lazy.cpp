@@ -33,7 +33,7 @@ uint16_t zorse::onnx_import::floatToHalf(float value) {
     return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
-  int unit = std::max(exponent - 11, -24); // weight of the last place
+  int unit = std::max(exponent - 11, -24); // exponent of one unit in the last place
   float scaled = std::nearbyint(std::ldexp(magnitude, -unit));
   uint32_t integer = static_cast<uint32_t>(scaled);
   if (unit == -24)
@@ -95,7 +95,7 @@ int64_t zorse::onnx_import::truncateToInt(double value) {
 
 namespace {
 
-/// Implements one reader by the other.
+/// Base of arrays of floats: implements readInts with readFloats.
 class FloatLazy : public Lazy {
 public:
   using Lazy::Lazy;
@@ -156,7 +156,7 @@ public:
   void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const override {
     for (int64_t i = 0; i < n; ++i)
       out[i] = static_cast<int64_t>(static_cast<uint64_t>(start) +
-                                    static_cast<uint64_t>(step) * static_cast<uint64_t>(begin + i * stride)); // wraps as ONNX's integers do
+                                    static_cast<uint64_t>(step) * static_cast<uint64_t>(begin + i * stride)); // wraps around as in ONNX
   }
 
 private:
@@ -263,13 +263,13 @@ private:
   TensorBytes bytes;
 };
 
-/// Splits flat reads into runs along the last axis and evaluates the kernel on each.
+/// Evaluates the kernel of an expression. Splits a flat read into runs along one axis.
 struct ExpressionBody {
   std::vector<int64_t> sizes;
   std::vector<LazyOperand> operands;
   Kernel kernel;
 
-  // Calls `emit(position, begin of each operand, stride of each operand, count)` for every run of the elements begin, begin + stride, ...
+  // Calls emit(position, begin of each operand, stride of each operand, count) for every run of the elements begin, begin + stride, ...
   template <typename Emit> void runs(int64_t begin, int64_t stride, int64_t n, Emit emit) const {
     size_t rank = sizes.size();
     std::vector<int64_t> at(operands.size()), step(operands.size());
@@ -281,7 +281,7 @@ struct ExpressionBody {
         index[axis] = rest % sizes[axis];
         rest /= sizes[axis];
       }
-      // The axis along which consecutive requested elements lie, if the stride is a whole number of its steps.
+      // Find the axis of consecutive requested elements; the stride must be a multiple of one step along it.
       int64_t inner = 1, count = 1, along = 0;
       size_t axis = rank;
       while (axis > 0) {

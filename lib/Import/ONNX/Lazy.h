@@ -1,6 +1,8 @@
-// Constants that are computed when read: iota, fill, file bytes, and elementwise expressions of views of them.
+// Constants with elements that are computed when they are read: iotas, fills, bytes of a file, and elementwise
+// expressions of views of them.
 //
-// A 2,048-token causal mask is an expression of two iotas; it is never stored, only streamed when somebody asks what it is.
+// Example: a causal mask of 2,048 tokens is an expression of two iotas. It is never stored; its elements are computed
+// chunk by chunk for each reader.
 #pragma once
 
 #include "Loader.h"
@@ -16,7 +18,7 @@ namespace zorse::onnx_import {
 class Lazy;
 using LazyPtr = std::shared_ptr<const Lazy>;
 
-/// A flat, read-only array of numbers. Integers and booleans are read exactly by readInts; floats by readFloats.
+/// A flat, read-only array of numbers. readInts is exact for integers and booleans, readFloats for floats.
 class Lazy {
 public:
   Lazy(ElementKind kind, int64_t size) : elementKind(kind), count(size) {}
@@ -25,10 +27,10 @@ public:
   ElementKind kind() const { return elementKind; }
   bool isFloat() const { return onnx_import::isFloat(elementKind); }
   int64_t size() const { return count; }
-  /// Elements begin, begin + stride, ...; converts from the other family where asked.
+  /// Reads n elements: begin, begin + stride, ... Converts between floats and integers if needed.
   virtual void readFloats(int64_t begin, int64_t stride, int64_t n, double *out) const = 0;
   virtual void readInts(int64_t begin, int64_t stride, int64_t n, int64_t *out) const = 0;
-  /// Set iff every element is the same.
+  /// Whether all elements are known to be equal.
   virtual bool isFill() const { return count == 1; }
 
 private:
@@ -36,7 +38,8 @@ private:
   int64_t count;
 };
 
-/// A loop axis of an expression: `size` steps, `stride` elements each, in the operand's flat array.
+/// An operand of an expression: a view of the flat array `base`. The element at index (i, j, ...) is offset + i *
+/// strides[0] + j * strides[1] + ...
 struct LazyOperand {
   LazyPtr base;
   int64_t offset = 0;
@@ -45,7 +48,7 @@ struct LazyOperand {
 
 using FloatKernel = std::function<void(int64_t n, const double *const *operands, double *out)>;
 using IntKernel = std::function<void(int64_t n, const int64_t *const *operands, int64_t *out)>;
-/// Reads floats, writes integers or booleans (comparisons, float to integer casts), and the other way round.
+/// FloatToIntKernel: comparisons and casts from float to integer. IntToFloatKernel: the other direction.
 using FloatToIntKernel = std::function<void(int64_t n, const double *const *operands, int64_t *out)>;
 using IntToFloatKernel = std::function<void(int64_t n, const int64_t *const *operands, double *out)>;
 
@@ -54,7 +57,7 @@ struct Kernel {
   IntKernel ints;
   FloatToIntKernel floatToInt;
   IntToFloatKernel intToFloat;
-  bool select = false; ///< between operands 1 and 2 by operand 0
+  bool select = false; ///< result is operand 1 where operand 0 is true, else operand 2
   bool copy = false;
 };
 
@@ -63,22 +66,22 @@ LazyPtr makeIntFill(ElementKind kind, int64_t size, int64_t value);
 LazyPtr makeIota(ElementKind kind, int64_t size, double start, double step);
 LazyPtr makeFloats(ElementKind kind, std::vector<double> values);
 LazyPtr makeInts(ElementKind kind, std::vector<int64_t> values);
-/// Elements decoded from bytes when read.
+/// Decodes the elements from bytes when they are read.
 LazyPtr makeBytes(ElementKind kind, TensorBytes bytes, int64_t size);
-/// The elementwise expression over `sizes`, row-major. Stored at once if it has at most `storeLimit` elements.
+/// An elementwise expression over `sizes`, row-major. It is computed and stored immediately if it has at most `storeLimit` elements.
 LazyPtr makeExpression(ElementKind kind, std::vector<int64_t> sizes, std::vector<LazyOperand> operands, Kernel kernel);
-/// Row-major concatenation: part i contributes runs[i] elements, `repeats` times.
+/// Row-major concatenation. Part i contributes runs[i] elements, and this repeats `repeats` times.
 LazyPtr makeInterleaved(ElementKind kind, std::vector<LazyPtr> parts, std::vector<int64_t> runs, int64_t repeats);
 
-/// Expressions up to this many elements are stored (1 MiB of doubles).
+/// Largest number of elements of an expression that is stored (1 MiB of doubles).
 constexpr int64_t storeLimit = int64_t(1) << 17;
 
-/// Rounds to what `kind` can hold.
+/// Rounds to the precision of `kind`.
 double roundTo(ElementKind kind, double value);
-/// Towards zero, clamped to the range; 0 for NaN.
+/// Truncates towards zero and clamps to the range of int64; 0 for NaN.
 int64_t truncateToInt(double value);
 int64_t wrapTo(ElementKind kind, int64_t value);
-/// As two's complement has it: constants of a file may be anything.
+/// Two's complement arithmetic without undefined overflow: constants of a file may have any value.
 inline int64_t addInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
 inline int64_t subInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b)); }
 inline int64_t mulInts(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); }

@@ -1,4 +1,5 @@
-// Lengths, and the numbers of samples: where an axis of samples comes from, told by the number B and never by its size.
+// Imports lengths, bounds and indices (arange(B)) that depend on the number of samples. A sample axis is recognized by
+// the number B, never by its size.
 #include "Lengths.h"
 
 #include "Composition.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int kFewNumbers = 64;
 
-/// The integers of a tensor that may hold sizes or bounds.
+/// Inserts the integers of a small tensor. They may be sizes or bounds.
 void insertNumbers(const onnx::Tensor &tensor, std::set<int64_t> &numbers) {
   if (tensor.int64_data_size() <= kFewNumbers)
     numbers.insert(tensor.int64_data().begin(), tensor.int64_data().end());
@@ -39,7 +40,7 @@ void insertNumbers(const onnx::Tensor &tensor, std::set<int64_t> &numbers) {
 
 } // namespace
 
-// The size that stands for the samples while importing divides no number of the file, so that no axis can be taken for that of the samples.
+// The placeholder divides no number of the file. No other axis can therefore be mistaken for the sample axis.
 void zorse::onnx_import::choosePlaceholder(ImportState &state) {
   constexpr std::array<int64_t, 20> candidates{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127, 131, 137, 257, 263, 521, 523};
   std::set<int64_t> sizes{state.options.sequence};
@@ -89,7 +90,8 @@ ImportedValue zorse::onnx_import::fillOver(ElementKind kind, double value, View 
   return {kind, std::move(view), Constant{makeFill(kind, 1, value)}};
 }
 
-/// A part of another operator has its lengths from shapes, in which the samples stand by their size.
+/// Length of a constant size. The operators of a decomposition compute lengths from shapes, where the placeholder size
+/// stands for the samples.
 static Length plainLength(OpContext &op, int64_t size) {
   if (!op.node.partOf.empty() && !op.state.rowsBaked && size > 0 && size % op.state.rows == 0)
     return {size, true, {Factor{op.state.rows, 0, true}, Factor{size / op.state.rows, 0, false}}};
@@ -106,7 +108,7 @@ static FailureOr<Length> lengthOf(OpContext &op, const Number &number) {
   }
   return op.error("takes the length " + number.print() +
                   ", which depends on the number of samples B; expects lengths that are constant, or a multiple of B: a program treats samples "
-                  "apart. Give each sample its share by an axis of its own");
+                  "apart. Give each sample its share along a separate axis");
 }
 
 FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size_t index) {
@@ -129,7 +131,7 @@ FailureOr<std::vector<Length>> zorse::onnx_import::lengthsOf(OpContext &op, size
   return lengths;
 }
 
-// A file for any batch says where its samples are; a number in their place is the exported example's.
+// In a file for any batch size, shapes specify where the samples are. A constant in their place is the batch size of the exported example.
 LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &result, const std::vector<bool> &told) {
   const int64_t axis = result.view.sampleAxis();
   if (op.state.rowsBaked || axis < 0 || !op.node.partOf.empty() || told[static_cast<size_t>(axis)])
@@ -139,9 +141,9 @@ LogicalResult zorse::onnx_import::checkTold(OpContext &op, const ImportedValue &
                   "or write -1 there");
 }
 
-// --- arange(B), and what ids are made of it
+// --- arange(B), and indices computed from it
 
-/// Operators that compute with numbers, and do not find places by them.
+/// Whether an operator only computes with sample indices and does not index with them.
 static bool countsOnly(StringRef op) {
   static const llvm::StringSet<> known{"Add",       "Sub",       "Mul",       "Div",        "Mod",       "Neg",         "Abs",
                                        "Sign",      "Sum",       "Max",       "Min",        "Pow",       "Clip",        "Where",
@@ -150,9 +152,9 @@ static bool countsOnly(StringRef op) {
   return known.contains(op);
 }
 
-/// A constant that holds the numbers of samples as a value of the graph. \param number  of every sample, [B]
+/// Converts a constant that depends on the sample index (sampleStep) to a value of the graph. \param number  index of every sample, [B]
 static ImportedValue withNumbers(Composition &make, const ImportedValue &constant, ImportedValue number) {
-  number.view.dims = constant.view.dims; // repeated along all axes but that of the samples
+  number.view.dims = constant.view.dims; // repeats along all axes except the sample axis
   for (FactorList &list : number.view.dims) {
     for (Factor &factor : list)
       factor.stride = 0;
@@ -197,7 +199,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
                     "sample may: x[arange(B), places], or sample * T + place");
   if (!supported && op.state.options.batchNormRows > 0)
     return op.error("reads the numbers of the samples in the batch (arange), which --batch-norm-rows takes together in groups; compile without it");
-  if (!supported) { // as values
+  if (!supported) { // compute with the indices as values of the graph
     Composition make(op);
     for (ImportedValue &operand : operands)
       if (operand.sampleStep() != 0)
@@ -227,7 +229,7 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
   auto length = lengthOf(op, *Number::apply("ceil", {(*limit - *start) / *delta}));
   if (failed(length))
     return failure();
-  // Number `sample * inner + place` of the range: the part of the sample is kept apart.
+  // Element `sample * inner + place` of the range: the part that depends on the sample is stored in sampleStep.
   const int64_t inner = length->perSample ? length->size / op.state.rows : length->size;
   const ElementKind type = op.operand(0).type, counted = isFloat(type) ? ElementKind::I64 : type;
   ImportedValue value = constantOf(counted, makeIota(counted, inner, *from, *step), {inner});
@@ -239,7 +241,8 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
   return make.result(isFloat(type) ? make.cast(value, type) : std::move(value));
 }
 
-// Bounds that follow from B are supported where they cut nothing: below 0, or at the end of the axis and behind it, for every B.
+// Bounds that depend on B are supported if they select whole samples: bounds at or beyond the ends of the axis for
+// every B, or multiples of B (below).
 LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
   FailureOr<ImportedValue> starts = asKnown(op, op.operand(1)), ends = asKnown(op, op.operand(2));
   if (failed(starts) || failed(ends))
@@ -256,14 +259,14 @@ LogicalResult zorse::onnx_import::sliceByNumbers(OpContext &op) {
     axes = *given;
   }
   if (from.size() != to.size() || axes.size() != from.size())
-    return op.error("expects as many starts, ends and axes");
+    return op.error("expects equal numbers of starts, ends and axes");
   for (size_t i = 0; i < from.size(); ++i) {
     const int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i];
     if (axis < 0 || axis >= x.rank())
       return op.error("axis " + Twine(axes[i]) + " is outside the rank");
     const Number extent = extentOf(op.state, x.view.dims[axis]);
     const bool samples = x.view.sampleAxis() == axis;
-    // Multiples of B cut an axis of which every element has all samples inside.
+    // On the sample axis, a multiple of B is a bound between elements that each contain all samples.
     const auto bound = [&](const Number &number) -> std::optional<double> {
       if (auto constant = number.constant())
         return constant;
@@ -310,6 +313,6 @@ LogicalResult zorse::onnx_import::checkExtent(OpContext &op, const FactorList &l
   if (op.state.rowsBaked || size == 0 || size % op.state.rows != 0)
     return success();
   return op.error("reads the size " + Twine(size) +
-                  " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a dimension of "
-                  "its own");
+                  " of an axis that may hold the samples and is not known to; write the shape with -1, or with the batch size in a separate "
+                  "dimension");
 }

@@ -1,4 +1,4 @@
-// What the file asks for and the importer does not have, found before anything is interpreted: all of it at once.
+// Finds everything in the file that the importer does not support, before any node is interpreted, and reports it in one error.
 #include "ImportState.h"
 #include "Interpret.h"
 #include "Operators.h"
@@ -9,7 +9,7 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// "2 nodes: 'a', 'b'", at most three of them by name.
+/// "2 nodes: 'a', 'b'"; names at most three nodes.
 std::string listed(const std::vector<std::string> &names) {
   std::string text = std::to_string(names.size()) + (names.size() == 1 ? " node: " : " nodes: ");
   for (size_t i = 0; i < names.size() && i < 3; ++i)
@@ -17,7 +17,7 @@ std::string listed(const std::vector<std::string> &names) {
   return text + (names.size() > 3 ? ", ..." : "");
 }
 
-/// Operators without a handler, and by what they say the nodes of others that say what is not supported.
+/// Unsupported operators, and unsupported uses of supported operators, each with the names of its nodes.
 struct Limits {
   std::map<std::string, std::vector<std::string>> unknown, beyond;
 

@@ -1,4 +1,4 @@
-// Products, softmax, norms.
+// Imports matmuls (MatMul, Gemm), softmax, and layer norms.
 #include "Arithmetic.h"
 #include "Composition.h"
 #include "Kernels.h"
@@ -23,7 +23,8 @@ static int64_t innerStride(const FactorList &list) {
   return 0;
 }
 
-// 1/sqrt(channels) reached as a product of roots rounded to f32 is meant exactly; then all exporters agree.
+// Exporters compute 1/sqrt(channels) as products of square roots rounded to f32. A scale close to it is replaced by the
+// exact value, so that all exporters give the same model.
 double zorse::onnx_import::attentionScale(const ImportState &state, double scale, int64_t channels) {
   double exact = 1.0 / std::sqrt(static_cast<double>(channels));
   if (std::fabs(scale - exact) > 1e-6 * exact)
@@ -31,7 +32,7 @@ double zorse::onnx_import::attentionScale(const ImportState &state, double scale
   return state.options.compute == ComputeType::F64 ? exact : static_cast<double>(static_cast<float>(exact));
 }
 
-/// Only its last two dimensions hold different elements, none of samples.
+/// Whether the value is a matrix: it carries no samples, and all dimensions except the last two repeat.
 static bool isMatrix(const ImportedValue &value) {
   if (isSampled(value))
     return false;
@@ -45,7 +46,7 @@ static bool isMatrix(const ImportedValue &value) {
 static FailureOr<ImportedValue> productOfConstants(OpContext &op, const ImportedValue &a, const ImportedValue &b) {
   if (!isFloat(a.type) || !isFloat(b.type))
     return op.error("multiplies constants of " + Twine(name(a.type)) + " and " + name(b.type) + "; only floating-point ones are folded");
-  // Tables of positions times frequencies: one or few products per element.
+  // Typical case: tables of positions times frequencies, with one or a few products per element.
   int64_t inner = a.view.size(a.rank() - 1);
   ImportedValue left = a, right = b;
   left.view.dims.insert(left.view.dims.end() - 1, FactorList{}); // [.., M, 1, K]
@@ -78,7 +79,7 @@ static FailureOr<ImportedValue> productOfConstants(OpContext &op, const Imported
   return out;
 }
 
-/// x [lead..., K] times a matrix; the transposed product if the matrix stands on the left (`swap`).
+/// x [lead..., K] times a matrix. With `swap`, the matrix is the left operand and the product is transposed.
 static FailureOr<ImportedValue> timesMatrix(OpContext &op, const ImportedValue &x, const ImportedValue &w, bool swap) {
   int64_t kAxis = swap ? x.rank() - 2 : x.rank() - 1;
   ImportedValue lead = x;
@@ -105,14 +106,14 @@ static FailureOr<ImportedValue> timesMatrix(OpContext &op, const ImportedValue &
   if (auto type = cast<RankedTensorType>(left.getType()); type.getRank() == 1)
     left = reshapeTo(op.state, left, {1, type.getDimSize(0)});
   Value y = create<MatmulOp>(op.state, left, right, false, transposed);
-  // x lost its K axis; the columns take the place the product gives them.
+  // The K axis of x is removed. The columns take the position that the matmul gives them.
   return nest->result(y, (swap ? w : x).type, cast<RankedTensorType>(y.getType()).getShape().back(), swap ? kAxis : LoopNest::kEnd);
 }
 
 static FailureOr<ImportedValue> productOfActivations(OpContext &op, const ImportedValue &a, const ImportedValue &b) {
   int64_t m = a.rank() - 2, n = b.rank() - 1;
   FactorList aK = a.view.dims.back(), bK = b.view.dims[b.rank() - 2], aM = a.view.dims[m], bN = b.view.dims[n];
-  // Products of activations: batch axes are common.
+  // Batch axes are common to both operands.
   std::vector<ImportedValue> operands{a, b};
   for (ImportedValue &operand : operands) {
     operand.view.dims.pop_back();
@@ -158,8 +159,8 @@ FailureOr<ImportedValue> zorse::onnx_import::product(OpContext &op, ImportedValu
     a = compressed(op.state, a);
     b = compressed(op.state, b);
     bool weightB = isMatrix(b), weightA = isMatrix(a);
-    // A scale goes past a product of activations (attention peels it off), and stays before a weight.
-    // One that is known only with the batch goes past both.
+    // The scale of operands moves to the result of a matmul of activations (attention matching expects it there). It
+    // stays on the operands of a matmul with a weight, unless it depends on the batch.
     const Number both = a.scale() * b.scale();
     if (auto constant = both.constant(); !constant || (!weightA && !weightB)) {
       scale = constant ? Number(attentionScale(op.state, *constant, a.view.size(a.rank() - 1))) : both;
@@ -183,7 +184,7 @@ static LogicalResult importMatMul(OpContext &op) {
   const ImportedValue &a = op.operand(0), &b = op.operand(1);
   if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && b.isArray() && a.view.sampleAxis() == 1 &&
       a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 && b.view.elements() > 0) {
-    // [groups, samples, inner] with a matrix for every group
+    // [groups, samples, inner] times one matrix per group
     Composition make(op);
     return make.result(make.transpose(groupedProduct(make, make.transpose(a, {1, 0, 2}), b), {1, 0, 2}));
   }
@@ -220,7 +221,7 @@ static LogicalResult importGemm(OpContext &op) {
   return binary(op, "Add", *value, c);
 }
 
-// Of inputs, the largest element and the sum over all samples are numbers that are known before the step.
+// Softmax over the samples. For values from inputs alone, the maximum and the sum over all samples are known before the step.
 static ImportedValue normalisedOverSamples(Composition &make, const ImportedValue &x, int64_t axis, bool logarithm) {
   ImportedValue below = make("Sub", {x, make.reduce("ReduceMax", x, {axis}, /*keep=*/true)}), each = make("Exp", {below});
   ImportedValue sum = make.reduce("ReduceSum", each, {axis}, /*keep=*/true);
@@ -250,7 +251,7 @@ static LogicalResult importSoftmax(OpContext &op) {
   return op.result(std::move(result));
 }
 
-/// Mean and reciprocal of the standard deviation, which the operator's first result does not need.
+/// Second and third results of LayerNormalization: the mean and the reciprocal of the standard deviation.
 static LogicalResult normStatistics(OpContext &op, const ImportedValue &x, int64_t axis) {
   if (op.node.op != "LayerNormalization")
     return op.error("its statistics are used; those of LayerNormalization alone are supported");
@@ -271,7 +272,7 @@ static LogicalResult normStatistics(OpContext &op, const ImportedValue &x, int64
   return success();
 }
 
-/// LayerNormalization, RMSNormalization: over the axes from `axis` on, as one last dimension.
+/// LayerNormalization and RMSNormalization over the axes from `axis` on, joined into one last dimension.
 static LogicalResult importNorm(OpContext &op) {
   ImportedValue x = op.operand(0);
   const int64_t axis = op.axis(x.rank());

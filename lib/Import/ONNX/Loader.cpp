@@ -76,7 +76,8 @@ int64_t zorse::onnx_import::byteSize(ElementKind kind) {
   }
 }
 
-// The newest version whose operators are all known (Operators.h): a later one may give an operator an attribute, or another meaning.
+// kNewest is the newest version with operators that are all known (Operators.h). A later version may give an operator a
+// new attribute or another meaning.
 std::string zorse::onnx_import::opsetProblem(int64_t version) {
   constexpr int64_t kOldest = 13, kNewest = 26;
   if (version >= kOldest && version <= kNewest)
@@ -122,7 +123,7 @@ MappedFile::~MappedFile() {
     munmap(const_cast<uint8_t *>(bytes), length);
 }
 
-/// What to do with a model of PyTorch or of the Hugging Face hub that was given in place of an ONNX file; empty: it is none.
+/// How to export a model of PyTorch or of the Hugging Face hub that was given instead of an ONNX file; empty if `path` is neither.
 static std::string exportRemedy(const std::string &path) {
   const char *command = "zorse-torch-export --hf ";
   if (access((path + "/config.json").c_str(), F_OK) == 0)
@@ -179,7 +180,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(std::shared_ptr<MappedFil
 
 namespace {
 
-/// Walks protobuf wire format: one field at a time, never past `end`.
+/// Reads the protobuf wire format field by field, never past `end`.
 struct WireReader {
   const uint8_t *position, *end;
 
@@ -194,7 +195,7 @@ struct WireReader {
     return false;
   }
 
-  /// Reads one field; for length-delimited ones sets `body`.
+  /// Reads one field. Sets `body` for length-delimited fields.
   bool next(uint32_t &field, uint32_t &wire, WireReader &body) {
     uint64_t key = 0, value = 0;
     if (position >= end || !varint(key))
@@ -227,7 +228,7 @@ struct WireReader {
 
 } // namespace
 
-// The parser copies raw_data; for weights we want to know where the bytes are in the file, so that a bundle can refer to them.
+// The parser copies raw_data. A bundle refers to weights by their location, so find where their bytes are in the file.
 void LoadedModel::locateRawData() {
   const uint8_t *begin = modelFile->data();
   WireReader top{begin, begin + modelFile->size()}, graph{}, tensor{}, field{};
@@ -276,7 +277,8 @@ Result<std::shared_ptr<MappedFile>> LoadedModel::externalFile(const std::string 
   return file;
 }
 
-// Of the open file, not of its name, which may lead elsewhere a moment later. Caches of hubs keep the model and its data as links into one folder.
+// Checks that the open file is in the folder of the model. Checks the descriptor, because the name may refer to another
+// file later. Caches of the Hugging Face hub store the model and its data as links into one folder.
 Status LoadedModel::checkBesideModel(int descriptor, const std::string &location) const {
   namespace fs = std::filesystem;
   std::error_code failed;
@@ -314,7 +316,7 @@ template <typename T, typename Field> static std::shared_ptr<std::vector<uint8_t
   return out;
 }
 
-/// How many bytes a tensor of this shape and type has.
+/// Number of bytes of a tensor with this shape and type.
 static Result<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::string &where) {
   auto kind = static_cast<ElementKind>(tensor.data_type());
   int64_t width = byteSize(kind);
@@ -330,7 +332,7 @@ static Result<uint64_t> expectedBytes(const onnx::Tensor &tensor, const std::str
   return expected;
 }
 
-/// How errors about a tensor's size begin.
+/// First part of errors about the size of a tensor.
 static std::string expects(const std::string &where, uint64_t bytes, const onnx::Tensor &tensor) {
   return where + ": expects " + std::to_string(bytes) + " bytes for its shape and type " + name(static_cast<ElementKind>(tensor.data_type()));
 }
@@ -385,7 +387,7 @@ TensorBytes LoadedModel::rawBytes(const onnx::Tensor &tensor) const {
   return result;
 }
 
-/// Of a tensor that has its elements in fields of their type.
+/// Bytes of a tensor that stores its elements in typed fields.
 static TensorBytes fieldBytes(const onnx::Tensor &tensor) {
   TensorBytes result;
   switch (static_cast<ElementKind>(tensor.data_type())) {

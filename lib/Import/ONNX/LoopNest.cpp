@@ -1,4 +1,4 @@
-// Common axes of operands: broadcasting, the sample axis, loops over them, and what folds on constants.
+// Finds common axes of operands: broadcasting, the sample axis, and loops over them. Folds elementwise operations on constants.
 #include "LoopNest.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Whether the initial values of a parameter are `size` copies of blocks of `stride` elements, one after the other.
+/// Whether the initial values of a parameter are `size` consecutive copies of blocks of `stride` elements.
 static bool holdsCopies(const WeightSource &weight, int64_t size, int64_t stride) {
   int64_t count = 1;
   for (int64_t extent : weight.shape)
@@ -25,7 +25,7 @@ static bool holdsCopies(const WeightSource &weight, int64_t size, int64_t stride
   return equal;
 }
 
-/// An operand without samples that has one slice per sample along an axis: all must be equal, and one is kept.
+/// Handles an operand without samples that has one slice per sample along an axis. All slices must be equal; one is kept.
 LogicalResult LoopNest::dropSampleCopies(OpContext &op, size_t index, size_t along) const {
   const ImportedValue &operand = aligned[index];
   const int64_t size = axes[along].size;
@@ -38,7 +38,7 @@ LogicalResult LoopNest::dropSampleCopies(OpContext &op, size_t index, size_t alo
     if (repeats(*operand.lazy(), operand.view.offset, factors, along, op.state.options.mostComputed))
       return success();
   }
-  // A parameter with baked rows (a position table that an exporter folded): compare its initial values.
+  // A parameter with a fixed number of rows (a position table that an exporter folded): compare its initial values.
   if (auto argument = operand.isTensor() ? dyn_cast<BlockArgument>(operand.value()) : BlockArgument())
     if (auto found = op.state.weightOfArgument.find(argument.getArgNumber()); found != op.state.weightOfArgument.end())
       if (const WeightSource &weight = op.state.weights[found->second]; holdsCopies(weight, size, axes[along].strides[index])) {
@@ -54,13 +54,13 @@ namespace {
 enum class AxisSplit { Done, NeedsCopy, TooShort };
 }
 
-/// Appends the axes of one dimension of `rest` elements, as fine as the finest operand's factors (`heads`) there. NeedsCopy: they do not divide each
-/// other.
+/// Appends the axes of one dimension of `rest` elements. They are as fine as the finest factors of the operands
+/// (`heads`). NeedsCopy: the factors do not divide each other.
 static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t rest, std::vector<LoopNest::Axis> &axes) {
   const size_t count = heads.size();
   std::vector<size_t> next(count, 0);
   for (;;) {
-    // Sample factors of one row go alone.
+    // A sample factor of one row is an axis by itself.
     bool single = false;
     for (size_t k = 0; k < count; ++k)
       single |= next[k] < heads[k].size() && heads[k][next[k]].sample && heads[k][next[k]].size == 1;
@@ -139,7 +139,7 @@ LogicalResult LoopNest::align(OpContext &op) {
         const int64_t own = dim - (rank - operand.rank());
         FactorList &head = heads.emplace_back(own < 0 ? FactorList() : operand.view.dims[own]);
         if ((own < 0 ? 1 : operand.view.size(own)) != *size)
-          head.push_back(Factor{*size, 0, false}); // repeats; behind a sample factor of one row, if there is one
+          head.push_back(Factor{*size, 0, false}); // repeats; after a sample factor of one row, if there is one
       }
       split = splitAxis(std::move(heads), dim, *size, axes);
     }
@@ -155,7 +155,7 @@ LogicalResult LoopNest::align(OpContext &op) {
   return op.error("its operands group samples with other axes in ways that do not match");
 }
 
-/// Which axis is that of the samples: the one of the operands that carry samples, and it must be one. Fails after an error.
+/// Finds the sample axis. All operands that carry samples must have it in the same dimension. Fails after an error.
 LogicalResult LoopNest::findSamples(OpContext &op) {
   int64_t along = -1;
   for (size_t i = 0; i < axes.size(); ++i)
@@ -197,7 +197,7 @@ std::vector<size_t> LoopNest::sequence(Order order) const {
   }
   if (!primary)
     return all;
-  // Axes along which it repeats stay where they are.
+  // Axes along which the primary operand repeats keep their position.
   llvm::copy_if(all, std::back_inserter(picked), [&](size_t axis) { return axes[axis].strides[*primary] != 0; });
   const std::vector<size_t> places = picked;
   llvm::stable_sort(picked, [&](size_t a, size_t b) { return axes[a].strides[*primary] > axes[b].strides[*primary]; });
@@ -301,7 +301,7 @@ LogicalResult zorse::onnx_import::emitElementwise(OpContext &op, std::vector<Imp
 }
 
 ImportedValue zorse::onnx_import::foldElementwise(ImportState &state, std::vector<ImportedValue> operands, ElementKind type, Kernel kernel) {
-  // Only constants: shapes agree or the caller has checked; no samples to mind.
+  // The operands are constants without samples. Their shapes match, or the caller has checked them.
   const GraphNode none;
   OpContext op(state, none);
   auto nest = LoopNest::of(op, std::move(operands));

@@ -1,4 +1,4 @@
-// The loss as a sum of terms factor * (sum over samples of a numerator), whose factors are known before the step.
+// Imports losses. A loss is a sum of terms factor * (sum over samples of a numerator); the factors are known before the step.
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -20,7 +20,7 @@ using namespace zorse::onnx_import;
 LogicalResult zorse::onnx_import::notAffine(OpContext &op, const Twine &what) {
   return op.error(what + " a sum over samples that is not known before the step (it depends on weights, or on other such sums): it mixes samples. "
                          "The loss must be a sum of terms factor * sum over "
-                         "samples, whose factors follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
+                         "samples, with factors that follow from the number of samples and from sums of inputs alone, and of scalars of parameters; "
                          "write it as a mean over samples of a loss of each");
 }
 
@@ -38,8 +38,8 @@ void zorse::onnx_import::addNumber(ImportState &state, const Number &number, std
   }
 }
 
-/// A scalar without samples, such as a penalty of parameters' squares, as a term of the loss: the mean over samples that all have it. Losses are of
-/// the last unit, which so reads every parameter of the penalty.
+/// Adds a scalar without samples, such as an L2 penalty of parameters, as a term of the loss: the mean of equal values
+/// over the samples. Losses belong to the last unit, which therefore reads every parameter of the penalty.
 static LogicalResult addPenalty(OpContext &op, const ImportedValue &scalar, double sign, std::vector<LossSummand> &terms) {
   if (auto number = uniformNumber(op.state, scalar))
     return addNumber(op.state, *number * Number(sign), terms), success();
@@ -47,7 +47,7 @@ static LogicalResult addPenalty(OpContext &op, const ImportedValue &scalar, doub
                      "'): the last unit reads all of these, wherever they are used; --weight-decay of the optimizer costs nothing");
   LossSummand summand;
   summand.elementsPerRow = 1;
-  summand.factor = Number(sign) / samplesPerRow(op.state); // the mean over rows that all have it
+  summand.factor = Number(sign) / samplesPerRow(op.state); // the mean over rows with equal values
   auto type = RankedTensorType::get({ShapedType::kDynamic}, elementType(op.state, ElementKind::F32));
   ImportedValue plain = scalar;
   summand.factor *= plain.takeScale();
@@ -81,9 +81,9 @@ static LogicalResult sumOfLosses(OpContext &op, const std::string &which, const 
   return op.result({a.isLoss() ? a.type : b.type, {}, std::move(sum)});
 }
 
-/// What a fixed batch of N makes of a constant factor of a loss: N and N times the elements of a sample stand for samples.
-/// A file for one number of samples N holds numbers in their place. N, and N times the elements of a sample, stand for samples where a plain sum is
-/// divided by them; what else N divides may as well.
+/// Replaces a constant factor of a loss in a file for a fixed number of samples N. In such a file constants stand for N.
+/// If a plain sum is divided by N, or by N times the elements of a sample, the divisor is assumed to depend on the
+/// number of samples. Other multiples of N are ambiguous.
 static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool divides, const LossSummand &summand) {
   auto constant = number.constant();
   Number plain = divides ? Number(1.0) / number : number;
@@ -96,17 +96,17 @@ static FailureOr<Number> factorInFile(OpContext &op, const Number &number, bool 
   divisor = std::round(std::fabs(divisor));
   const double elements = samples * static_cast<double>(summand.elementsPerRow);
   if (summand.factor.isConstant() && (divisor == elements || divisor == samples) && *constant > 0) {
-    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is taken for " +
-                             (divisor == elements ? "the elements of all samples" : "the samples") + ", of which the file fixes " +
-                             Number(samples).print() + "; an export with a symbolic batch says what it is");
+    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is assumed to be " +
+                             (divisor == elements ? "the number of elements of all samples" : "the number of samples") + "; the file fixes " +
+                             Number(samples).print() + " samples. Export with a symbolic batch to make it explicit");
     return Number(samples) / (Number(divisor) * Number::samples());
   }
   if (samples > 1 && std::fmod(divisor, samples) == 0 && !summand.factor.isConstant())
-    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is taken for a number, though it could follow from the " +
-                             Number(samples).print() + " samples that the file fixes; an export with a symbolic batch says what it is");
+    op.state.notes.push_back(op.node.describe() + ": " + number.print() + " is assumed to be a constant, although it could follow from the " +
+                             Number(samples).print() + " samples that the file fixes. Export with a symbolic batch to make it explicit");
   else if (samples > 1 && std::fmod(divisor, samples) == 0)
     return op.error(Twine(divides ? "divides" : "multiplies") + " a sum over samples by " + number.print() + ", which may stand for the " +
-                    Number(samples).print() + " samples that the file fixes, or for a number; export with a symbolic batch, which says which");
+                    Number(samples).print() + " samples that the file fixes, or for a constant. Export with a symbolic batch to make it explicit");
   return plain;
 }
 
@@ -128,7 +128,7 @@ LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, ImportedValue loss, 
     return notAffine(op, divides ? "divides by" : "multiplies");
   if (!other.isTensor() || other.view.elements() != 1 || isSampled(other) || !isFloat(other.type))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
-  // A scalar of parameters goes inside of the sum, so that its gradient is a sum over samples.
+  // A scalar of parameters is multiplied into the numerator. Its gradient is then a sum over samples.
   ImportedValue plain = other;
   const Number scale = plain.takeScale();
   Value scalar = reshapeTo(op.state, materialise(op.state, plain), {});
@@ -151,7 +151,7 @@ LogicalResult zorse::onnx_import::lossBinary(OpContext &op, const std::string &w
   return notAffine(op, which == "Mul" ? "multiplies" : which == "Div" ? "divides by" : "takes a function of");
 }
 
-/// One over what the mean of a cross-entropy divides by: all labels, or the weights of those that are not ignored.
+/// 1 / the divisor of a mean cross-entropy: the number of labels, or the sum of the weights of labels that are not ignored.
 static FailureOr<Number> meanFactor(OpContext &op, Value index, Value weight, std::optional<int64_t> ignore, int64_t elementsPerRow) {
   if (!ignore && !weight)
     return Number(1.0) / (samplesPerRow(op.state) * Number(static_cast<double>(elementsPerRow)));
@@ -175,7 +175,7 @@ static FailureOr<Number> meanFactor(OpContext &op, Value index, Value weight, st
   return Number(1.0) / countOf(op.state, perSample, ReduceKind::Sum);
 }
 
-/// logits [N, C, d...], labels [N, d...].
+/// Cross-entropy of logits [N, C, d...] with labels [N, d...].
 static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits, ImportedValue labels, ImportedValue weights,
                                              std::optional<int64_t> ignore, const std::string &reduction) {
   if (!logits.isTensor() || !isFloat(logits.type) || logits.rank() < 2 || !labels.isArray() || isFloat(labels.type))
@@ -235,7 +235,7 @@ static LogicalResult importCrossEntropy(OpContext &op) {
   std::optional<int64_t> ignore;
   if (const onnx::Attribute *given = op.attribute("ignore_index"))
     ignore = given->i();
-  if (op.isUsed(1)) { // log-probabilities
+  if (op.isUsed(1)) { // second result: log-probabilities
     Composition make(op);
     ImportedValue all = make("LogSoftmax", {op.operand(0)}, {{"axis", int64_t(1)}});
     if (make.hasFailed())
@@ -245,7 +245,7 @@ static LogicalResult importCrossEntropy(OpContext &op) {
   return op.result(crossEntropy(op, op.operand(0), op.operand(1), op.operand(2), ignore, op.text("reduction")));
 }
 
-// The loss of the options: cross-entropy of logits [rows, positions, classes] with labels [rows, positions].
+// The loss that the options request: cross-entropy of logits [rows, positions, classes] with labels [rows, positions].
 std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, LogicalResult &status) {
   status = failure();
   std::string name = state.options.logits.empty() ? state.model.model().graph().output(0).name() : state.options.logits;
@@ -268,7 +268,7 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
       if (info->name() == labelName)
         labels = state.values[value];
   } else {
-    // A new input; arguments of parameters that exist already come after the inputs anyway.
+    // Add an input for the labels, before the arguments of parameters.
     SmallVector<int64_t> type{ShapedType::kDynamic};
     type.append(shape.begin() + 1, shape.end());
     unsigned position = static_cast<unsigned>(state.inputNames.size());
@@ -302,7 +302,7 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
         failed(take(op, labels, labels.rank() - 1, 1, 1, labels.view.size(labels.rank() - 1) - 1)))
       return std::nullopt;
   }
-  // Classes second, as the operator wants them.
+  // The operator expects the classes in dimension 1.
   FactorList classes = logits.view.dims.back();
   logits.view.dims.pop_back();
   logits.view.dims.insert(logits.view.dims.begin() + 1, classes);

@@ -1,4 +1,5 @@
-// What a file holds and nothing here reads. Skipping it in silence would train other mathematics than the file says.
+// Finds parts of a model file that the importer does not read. They are errors: skipping them silently would change the
+// mathematics of the model.
 #include "Loader.h"
 
 #include <google/protobuf/descriptor.h>
@@ -10,10 +11,10 @@ using namespace zorse::onnx_import;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// The longest name of anything. Names go into messages, into MLIR's attributes and into files' names.
+/// Largest length of a name. Names appear in messages, in MLIR attributes and in file names.
 static constexpr size_t kLongestName = 4096;
 
-/// What `find` says of the first message, `message` or one inside it, of which it says something.
+/// Searches `message` and the messages inside it, depth first. Returns the first nonempty result of `find`.
 template <typename Find> static std::string firstOf(const Message &message, const Find &find) {
   if (std::string found = find(message); !found.empty())
     return found;
@@ -33,13 +34,13 @@ template <typename Find> static std::string firstOf(const Message &message, cons
   return {};
 }
 
-/// A field that the schema does not have.
+/// A field that the schema does not define.
 static std::string unknownField(const Message &message) {
   const auto &unknown = message.GetReflection()->GetUnknownFields(message);
   return unknown.empty() ? std::string() : "field " + std::to_string(unknown.field(0).number()) + " of a " + message.GetDescriptor()->name();
 }
 
-/// A name that is too long. Values of metadata are no names.
+/// A name that is too long. Values of metadata are not names.
 static std::string longName(const Message &message) {
   const google::protobuf::Reflection &reflection = *message.GetReflection();
   std::vector<const FieldDescriptor *> fields;

@@ -1,4 +1,4 @@
-// 16-bit floats of a file: what is computed in more digits is rounded to them, operator by operator.
+// Rounds results to the 16-bit float types of a file, operator by operator. The computation itself uses a wider type.
 #include "Kernels.h"
 #include "LoopNest.h"
 #include "OpContext.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// The number of a 16-bit type that is nearest to x.
+/// The value of a 16-bit type that is nearest to x.
 static double nearestIn(ElementKind kind, double x) {
   llvm::APFloat number(x);
   bool lost = false;
@@ -19,7 +19,8 @@ static double nearestIn(ElementKind kind, double x) {
   return number.convertToDouble();
 }
 
-/// Results of these are elements of their operands: rounded already, and so are gradients of their readers when they are added.
+/// Whether the operator only moves elements. Its results are already rounded, and so are the gradients of their readers
+/// when they are added.
 static bool isMove(const GraphNode &node) {
   static const llvm::StringSet<> kMoves{"Cast",
                                         "CastLike",

@@ -13,8 +13,8 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-constexpr size_t kLongest = 4096; // characters of a printed number, about
-constexpr size_t kMostTerms = 16; // of a product that is multiplied out
+constexpr size_t kLongest = 4096; // approximate limit on the characters of a printed number
+constexpr size_t kMostTerms = 16; // largest number of terms of a product that is expanded
 constexpr int kLargestPower = 16;
 constexpr double kExactInts = 9007199254740992.0; // 2^53
 
@@ -259,7 +259,7 @@ Number Number::operator-() const {
   return out;
 }
 
-// --- what is known of a number
+// --- properties of a number
 
 std::optional<double> Number::constant() const {
   if (invalid)
@@ -308,19 +308,19 @@ std::optional<std::vector<double>> Number::shifted() const {
     lowest = std::min(lowest, term.samples);
     highest = std::max(highest, term.samples);
   }
-  // Binomials of (1 + t)^k; sums of doubles are exact while they are integers below 2^53, and only then are they believed.
+  // Expand (1 + t)^k with binomial coefficients. Sums of doubles are exact if they are integers below 2^53; otherwise nothing is returned.
   int64_t common = 1;
   for (auto &[key, term] : terms)
     if (!term.coefficient.isExact() || common > 1000000 ||
         __builtin_mul_overflow(common / std::gcd(common, term.coefficient.denominator), term.coefficient.denominator, &common)) {
       if (terms.size() == 1)
-        return std::vector<double>{term.coefficient.value()}; // B^k has no sign
+        return std::vector<double>{term.coefficient.value()}; // B^k is positive
       return std::nullopt;
     }
   std::vector<double> out(static_cast<size_t>(highest - lowest) + 1, 0.0);
   for (auto &[key, term] : terms) {
     const int power = term.samples - lowest;
-    const int64_t whole = common / term.coefficient.denominator; // without a remainder
+    const int64_t whole = common / term.coefficient.denominator; // exact division
     double factor = static_cast<double>(term.coefficient.numerator) * static_cast<double>(whole);
     for (int k = 0; k <= power; ++k) {
       out[static_cast<size_t>(k)] += factor;
@@ -399,7 +399,7 @@ std::vector<int64_t> Number::counts() const {
 
 // --- functions
 
-/// The function at these values. None: there is no function of this name and number of operands.
+/// The value of the function at these operands. Nothing if no function has this name and number of operands.
 static std::optional<double> valueOf(const std::string &function, const std::vector<double> &operands) {
   std::string text = function + "(";
   for (size_t i = 0; i < operands.size(); ++i)
@@ -506,7 +506,7 @@ std::string Number::Term::print(bool &negative) const {
 std::string Number::print() const {
   if (terms.empty())
     return invalid ? "?" : "0";
-  // Powers of B from the highest on, as polynomials are written.
+  // Print powers of B in descending order, as for polynomials.
   std::vector<const Term *> order;
   order.reserve(terms.size());
   for (auto &[key, term] : terms)

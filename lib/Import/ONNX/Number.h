@@ -1,8 +1,8 @@
-// Numbers that are known before a step and not while importing: functions of B, the number of samples of a step, and of counts n0, n1, ..., which are
-// reductions over all samples of a step of values from inputs alone.
+// Numbers that are known before a step but not during import: functions of B, the number of samples of a step, and of
+// counts n0, n1, ... A count is a reduction, over all samples of a step, of values computed from inputs alone.
 //
-// A number is a sum of terms: a coefficient times powers of B and of atoms (counts, and functions that nothing simplifies). Coefficients are exact
-// rationals where int64 holds them. Nothing here ever puts a value in the place of B.
+// A number is a sum of terms. A term is a coefficient times powers of B and of atoms (counts, and functions that cannot
+// be simplified). Coefficients are exact rationals if they fit into int64. B is never replaced by a value.
 #pragma once
 
 #include <cstdint>
@@ -29,29 +29,30 @@ public:
   Number &operator*=(const Number &other) { return *this = *this * other; }
   Number &operator/=(const Number &other) { return *this = *this / other; }
 
-  /// A function of Expression.h by its name. Simplified where that holds for every B >= 1. None: there is no such function.
+  /// Applies a function of Expression.h. Simplifies the result if that is valid for every B >= 1. Returns nothing if
+  /// there is no function with this name.
   static std::optional<Number> apply(const std::string &function, const std::vector<Number> &operands);
 
-  /// The value, where nothing of B and counts is in it.
+  /// The value, if it depends neither on B nor on counts.
   std::optional<double> constant() const;
   bool isConstant() const { return constant().has_value(); }
   bool is(double value) const { return constant() == value; }
-  /// c of c * B^power with an integer c > 0; none if it is something else.
+  /// c, if the number is c * B^power with an integer c > 0.
   std::optional<int64_t> multipleOfPower(int power) const;
-  /// The summands, each as factor * n_count where a count is a factor of it (count is -1 where none is).
+  /// The summands, each as factor * n_count. `count` is -1 if no count is a factor.
   struct Part;
   std::vector<Part> parts() const;
-  /// For all B >= 1 and all counts; false: not known.
+  /// Whether the property holds for all B >= 1 and all counts; false also if that is not known.
   bool isPositive() const;
   bool isNonNegative() const;
   bool isInteger() const;
-  std::optional<bool> isEqualTo(const Number &other) const; ///< none: it depends on B, or is not known
+  std::optional<bool> isEqualTo(const Number &other) const; ///< nothing if it depends on B or is not known
   std::optional<bool> isLessThan(const Number &other) const;
-  /// Whether the text can be printed: it is not too long and holds no division by zero and nothing infinite.
+  /// Whether the number can be printed: its text is not too long, it does not divide by zero, and all its parts are finite.
   bool isValid() const { return !invalid; }
-  std::vector<int64_t> counts() const; ///< that occur, in increasing order
+  std::vector<int64_t> counts() const; ///< indices of the counts that occur, in increasing order
 
-  /// As zorse::Expression parses it.
+  /// Text that zorse::Expression can parse.
   std::string print() const;
 
 private:
@@ -66,7 +67,7 @@ private:
     Coefficient times(const Coefficient &other) const;
     Coefficient plus(const Coefficient &other) const;
   };
-  /// A count, or a function of numbers. "" is the operand itself, in parentheses.
+  /// A count, or a function of numbers. The function "" is its operand in parentheses.
   struct Atom {
     int64_t count = -1;
     std::string function;
@@ -74,7 +75,7 @@ private:
     std::string text;
     bool positive = false, nonNegative = false, integer = false;
   };
-  /// Powers of an atom above and below the line: n0 / n0 is not 1 where n0 is 0.
+  /// Powers of an atom in the numerator (above) and the denominator (below). They do not cancel: n0 / n0 is not 1 if n0 is 0.
   struct Power {
     std::shared_ptr<const Atom> atom;
     int above = 0, below = 0;
@@ -96,7 +97,7 @@ private:
   Number grouped() const;
   Number inverse() const;
   static Number bad();
-  /// Coefficients of the polynomial in t = B - 1 that has this number's sign, lowest power first.
+  /// Coefficients of a polynomial in t = B - 1 that has the same sign as this number, lowest power first.
   std::optional<std::vector<double>> shifted() const;
   size_t length() const;
 

@@ -1,4 +1,4 @@
-// What a handler asks a node for: operands and attributes; and how errors name it.
+// Access to the operands and attributes of a node, and its errors.
 #include "OpContext.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -31,7 +31,7 @@ std::string OpContext::nameOf(size_t index) const {
   return name.empty() ? "operand " + std::to_string(index) : "'" + name + "'";
 }
 
-/// What a node was given, for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64 [3]".
+/// Describes the operands of a node for messages: "'x' f32 [samples, 16, 32], 'shape' constant i64 [3]".
 static std::string describeOperands(const OpContext &op) {
   std::string text;
   for (size_t i = 0; i < op.node.inputs.size() && i < 8; ++i) {
@@ -84,14 +84,15 @@ void OpContext::set(size_t index, ImportedValue value) {
     state.values[node.outputs[index]] = std::move(value);
 }
 
-// Every attribute has the type of its registration (Limits.cpp), so that one without a value, as some writers leave out zeros, is zero.
+// Limits.cpp has checked that every attribute has the registered type. Some writers omit the value 0; an attribute
+// without a value is therefore zero.
 const onnx::Attribute *OpContext::attribute(StringRef name) const {
   assert(rule->attribute(name) && !rule->attribute(name)->isIgnored && "an attribute that is not registered, or ignored");
   auto found = node.attributes.find(name.str());
   return found == node.attributes.end() ? nullptr : found->second.get();
 }
 
-/// The registered default. Nothing: that of the type, which stands for what is required and of which a message has said that it is missing.
+/// The registered default. A missing required attribute, which has already been reported, gets the default value of its type.
 template <typename T> static T defaultOf(const Registration &rule, StringRef name) {
   const AttributeInfo *info = rule.attribute(name);
   const T *otherwise = info ? std::get_if<T>(&info->otherwise) : nullptr;

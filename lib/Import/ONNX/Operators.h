@@ -1,6 +1,7 @@
-// The operators that the importer knows: names, operator sets, operands, attributes with their defaults, and the functions that import them. Each
-// file registers its own, in one table at its end. An attribute that is not registered is an error, because one that nobody reads would silently
-// change what a model computes.
+// The operators that the importer supports: names, operator sets, operands, attributes with their defaults, and the
+// functions that import them. Each source file registers its operators in one table at its end.
+//
+// An attribute that is not registered is an error, because ignoring it would silently change the mathematics of the model.
 #pragma once
 
 #include "Graph.h"
@@ -22,17 +23,17 @@ class OpContext;
 /// Imports one node. Fails after an error.
 using ImportFunction = mlir::LogicalResult (*)(OpContext &op);
 
-/// An attribute: its type, and what it is where the file leaves it out.
+/// An attribute: its type, and its default if the file omits it.
 struct AttributeInfo {
-  enum class Type : uint8_t { Real = 1, Integer, Text, Tensor, Graph, Reals, Integers, Texts }; // as AttributeProto.AttributeType counts them
+  enum class Type : uint8_t { Real = 1, Integer, Text, Tensor, Graph, Reals, Integers, Texts }; // numbers of AttributeProto.AttributeType
   using Default = std::variant<std::monostate, int64_t, double, const char *, std::vector<int64_t>>;
 
   const char *name;
   Type type;
-  Default otherwise = {}; ///< none: the function says what it is then
+  Default otherwise = {}; ///< monostate: the import function computes the default
   bool isRequired = false;
-  bool isIgnored = false;                ///< no value of it changes the mathematics; nobody reads it
-  std::vector<const char *> values = {}; ///< the only ones that are supported; empty: all
+  bool isIgnored = false;                ///< no value of it changes the mathematics; not read
+  std::vector<const char *> values = {}; ///< supported values; empty: all
 };
 
 // Attributes of each type, with their defaults.
@@ -53,10 +54,10 @@ inline AttributeInfo body(const char *name) { return {name, AttributeInfo::Type:
 inline AttributeInfo required(AttributeInfo attribute) { return attribute.isRequired = true, attribute; }
 inline AttributeInfo ignored(AttributeInfo attribute) { return attribute.isIgnored = true, attribute; }
 inline AttributeInfo only(AttributeInfo attribute, std::vector<const char *> values) { return attribute.values = std::move(values), attribute; }
-/// What several operators have, and more.
+/// Concatenates attributes that several operators share and attributes of one operator.
 std::vector<AttributeInfo> with(std::vector<AttributeInfo> shared, std::vector<AttributeInfo> own);
 
-/// Versions of the operator set in which an operator is what its registration says.
+/// Versions of the operator set for which a registration is valid.
 struct Opsets {
   int64_t first = 0, last = std::numeric_limits<int64_t>::max();
 };
@@ -66,13 +67,13 @@ inline Opsets until(int64_t last) { return {0, last}; }
 constexpr size_t kAny = std::numeric_limits<size_t>::max();
 
 struct Registration {
-  std::vector<const char *> names; ///< of one function; "domain.Name" outside of the default domain
-  size_t least, most;              ///< operands
+  std::vector<const char *> names; ///< operators that one function imports; "domain.Name" outside of the default domain
+  size_t least, most;              ///< min and max number of operands
   std::vector<AttributeInfo> attributes;
   ImportFunction import;
   Opsets opsets = {};
 
-  const AttributeInfo *attribute(llvm::StringRef name) const; ///< null if it has none of this name
+  const AttributeInfo *attribute(llvm::StringRef name) const; ///< null if no attribute has this name
 };
 
 class OperatorRegistry {
@@ -85,7 +86,7 @@ private:
   llvm::StringMap<std::vector<const Registration *>> byName;
 };
 
-// The operators of each file.
+// Registration functions, one per source file.
 void registerActivationOps(OperatorRegistry &registry);
 void registerAttentionOps(OperatorRegistry &registry);
 void registerComposedReductions(OperatorRegistry &registry);
@@ -113,16 +114,16 @@ void registerGridOps(OperatorRegistry &registry);
 void registerFourierOps(OperatorRegistry &registry);
 void registerDrawnOps(OperatorRegistry &registry);
 
-/// What is registered of a node's operator; null if it is not known.
+/// The registration of the operator of a node; null if it is not known.
 const Registration *registrationOf(const GraphNode &node);
 
-/// What `node` says and the registration does not know: operands, attributes, their types and values. Empty if nothing.
+/// Operands and attributes of `node` that do not match the registration: their number, types or values. Empty if all match.
 std::vector<std::string> notUnderstood(const GraphNode &node, const Registration &rule);
 
-/// What to do about an operator that there is no function for; empty if there is nothing particular to say.
+/// A hint for an operator that is not supported; empty if there is none.
 llvm::StringRef remedyFor(llvm::StringRef op);
 
-/// The type of `attribute`'s value: as it says, else by the field that is there; 0 if neither.
+/// The type of the value of `attribute`: the specified type, else the type of the field that is set; 0 if neither.
 int32_t typeOf(const onnx::Attribute &attribute);
 
 } // namespace zorse::onnx_import

@@ -1,4 +1,5 @@
-// Arguments for parameters: where their bytes are, which of them are one, and what the exporter did to them. Which are trained: Roles.cpp.
+// Creates arguments for parameters: finds their bytes, restores ties that the exporter split, and reports how the
+// exporter changed them. Roles.cpp decides which parameters are trained.
 #include "Initializers.h"
 #include "OpContext.h"
 #include "Roles.h"
@@ -19,11 +20,11 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// The innermost module a node came from, "" if the file does not say.
+/// The innermost module that a node was exported from, "" if the file does not specify it.
 std::string moduleOf(const onnx::Node &node) {
   for (const onnx::StringPair &entry : node.metadata_props())
     if (StringRef(entry.key()).ends_with("name_scopes")) {
-      // "['', 'h.0', 'h.0.ln_1', 'layer_norm']": the last but one.
+      // "['', 'h.0', 'h.0.ln_1', 'layer_norm']": the last element but one.
       SmallVector<StringRef> parts;
       StringRef(entry.value()).trim("[]").split(parts, ',');
       if (parts.size() >= 2)
@@ -34,7 +35,7 @@ std::string moduleOf(const onnx::Node &node) {
 
 } // namespace
 
-/// Whether a [n, m] holds the transpose of b [m, n] to the bit, and is not one number throughout.
+/// Whether a [n, m] is bit for bit the transpose of b [m, n], and its elements are not all equal.
 static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t m, size_t width) {
   bool varies = false;
   for (int64_t i = 0; i < n; ++i)
@@ -47,8 +48,8 @@ static bool isTransposed(const uint8_t *a, const uint8_t *b, int64_t n, int64_t 
   return varies;
 }
 
-// An exporter that folds the transpose of a tied matrix writes it twice, and training both would untie them: matrices that are equal to the bit were
-// one parameter.
+// An exporter that folds the transpose of a tied matrix writes the matrix twice. Training both copies would untie them.
+// Matrices that are equal bit for bit are therefore joined into one parameter.
 void zorse::onnx_import::restoreTies(ImportState &state, const std::set<const onnx::Tensor *> &own) {
   auto isMatrix = [&](const onnx::Tensor *tensor) {
     return state.roles[tensor] == InitializerRole::Trained && tensor->dims_size() == 2 && !forced(state, tensor->name()) &&
@@ -150,7 +151,7 @@ FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t inde
     return op.error("expects its running statistic '" + tensor.name() + "' to be floats");
   if (!op.state.statistics.insert(&tensor).second)
     return op.error("shares its running statistic '" + tensor.name() +
-                    "' with another node: a step would have to update it twice. Give each its own");
+                    "' with another node: a step would have to update it twice. Give each node a separate one");
   Value argument = parameter(op.state, tensor).value();
   op.state.tainted.insert(argument);
   NamedAttrList attributes;
@@ -171,7 +172,7 @@ ImportedValue zorse::onnx_import::frozenStatistic(OpContext &op, size_t index) {
   return parameter(op.state, *found->second);
 }
 
-// A constant above 1 MiB: an argument that is not trained, whose bytes the bundle copies.
+// A constant above 1 MiB becomes an argument that is not trained. The bundle copies its bytes.
 Value zorse::onnx_import::liftedBytes(ImportState &state, RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes) {
   for (auto &[number, index] : state.weightOfArgument)
     if (state.weights[index].owned && *state.weights[index].owned == *bytes && state.block->getArgument(number).getType() == type)
@@ -209,7 +210,7 @@ static std::string grouped(int64_t number) {
   return text;
 }
 
-/// The first `most` of these in quotes.
+/// The first `most` names in quotes.
 static std::string firstOf(const std::vector<std::string> &names, size_t most) {
   std::string list;
   for (size_t i = 0; i < names.size() && i < most; ++i)
@@ -217,7 +218,7 @@ static std::string firstOf(const std::vector<std::string> &names, size_t most) {
   return list + (names.size() > most ? ", ..." : "");
 }
 
-/// By name of a value the modules of the nodes that compute with it.
+/// For every value, by name: the modules of the nodes that use it.
 static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph &graph) {
   std::map<std::string, std::vector<std::string>> sites;
   static const llvm::StringSet<> views{"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze", "Cast"};
@@ -237,7 +238,7 @@ static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph
 static constexpr const char *kRemedy =
     ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
 
-/// Parameters that the exporter merged, renamed or folded: what cannot be undone.
+/// Warns about parameters that the exporter merged, renamed or folded and that cannot be restored.
 static void reportChanged(ImportState &state) {
   std::map<std::string, std::vector<std::string>> sites = usersOf(state.model.model().graph());
   std::vector<std::string> renamed;
@@ -247,14 +248,14 @@ static void reportChanged(ImportState &state) {
       continue;
     std::vector<std::string> &uses = sites[tensor.name()];
     std::set<std::string> distinct(uses.begin(), uses.end());
-    // A vector of one norm or one bias has one user; tied matrices are the model's own doing. A file that names all parameters also names those that
-    // were merged (checkMissing), so that a second user is a second use, such as a penalty on weights.
+    // A weight of a norm or a bias normally has one user; tied matrices may be intended. If the file names all parameters,
+    // checkMissing finds those that were merged. A second user is then a second use, such as a penalty on weights.
     if (!state.facts.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
       std::string list;
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
       warn(state, "parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
-                      "): the exporter merged parameters whose initial values are equal, and training this file ties them" + kRemedy);
+                      "): the exporter merged parameters with equal initial values, and training this file ties them" + kRemedy);
     }
     if (!state.facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
       auto stored = state.facts.stored.find(tensor.name());
@@ -266,7 +267,7 @@ static void reportChanged(ImportState &state) {
                     "): the checkpoint will not load into the model by name" + kRemedy);
 }
 
-/// Norms, dropout and samples that may not be what the user wants.
+/// Warns about modes of norms, dropout and samples that the user may not have intended.
 static void reportModes(ImportState &state) {
   if (!state.frozenNorms.empty())
     warn(state, std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
@@ -279,7 +280,7 @@ static void reportModes(ImportState &state) {
                     " (training_mode is absent or false): " +
                     (exportedInTraining
                          ? "the file was exported in training mode, but exporters lose the mode of dropout inside fused attention. Write that "
-                           "dropout as a module of its own (eager attention), or "
+                           "dropout as a separate module (eager attention), or "
                            "set its probability to 0 to be rid of this warning"
                          : "export in training mode if dropout is wanted"));
   }

@@ -1,4 +1,4 @@
-// GatherElements and GatherND: picks of elements, one id or several for each.
+// Imports GatherElements and GatherND, which pick elements by one or several ids each.
 #include "Composition.h"
 #include "Lengths.h"
 #include "LoopNest.h"
@@ -22,7 +22,7 @@ std::optional<std::pair<int64_t, int64_t>> zorse::onnx_import::evenSteps(ArrayRe
   return std::make_pair(ids[0], step);
 }
 
-/// The nest of x without one of its axes, and of ids. Copies x where the others divide none of the ids'. Fails after an error.
+/// The loop nest of ids and of x without one of its axes. Copies x if its other axes do not divide those of ids. Fails after an error.
 static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const ImportedValue &ids, int64_t axis) {
   const auto nestOf = [&](ImportedValue outer) {
     outer.view.dims[axis].clear();
@@ -35,7 +35,8 @@ static FailureOr<LoopNest> nestOfPicks(OpContext &op, ImportedValue &x, const Im
   return nestOf(x);
 }
 
-/// The vectors along the axis, each repeated for all of its ids, and one element of every copy: copies are views.
+/// Picks elements along one axis. The vectors along the axis repeat for all of their ids, and one element of every copy
+/// is picked. The copies are views.
 static LogicalResult pickElements(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
   if (!x.isArray() || !ids.isArray() || isFloat(ids.type))
     return op.error("expects a tensor and integer ids");
@@ -56,7 +57,7 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
     return failure();
   Value data = nest->emit(op.state, 0, x.view.dims[axis]);
   if (auto logp = data.getDefiningOp<LogSoftmaxOp>(); logp && ids.isTensor()) {
-    // A picked log-probability is a cross-entropy with the other sign.
+    // A picked log-probability is the negative of a cross-entropy.
     Value index = nest->emit(op.state, 1);
     auto type = cast<RankedTensorType>(logp.getX().getType());
     auto loss = CrossEntropyOp::create(op.state.builder, op.state.location, logp.getX(), index, Value(), std::nullopt);
@@ -66,7 +67,7 @@ static LogicalResult pickElements(OpContext &op, ImportedValue x, const Imported
     return op.result(std::move(result));
   }
   auto counted = countedFromFront(op, ids, size);
-  if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted, axis))) // which lie in another way than ids
+  if (failed(counted) || failed(nest = nestOfPicks(op, x, *counted, axis))) // the memory order of `counted` differs from that of ids
     return failure();
   data = nest->emit(op.state, 0, x.view.dims[axis]);
   ImportedValue result = nest->result(create<TakeOp>(op.state, data, nest->emit(op.state, 1)), x.type);
@@ -119,7 +120,7 @@ FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, con
         make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
     return make.hasFailed() ? FailureOr<ImportedValue>(failure()) : whole;
   }
-  ImportedValue whole = copied(op.state, compressed(op.state, ids)); // repeats over samples stay
+  ImportedValue whole = copied(op.state, compressed(op.state, ids)); // keeps repeats over samples
   const int64_t count = whole.view.elements() / (whole.view.sampleAxis() < 0 ? 1 : op.state.rows);
   if (count > int64_t(1) << 24)
     return op.error("has too many constant ids");
@@ -134,7 +135,7 @@ FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, con
   return compressed(op.state, whole);
 }
 
-/// x [batch..., places..., rest...] by ids [batch..., I..., depth]: places are numbered in row-major order.
+/// Gathers from x [batch..., places..., rest...] by ids [batch..., I..., depth]. Places are numbered in row-major order.
 static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t batch, int64_t depth) {
   Composition make(op);
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch);
@@ -166,7 +167,8 @@ static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const I
   return make.result(make.reshape(make.move(picks, rank - 1, batch), shape));
 }
 
-/// By constant ids each of whose components picks an axis in even steps, or one place: a view. None where they are otherwise.
+/// Gathers by constant ids as a view. Each component of the ids must pick places of an axis in even steps, or one
+/// place; returns nothing otherwise.
 static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t depth) {
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
@@ -182,7 +184,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedVa
       return op.result(fillOver(x.type, *uniform, std::move(view)));
     }
   }
-  // Component c as a tensor of the lead shape; it may move along one axis of it.
+  // Component c as a tensor of the lead shape. It may vary along one axis of it.
   ImportedValue value = x;
   std::vector<FactorList> dims(lead.size());
   std::vector<int> owner(lead.size(), -1);
@@ -250,11 +252,11 @@ static LogicalResult importGatherND(OpContext &op) {
     return op.error("expects ids of 1 to " + Twine(x.rank() - batch) + " components, found " + Twine(depth));
   if (ids.countsSamples) {
     if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
-      return op.error("picks by the numbers of samples from what has its samples elsewhere; every op must treat samples apart");
+      return op.error("picks by sample indices from a value that has its samples in another dimension; every op must treat samples apart");
     Composition make(op);
     ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;
-    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample, which a view may be
+    if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample: may be a view
       places.view.dims.erase(places.view.dims.begin());
       places.view.dims.pop_back();
       return make.result(make("Gather", {x, std::move(places)}, {{"axis", int64_t(1)}}));

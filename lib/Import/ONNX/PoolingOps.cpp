@@ -1,4 +1,4 @@
-// Poolings, one dimension of positions after the other, from slices of their windows.
+// Imports poolings from slices of their windows, one dimension of positions at a time.
 #include "Windows.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// What `combine` makes of the elements of every window, along all dimensions of positions, the last one first.
+/// Combines the elements of every window with `combine`, along all dimensions of positions, the last one first.
 template <typename Combine> static ImportedValue pooled(Composition &make, ImportedValue x, const Windows &windows, Combine combine) {
   for (size_t i = windows.rank(); i-- > 0 && !make.hasFailed();) {
     const auto axis = static_cast<int64_t>(i) + 2;
@@ -38,7 +38,7 @@ static LogicalResult readPooling(OpContext &op, Windows &windows) {
   return success();
 }
 
-/// Of equal elements the first one has the gradient, as in PyTorch: a later one replaces it only if it is larger.
+/// Max pooling. The first of equal elements receives the gradient, as in PyTorch: a later one replaces it only if it is larger.
 static LogicalResult importMaxPool(OpContext &op) {
   Windows windows;
   if (failed(readPooling(op, windows)))
@@ -72,7 +72,7 @@ static LogicalResult importAveragePool(OpContext &op) {
                              [&](const ImportedValue &a, const ImportedValue &b) { return make("Add", {a, b}); });
   if (!average)
     return make.result(power == 1 ? sum : power == 2 ? make("Sqrt", {sum}) : make("Pow", {sum, make.number(1 / static_cast<double>(power), sum)}));
-  // How many elements a window has: those of the operand, and of the pads that the file asks for if they count.
+  // Number of elements per window: elements of the operand, and with count_include_pad also the pads of the file.
   const bool withPads = op.integer("count_include_pad") != 0;
   std::vector<double> sizes{1};
   for (size_t i = 0; i < windows.rank(); ++i) {

@@ -1,4 +1,5 @@
-// RNN, GRU and LSTM, unrolled: what the inputs bring is one product for all positions, then every position adds what the state before it brings.
+// Imports RNN, GRU and LSTM, unrolled. One matmul computes the contribution of the inputs for all positions. Every
+// position then adds the contribution of the previous state.
 #include "Composition.h"
 #include "Parts.h"
 
@@ -17,12 +18,12 @@ constexpr int64_t kMostPositions = 1024;
 struct Cell {
   enum class Kind { Rnn, Gru, Lstm } kind;
   int64_t hidden = 0, gates = 1;
-  double clip = 0; ///< of what activations are given; 0: not
+  double clip = 0; ///< bound on the operands of activations; 0: none
   bool inputForgets = false, resetsLast = false;
-  std::vector<std::string> activations; ///< of one direction
+  std::vector<std::string> activations; ///< activations of one direction
 };
 
-/// One direction's operands; absent where the node has none.
+/// Operands of one direction; absent if the node does not have them.
 struct Weights {
   ImportedValue inputs, state; ///< I x gates*H, H x gates*H
   ImportedValue bias, stateBias, peepholes;
@@ -34,7 +35,8 @@ public:
 
   ImportedValue hidden, memory; ///< samples x H; absent: zero
 
-  /// \param brought  samples x gates*H, of the position's input and all biases that are added before the reset gate
+  /// Computes the next state.
+  /// \param brought  samples x gates*H: contribution of the inputs at this position, with all biases that are added before the reset gate
   void step(const ImportedValue &brought) {
     switch (cell.kind) {
     case Cell::Kind::Rnn:
@@ -55,7 +57,7 @@ private:
   ImportedValue gate(const ImportedValue &all, int64_t index, int64_t axis = 1) {
     return cell.gates == 1 ? all : make.slice(all, axis, index * cell.hidden, cell.hidden);
   }
-  /// What a state brings to gates [first, first + count).
+  /// The contribution of a state to gates [first, first + count).
   ImportedValue recurrent(const ImportedValue &state, int64_t first, int64_t count) {
     if (!state)
       return {};
@@ -123,14 +125,14 @@ private:
   OpContext &op;
   Composition make;
   ImportedValue x, inputs, recurrent;
-  const bool first;    ///< the samples' axis is the first
+  const bool first;    ///< the sample axis is the first
   const int64_t outer; ///< the axis of positions in x, and of directions in states
   Cell cell;
   std::string direction;
   int64_t directions = 1, positions = 0;
-  size_t perDirection = 0; ///< activations
+  size_t perDirection = 0; ///< activations per direction
   std::vector<std::string> activations;
-  std::vector<std::vector<ImportedValue>> outputs; ///< by position, then direction: samples x H
+  std::vector<std::vector<ImportedValue>> outputs; ///< indexed by position, then direction: samples x H
   std::vector<ImportedValue> lastHidden, lastMemory;
 
   LogicalResult readShapes() {
@@ -184,7 +186,7 @@ private:
 
   ImportedValue own(const ImportedValue &all, int64_t d) { return make.squeeze(make.slice(all, 0, d, 1), 0); }
 
-  /// A state before the first position. What starts at zero everywhere is left out.
+  /// The initial state. Absent if it is zero everywhere.
   ImportedValue initial(size_t index, int64_t d) {
     const ImportedValue given = op.operand(index);
     if (!given || uniformValue(op.state, given) == std::optional<double>(0))
@@ -192,14 +194,14 @@ private:
     return make.squeeze(make.slice(given, outer, d, 1), outer);
   }
 
-  /// What the inputs of all positions bring, and all biases that are added before the reset gate.
+  /// The contribution of the inputs for all positions, and all biases that are added before the reset gate.
   ImportedValue broughtBy(Weights &weights, int64_t d) {
     ImportedValue brought = make("MatMul", {x, weights.inputs});
     if (op.operand(3)) {
       ImportedValue biases = own(op.operand(3), d);
       const int64_t all = cell.gates * cell.hidden;
       brought = make("Add", {brought, make.slice(biases, 0, 0, all)});
-      // Of a GRU that resets last the candidate's second bias is reset, too.
+      // If a GRU applies the reset gate last, the gate also scales the second bias of the candidate.
       if (cell.kind == Cell::Kind::Gru && cell.resetsLast) {
         weights.stateBias = make.slice(biases, 0, all + 2 * cell.hidden, cell.hidden);
         ImportedValue others = make.slice(biases, 0, all, 2 * cell.hidden),
@@ -235,7 +237,7 @@ private:
     lastMemory.push_back(unrolled.memory);
   }
 
-  /// Directions behind the samples' axis, or in front of it.
+  /// Stacks the directions, after the sample axis or before it.
   FailureOr<ImportedValue> joined(std::vector<ImportedValue> parts) { return stacked(op, std::move(parts), outer); }
 
   LogicalResult writeResults() {

@@ -1,4 +1,4 @@
-// Reductions of constants, activations and samples.
+// Imports reductions of constants, of activations and over samples.
 #include "Arithmetic.h"
 #include "Composition.h"
 #include "Known.h"
@@ -19,7 +19,7 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Which dimensions go, how many elements make one, and what is left.
+/// The dimensions to reduce, the number of elements per result, and the shape of the result.
 struct Reduction {
   std::vector<bool> reduced;
   int64_t count = 1;
@@ -57,7 +57,7 @@ static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const
     if (reduced[i])
       dims.push_back(x.view.dims[i]);
   moved.view.dims = dims;
-  // Every `count` values as one. Floats are rounded at the end; integers wrap.
+  // Reduce every `count` values to one. Floats are rounded at the end; integers wrap around.
   const auto reduceRows = [&](auto values, auto least, auto most, auto add, auto multiply) {
     using T = decltype(least);
     std::vector<T> result(outer, which == "ReduceProd" ? 1 : which == "ReduceMax" ? least : which == "ReduceMin" ? most : 0);
@@ -83,7 +83,7 @@ static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const
   return op.result(constantOf(x.type, makeFloats(x.type, std::move(result)), reduction.shape));
 }
 
-/// To a loss, or to a number that is known before the step.
+/// Reduces samples to a loss, or to a number that is known before the step.
 static LogicalResult reduceSamples(OpContext &op, ImportedValue x, int64_t rank) {
   const ElementKind type = x.type;
   Number elements = 1.0;
@@ -108,7 +108,7 @@ static LogicalResult reduceSamples(OpContext &op, ImportedValue x, int64_t rank)
   return op.result({type, {}, Loss{{std::move(summand)}}});
 }
 
-/// The largest or smallest element of all samples, which is known before the step where it follows from inputs alone.
+/// Max or min over all samples. It is known before the step if it is computed from inputs alone.
 static LogicalResult extremumOfSamples(OpContext &op, const ImportedValue &x, int64_t rank) {
   std::vector<int64_t> others;
   for (int64_t i = 0; i < x.rank(); ++i)
@@ -116,7 +116,7 @@ static LogicalResult extremumOfSamples(OpContext &op, const ImportedValue &x, in
       others.push_back(i);
   ImportedValue each = x;
   const FactorList along = x.view.dims[x.view.sampleAxis()];
-  if (along.size() > 1) { // an axis of its own for what is inside of the samples
+  if (along.size() > 1) { // separate axis for the elements inside the samples
     each.view.dims[x.view.sampleAxis()] = {Factor{op.state.rows, 0, true}};
     each.view.dims.emplace_back();
     for (const Factor &factor : along)
@@ -153,7 +153,7 @@ static LogicalResult reduceActivation(OpContext &op, ImportedValue x, const Redu
     return failure();
   Value y = nest->emit(op.state, 0);
   auto type = cast<RankedTensorType>(y.getType());
-  // Repeated elements are counted, not looped over: a sum of n copies is a product.
+  // Repeated elements are counted, not looped over: a sum of n copies is a multiplication by n.
   SmallVector<int64_t> dims;
   int64_t copies = reduction.count;
   for (size_t g = 0; g < nest->size(); ++g)
@@ -191,7 +191,7 @@ static LogicalResult reduceActivation(OpContext &op, ImportedValue x, const Redu
   return op.result(std::move(result));
 }
 
-/// What repeats for every sample and holds none: constants, values of parameters.
+/// Reduces values that repeat for every sample: constants, and values of parameters.
 static LogicalResult reduceRepeats(OpContext &op, ImportedValue x, Reduction reduction) {
   const int64_t axis = x.view.sampleAxis();
   if (!x.isTensor()) {

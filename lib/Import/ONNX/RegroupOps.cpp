@@ -1,4 +1,4 @@
-// Blocks of positions to channels and back, and small tables of numbers.
+// Imports DepthToSpace, SpaceToDepth and Col2Im, which move blocks between channels and positions, and IsInf and EyeLike.
 #include "Composition.h"
 
 #include <cmath>
@@ -40,8 +40,8 @@ static LogicalResult importSpaceToDepth(OpContext &op) {
   return make.result(make.reshape(placed, {s[0], s[1] * block * block, s[2] / block, s[3] / block}));
 }
 
-/// What PyTorch calls fold: blocks go to their places, and what overlaps is added. A transposed convolution adds so; its weight picks an element of
-/// the block. Blocks that tile the image only move.
+/// Col2Im (PyTorch fold): moves blocks to their positions and adds where they overlap. A transposed convolution does
+/// the additions; its weight selects one element of the block. Blocks that tile the image are only moved.
 static LogicalResult importCol2Im(OpContext &op) {
   ImportedValue x = op.operand(0);
   auto image = constantInts(op.operand(1)), block = constantInts(op.operand(2));
@@ -53,7 +53,7 @@ static LogicalResult importCol2Im(OpContext &op) {
   int64_t counts[2], rest[2];
   for (int i = 0; i < 2; ++i) {
     if ((*block)[i] < 1 || (*block)[i] > 1024 || strides[i] < 1 || dilations[i] < 1 || dilations[i] > 1024 || pads[i] < 0 || pads[i + 2] < 0)
-      return op.error("has a block, a stride, a dilation or a pad that is not sensible in dimension " + Twine(i));
+      return op.error("has a block, a stride, a dilation or a pad that is out of range in dimension " + Twine(i));
     const int64_t room = (*image)[i] + pads[i] + pads[i + 2] - dilations[i] * ((*block)[i] - 1) - 1;
     counts[i] = room < 0 ? 0 : room / strides[i] + 1;
     rest[i] = room - (counts[i] - 1) * strides[i];
@@ -92,7 +92,7 @@ static LogicalResult importIsInf(OpContext &op) {
     return make.result(make("Or", {isUp, isDown}));
   if (up || down)
     return make.result(up ? isUp : isDown);
-  return make.result(make("And", {isUp, isDown})); // nowhere
+  return make.result(make("And", {isUp, isDown})); // always false
 }
 
 static LogicalResult importEyeLike(OpContext &op) {

@@ -1,5 +1,5 @@
-// Axes that are given other sizes: positions picked, or sums of neighbours with constant weights, which are a product with a constant matrix. One
-// axis after the other, as all of the operator's modes allow.
+// Imports Resize. Positions are picked, or are sums of neighbors with constant weights: a matmul with a constant
+// matrix. Axes are processed one at a time, which all modes of the operator allow.
 #include "Composition.h"
 #include "Lengths.h"
 
@@ -18,7 +18,7 @@ struct Rule {
   bool excludesOutside = false, antialias = false;
 };
 
-/// Where position `x` of `out` is among `in` positions, `scale` times as many.
+/// Coordinate, among `in` positions, of position `x` of `out` positions; `scale` is their ratio.
 double originOf(const Rule &rule, double x, int64_t in, int64_t out, double scale) {
   const double width = scale * static_cast<double>(in);
   if (rule.coordinates == "align_corners")
@@ -41,7 +41,7 @@ int64_t nearestTo(const Rule &rule, double x, int64_t size) {
   return std::clamp<int64_t>(static_cast<int64_t>(at), 0, size - 1);
 }
 
-/// The weight of what lies `distance` away (Keys, 1981, for "cubic").
+/// The weight of a position at this distance (Keys, 1981, for "cubic").
 double weightAt(const Rule &rule, double distance) {
   const double d = std::abs(distance), a = rule.cubic;
   if (rule.mode == "linear")
@@ -51,16 +51,16 @@ double weightAt(const Rule &rule, double distance) {
   return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/// in x out: column x has the weights of position x.
+/// Matrix in x out: column x contains the weights of output position x.
 std::vector<double> weightsOf(const Rule &rule, int64_t in, int64_t out, double scale) {
   std::vector<double> matrix(static_cast<size_t>(in * out), 0);
-  const double narrow = rule.antialias ? std::min(scale, 1.0) : 1; // a wider kernel where positions become fewer
+  const double narrow = rule.antialias ? std::min(scale, 1.0) : 1; // a wider kernel for downsampling
   const int64_t reach = static_cast<int64_t>(std::floor((rule.mode == "linear" ? -1 : -2) / narrow)) + 1;
   for (int64_t x = 0; x < out; ++x) {
     const double origin = originOf(rule, static_cast<double>(x), in, out, scale);
     int64_t base = static_cast<int64_t>(std::floor(origin));
     if (static_cast<double>(base) == origin)
-      --base; // of two that are equally near the left one
+      --base; // the left one of two equally near positions
     const double ratio = origin - static_cast<double>(base);
     double sum = 0;
     std::vector<std::pair<int64_t, double>> taps;
@@ -79,7 +79,7 @@ std::vector<double> weightsOf(const Rule &rule, int64_t in, int64_t out, double 
 
 struct Resizing {
   Rule rule;
-  std::vector<int64_t> axes, sizes; ///< sizes or scales may be empty; both are given where sizes keep the aspect ratio
+  std::vector<int64_t> axes, sizes; ///< one of sizes and scales may be empty; both are set if the aspect ratio is kept
   std::vector<double> scales;
 };
 
@@ -122,7 +122,7 @@ static LogicalResult readResizing(OpContext &op, const ImportedValue &x, Resizin
     if (axis < 0 || axis >= x.rank())
       return op.error("names an axis outside the rank");
   }
-  // Sizes of which the least, or the greatest, ratio holds for all axes.
+  // Keep the aspect ratio: the min (not_larger) or max (not_smaller) of the ratios applies to all axes.
   if (const std::string policy = op.text("keep_aspect_ratio_policy"); policy != "stretch" && !sizes.empty()) {
     double common = policy == "not_larger" ? INFINITY : 0;
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -168,7 +168,7 @@ static LogicalResult importResize(OpContext &op) {
     std::vector<int64_t> order;
     for (int64_t d = 0; d < x.rank(); ++d)
       order.push_back(d);
-    std::swap(order[static_cast<size_t>(axis)], order.back()); // its own inverse
+    std::swap(order[static_cast<size_t>(axis)], order.back()); // the permutation is its own inverse
     const bool last = axis + 1 == x.rank();
     ImportedValue product = make("MatMul", {last ? x : make.transpose(x, order), matrix});
     x = last ? product : make.transpose(product, order);

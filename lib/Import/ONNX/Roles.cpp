@@ -1,4 +1,5 @@
-// Which initializers are trained: what the file says first, then what their uses say, and where these are ambiguous, nothing.
+// Decides which initializers are trained. Information in the file takes precedence over inference from their uses.
+// Ambiguous ones stay undecided.
 #include "Roles.h"
 
 #include "mlir/Support/LLVM.h"
@@ -17,13 +18,13 @@ bool zorse::onnx_import::looksRenamed(StringRef name) {
          name.starts_with("constant") || !name.contains('.');
 }
 
-/// Names that only exporters give.
+/// Whether only exporters use names like this.
 static bool isGenerated(StringRef name) {
   return name.starts_with("val_") || name.starts_with("onnx::") || name.starts_with("_") || name.starts_with("constant") ||
          name.starts_with("scalar_tensor") || name.contains('/');
 }
 
-/// The last part of a name as modules of norms and linear layers call their parameters.
+/// Whether the last part of the name is typical for parameters of norms and linear layers.
 static bool isUsualName(StringRef name) {
   StringRef leaf = name.rsplit('.').second.empty() ? name : name.rsplit('.').second;
   std::string lower = leaf.lower();
@@ -34,14 +35,14 @@ static bool isUsualName(StringRef name) {
 static int64_t elementsOf(const onnx::Tensor &tensor) {
   int64_t elements = 1;
   for (int64_t dim : tensor.dims())
-    if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements)) // refused where the tensor is read
+    if (__builtin_mul_overflow(elements, std::max<int64_t>(dim, 0), &elements)) // an error when the tensor is read
       elements = INT64_MAX;
   return elements;
 }
 
 static const llvm::StringSet<> kViews{"Identity", "Transpose", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Expand", "Split"};
 
-/// What these have behind their first operand are weights.
+/// Operators with weights in all operands after the first.
 static const llvm::StringSet<> kWeighted{"Conv",
                                          "ConvTranspose",
                                          "PRelu",
@@ -52,7 +53,7 @@ static const llvm::StringSet<> kWeighted{"Conv",
                                          "GroupNormalization",
                                          "BatchNormalization"};
 
-/// Whether a gradient of the outputs goes on to operand `position`.
+/// Whether a gradient of the outputs propagates to operand `position`.
 static bool passesGradient(const GraphNode &node, size_t position) {
   static const llvm::StringSet<> none{"Shape",
                                       "Size",
@@ -181,7 +182,7 @@ bool Uses::isTable(int value) const {
   return llvm::any_of(of(value), [](const Use &use) { return use.node->op == "Gather" && use.position == 0; });
 }
 
-// Without a product or a norm between: then what is added to it is a mask or a bias of scores.
+// Whether the value reaches a softmax without a matmul or a norm in between. An addend of such a value is a mask or a bias of scores.
 bool Uses::reachesSoftmax(int value, int depth) const {
   static const llvm::StringSet<> scoreOps{"Add",    "Mul",   "Div",   "Sub",       "Reshape",  "Unsqueeze", "Squeeze", "Cast",
                                           "Expand", "Where", "Slice", "Transpose", "Identity", "Tanh",      "CastLike"};
@@ -199,7 +200,7 @@ bool Uses::reachesSoftmax(int value, int depth) const {
   return softmax[value] = result;
 }
 
-/// Whether some use is one that only parameters have: a matrix, the gain or bias of a norm or a linear layer, a table of embeddings.
+/// Whether one of the uses is typical for parameters only: a matrix, the weight or bias of a norm or a linear layer, an embedding table.
 bool Uses::isPlain(int value, const onnx::Tensor &tensor, int depth) const {
   StringRef name = tensor.name();
   int64_t rank = tensor.dims_size();
@@ -226,7 +227,7 @@ bool Uses::isPlain(int value, const onnx::Tensor &tensor, int depth) const {
   });
 }
 
-// Ambiguous ones that a user trusts us with: by the same uses, whatever the name.
+// Inference for ambiguous initializers with --trust-guess: by the same uses, for any name.
 bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
   if (depth > 16)
     return false;
@@ -244,7 +245,7 @@ bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
       return use.position > 0 && other(0);
     if (node.op == "Einsum")
       return llvm::any_of(llvm::seq<size_t>(0, node.inputs.size()), [&](size_t k) { return k != use.position && other(k); });
-    if (node.op == "Gather") // a table looked up by constant ids under its own name is an embedding (of distances, say), even where it ends in scores
+    if (node.op == "Gather") // a named table looked up by constant ids is an embedding (of distances, say), even if it ends in scores
       return use.position == 0 && rank >= 2 && (other(1) || follow() || (rank == 2 && depth == 0 && named));
     if (node.op == "Add" || node.op == "Sub")
       return node.inputs.size() == 2 && (other(1 - use.position) ? rank == 1 || !reachesSoftmax(node.outputs[0], 0) : follow());
@@ -261,7 +262,7 @@ bool Uses::isProbablyTrained(int value, const onnx::Tensor &tensor) const {
   return tensor.dims_size() >= 1 && (elementsOf(tensor) > 1 || named) && isTrained(value, tensor.dims_size(), named, 0);
 }
 
-/// Frequencies of positions: every way leads into a sine or cosine.
+/// Whether the value holds frequencies of positions: every path from it ends in a sine or cosine.
 bool Uses::endsInAngles(int value, int depth) const {
   if (depth > 32 || of(value).empty())
     return false;
@@ -276,7 +277,7 @@ bool Uses::endsInAngles(int value, int depth) const {
   });
 }
 
-/// Sines or cosines by position: those of position 0 are all 0 or all 1.
+/// Whether these are sines or cosines by position: at position 0 all are 0, or all are 1.
 static bool areAngles(ArrayRef<double> numbers, const onnx::Tensor &tensor) {
   SmallVector<int64_t> moving;
   for (int64_t dim : tensor.dims())
@@ -296,10 +297,10 @@ static bool areAngles(ArrayRef<double> numbers, const onnx::Tensor &tensor) {
   return varies && llvm::any_of(numbers, [](double x) { return x != std::round(x); });
 }
 
-/// Numbers that people and exporters write: few digits, or the square root of few, or a very large one that hides.
+/// Whether this is a typical literal: a number with few digits, the square root of one, or a very large one for masks.
 static bool isWritten(double x) {
   double magnitude = std::abs(x);
-  if (!(magnitude < 1e4)) // also what is not finite
+  if (!(magnitude < 1e4)) // also if not finite
     return true;
   if (magnitude == 0)
     return true;

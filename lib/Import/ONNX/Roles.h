@@ -1,4 +1,4 @@
-// What the uses of an initializer say about it, where the file itself says nothing.
+// Infers the role of an initializer from its uses, if the file does not specify it.
 #pragma once
 
 #include "Graph.h"
@@ -10,25 +10,25 @@
 
 namespace zorse::onnx_import {
 
-/// Whether an exporter made this name up, or may have.
+/// Whether an exporter made up this name, or may have done so.
 bool looksRenamed(llvm::StringRef name);
 
-/// Ambiguous: parameters look like this, and so do constants.
+/// Inferred role. Ambiguous: parameters and constants can look like this.
 enum class Guess : uint8_t { Constant, Trained, Ambiguous };
 
-/// The uses of values in a graph of which nothing has been interpreted yet.
+/// The uses of values in a graph that has not been interpreted yet.
 class Uses {
 public:
   Uses(const FlatGraph &graph, const std::vector<int> &wanted);
 
-  /// What an initializer of floats is.
-  /// \param read  its elements as doubles; empty where they cannot be read
+  /// Infers the role of an initializer of floats.
+  /// \param read  reads its elements as doubles; returns an empty list if they cannot be read
   Guess guess(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const;
-  /// The likelier of the two where `guess` is ambiguous.
+  /// Resolves an ambiguous `guess`: whether the initializer is more likely trained than constant.
   bool isProbablyTrained(int value, const onnx::Tensor &tensor) const;
-  /// Whether it is what an embedding looks up.
+  /// Whether the value is the table of an embedding.
   bool isTable(int value) const;
-  /// A gradient of the wanted values would reach it.
+  /// Whether a gradient of the wanted values reaches the value.
   bool getsGradient(int value) const { return differentiated.contains(value); }
 
 private:
@@ -44,7 +44,7 @@ private:
   bool endsInAngles(int value, int depth) const;
 
   std::map<int, std::vector<Use>> users;
-  llvm::DenseSet<int> data; ///< depends on the data of an input, not only on its shape
+  llvm::DenseSet<int> data; ///< values that depend on the data of an input, not only on its shape
   llvm::DenseSet<int> differentiated;
   mutable std::map<int, bool> softmax;
 };

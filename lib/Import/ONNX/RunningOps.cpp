@@ -1,4 +1,4 @@
-// Sums and products along an axis that keep every intermediate result.
+// Imports CumSum and CumProd.
 #include "Arithmetic.h"
 #include "Composition.h"
 #include "Known.h"
@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, int64_t axis) {
-  // Sums of copies: only the axis itself and those that move need storage.
+  // Operands may repeat: only the axis itself and axes that do not repeat need storage.
   x = compressed(state, x);
   ImportedValue small = x;
   for (int64_t i = 0; i < x.rank(); ++i)
@@ -37,7 +37,7 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
                                   shape);
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis) {
-      // Repeats go back between the factors that move; a merged axis keeps its order.
+      // Put the repeats back between the factors that move. A merged axis keeps its order.
       FactorList list;
       FactorList moving = sums.view.dims[i];
       bool repeatsOnly = moving.empty();
@@ -54,16 +54,17 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
   return sums;
 }
 
-// The sum of n copies is n times the element, where n counts the samples up to this one, or from it on.
+// Cumulative sum over samples of a constant: n times the element. n is the number of samples up to this one, or from it on.
 static ImportedValue runningOverSamples(Composition &make, bool reverse, bool exclusive, const ImportedValue &x, const ImportedValue &before,
                                         const ImportedValue &all) {
-  ImportedValue copies = reverse ? make("Sub", {all, before}) : before; // before this one, or from it on
+  ImportedValue copies = reverse ? make("Sub", {all, before}) : before; // number of samples before this one, or from it on
   if (reverse == exclusive)
     copies = make(reverse ? "Sub" : "Add", {copies, make.number(1, x)});
   return make("Mul", {x, copies});
 }
 
-/// By doubling: after the step of 2^i, an element holds what the last 2^(i+1) up to it make. Its gradient is made of the same steps backwards.
+/// Scan by doubling: after the step of 2^i, an element combines the last 2^(i+1) elements up to it. Its gradient
+/// consists of the same steps in reverse.
 static LogicalResult importRunning(OpContext &op) {
   ImportedValue x = op.operand(0);
   auto given = constantInt(op.operand(1));
@@ -88,7 +89,7 @@ static LogicalResult importRunning(OpContext &op) {
     return op.result(runningSumOfConstant(op.state, x, axis));
   Composition make(op);
   const int64_t size = x.view.size(axis);
-  // Elements `count` places further, the neutral one where nothing arrives.
+  // Shifts the elements by `count` positions and fills with the neutral element.
   auto shifted = [&](const ImportedValue &value, int64_t count) {
     std::vector<int64_t> shape = x.shape();
     shape[axis] = std::min(count, size);

@@ -1,6 +1,10 @@
-// onnxruntime's training artifacts, as artifacts.generate_artifacts writes them into a folder: training_model.onnx (forward, loss, gradients and
-// their accumulation in one graph, whose inputs the parameters are), checkpoint (a flat buffer with the parameters) and optimizer_model.onnx. Only
-// what the loss depends on is kept; gradients are made anew, and every gradient of the file must be of a parameter that the loss reads.
+// Reads the training artifacts of onnxruntime. artifacts.generate_artifacts writes them into a folder:
+// - training_model.onnx: forward, loss, gradients and gradient accumulation in one graph, with parameters as inputs;
+// - checkpoint: a flat buffer with the parameters;
+// - optimizer_model.onnx.
+//
+// Only the nodes that the loss depends on are kept, and gradients are generated again. Every gradient of the file must
+// belong to a parameter that the loss reads.
 #include "Checkpoint.h"
 #include "TrainingFile.h"
 
@@ -72,7 +76,7 @@ private:
     graph_.mutable_node()->Swap(&kept);
   }
 
-  /// An operator of onnxruntime as one of ONNX; error: there is none.
+  /// Converts an operator of onnxruntime to one of ONNX. Fails with an error if there is none.
   bool toStandard(onnx::Node &node) {
     const std::string op = node.op_type();
     auto become = [&](const char *name) {
@@ -89,7 +93,7 @@ private:
         Result<TensorBytes> bytes = ignored ? model_.bytes(*ignored) : userError("");
         int64_t index = 0;
         if (bytes.failed() || bytes->size != sizeof index || ignored->data_type() != int32_t(ElementKind::I64))
-          return fail(describe(node) + ": its ignore_index is no constant");
+          return fail(describe(node) + ": its ignore_index is not a constant");
         std::memcpy(&index, bytes->data, sizeof index);
         onnx::Attribute *attribute = node.add_attribute();
         attribute->set_name("ignore_index");
@@ -104,7 +108,7 @@ private:
       return become("SoftmaxCrossEntropyLoss");
     }
     if (op == "Gelu" || op == "FastGelu" || op == "BiasGelu") {
-      if (node.input_size() > 1 && !node.input(1).empty()) { // the bias first
+      if (node.input_size() > 1 && !node.input(1).empty()) { // add the bias first
         onnx::Node &add = *added_.Add();
         add.set_op_type("Add");
         add.set_name(node.name() + ".bias");
@@ -139,12 +143,12 @@ private:
       inputs.insert(input.name());
     for (const std::string &name : accumulated_) {
       if (!inputs.count(name))
-        return fail("accumulates a gradient of '" + name + "', which is no input of the graph");
+        return fail("accumulates a gradient of '" + name + "', which is not an input of the graph");
       if (!read_.count(name))
         return fail("accumulates a gradient of '" + name + "', which the loss '" + found_.loss + "' does not depend on");
       found_.trained.push_back(name);
     }
-    return !found_.trained.empty() || fail("accumulates no gradient (InPlaceAccumulatorV2), so that nothing is trained");
+    return !found_.trained.empty() || fail("accumulates no gradient (InPlaceAccumulatorV2); nothing would be trained");
   }
 
   bool addParameters() {
@@ -161,7 +165,7 @@ private:
       auto found = stored.find(input.name());
       if (found == stored.end()) {
         if (read_.count(input.name()))
-          inputs.Add()->Swap(&input); // buffers and the flag that clears them are gone
+          inputs.Add()->Swap(&input); // drops gradient buffers and the flag that clears them
         continue;
       }
       const CheckpointTensor &tensor = *found->second;
@@ -194,7 +198,7 @@ private:
     const std::string path = beside(model_.path(), "optimizer_model.onnx");
     Result<std::shared_ptr<MappedFile>> opened = MappedFile::open(path);
     if (opened.failed()) {
-      found_.notes.push_back("no optimizer_model.onnx stands beside the file; options give the optimizer (--optimizer, --lr, ...)");
+      found_.notes.push_back("the folder of the file has no optimizer_model.onnx; options specify the optimizer (--optimizer, --lr, ...)");
       return true;
     }
     const MappedFile &file = **opened;
@@ -212,17 +216,17 @@ private:
         options.beta2 = realOf(node, "beta", 0.999);
         options.epsilon = realOf(node, "epsilon", 1e-8);
         options.weightDecay = realOf(node, "weight_decay", 1e-2);
-        // Mode 0 is PyTorch's AdamW. Mode 1 adds epsilon before the correction, and lets parameters decay after the update.
+        // Mode 0 is AdamW as in PyTorch. Mode 1 adds epsilon before the bias correction and applies weight decay after the update.
         const int64_t mode = integerOf(node, "adam_mode", 0);
         options.plainEpsilon = mode == 1;
         if (mode != 0 && mode != 1)
           return fail(describe(node) + ": adam_mode " + std::to_string(mode) + " is not known");
         if (mode == 1 && options.weightDecay != 0)
           return fail(describe(node) +
-                      ": adam_mode 1 with a weight decay is not supported, whose parameters decay after the update; make the artifacts "
+                      ": adam_mode 1 with a weight decay, which it applies after the update, is not supported; make the artifacts "
                       "with adam_mode 0, or give --optimizer adamw");
         if (integerOf(node, "correct_bias", 1) != 1)
-          return fail(describe(node) + ": correct_bias 0 is not supported, without which the first updates are smaller");
+          return fail(describe(node) + ": correct_bias 0, which makes the first updates smaller, is not supported");
       } else if (node.op_type() == "SGDOptimizerV2") {
         options.kind = FileOptimizer::Kind::Sgd;
       } else {
@@ -230,7 +234,7 @@ private:
       }
       found_.optimizer = options;
     }
-    found_.notes.push_back("the learning rate is no part of the artifacts; --lr gives it");
+    found_.notes.push_back("the artifacts do not contain the learning rate; --lr specifies it");
     return true;
   }
 
@@ -238,7 +242,7 @@ private:
   onnx::Graph &graph_;
   FileTraining found_;
   std::string error_;
-  std::vector<std::string> accumulated_; ///< what gradients are accumulated of
+  std::vector<std::string> accumulated_; ///< values with accumulated gradients
   std::set<std::string> read_;           ///< values that the forward graph reads
   google::protobuf::RepeatedPtrField<onnx::Node> added_;
 };

@@ -1,5 +1,5 @@
-// Operators that put updates where ids say. Every place looks at all updates of its vector in order, so the result and its gradients do not depend on
-// how work is divided.
+// Imports ScatterElements, ScatterND and OneHot. Every place reads all updates of its vector in order. The result and
+// its gradients therefore do not depend on how the work is divided.
 #include "Arithmetic.h"
 #include "Composition.h"
 #include "Parts.h"
@@ -12,10 +12,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Places compared with updates, per vector: beyond this the work is not sensible.
+/// Limit on the (place, update) pairs per vector; more are too expensive.
 static constexpr int64_t kMostPairs = int64_t(1) << 26;
 
-/// data [lead..., V], updates [lead..., J] at ids [lead..., J]. Updates that overwrite have different ids, as ONNX asks.
+/// Scatters updates [lead..., J] at ids [lead..., J] into data [lead..., V]. With reduction "none", the ids of a vector
+/// differ, as ONNX requires.
 static ImportedValue scatteredAlongLast(Composition &make, const ImportedValue &data, const ImportedValue &ids, const ImportedValue &updates,
                                         const std::string &reduction) {
   const int64_t rank = data.rank(), size = data.view.size(rank - 1);
@@ -48,7 +49,7 @@ static LogicalResult importScatterElements(OpContext &op) {
   if (axis < 0 || ids.rank() != x.rank() || isFloat(ids.type))
     return op.error("expects a valid axis and integer ids of the first operand's rank");
   if (ids.shape() != updates.shape())
-    return op.error("expects as many updates as ids");
+    return op.error("expects updates of the same shape as its ids");
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != axis && ids.view.size(i) != x.view.size(i))
       return op.error("its ids have " + Twine(ids.view.size(i)) + " of " + Twine(x.view.size(i)) + " elements in dimension " + Twine(i) +
@@ -64,7 +65,7 @@ static LogicalResult importScatterElements(OpContext &op) {
   if (failed(counted))
     return failure();
   Composition make(op);
-  const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // 0 and 1 while they are scattered
+  const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // scattered as 0 and 1
   auto cast = [&](const ImportedValue &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
   if (flags) {
     x = cast(x, ElementKind::F32);
@@ -77,16 +78,17 @@ static LogicalResult importScatterElements(OpContext &op) {
   return make.result(flags && !make.hasFailed() ? cast(result, ElementKind::Bool) : result);
 }
 
-/// A ScatterND by any ids.
-/// data [places..., rest...] by ids [I..., depth] and updates [I..., rest...], as [rest..., places] with the same ids everywhere.
+/// Imports a ScatterND with arbitrary ids.
+/// Scatters updates [I..., rest...] at ids [I..., depth] into data [places..., rest...], as [rest..., places] with the
+/// same ids for all of rest.
 static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (isFloat(ids.type))
     return op.error("expects integer ids");
   const int64_t sampleAxis = x.view.sampleAxis(), lead = ids.rank() - 1;
   if (sampleAxis >= 0 && sampleAxis < depth)
-    return op.error("scatters over the samples; every op must treat samples apart. Use torch.scatter, whose ids have the dimensions of what they "
-                    "change, or put the samples behind the dimensions that ids name");
+    return op.error("scatters over the samples; every op must treat samples apart. Use torch.scatter, with ids that have the dimensions of the value "
+                    "they change, or put the samples after the dimensions that ids select");
   if (isSampled(ids) || (updates.view.sampleAxis() >= 0 && updates.view.sampleAxis() < lead))
     return op.error("puts updates of several samples into one tensor; every op must treat samples apart");
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), expected(idShape.begin(), idShape.end() - 1);
@@ -121,7 +123,7 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   return make.result(make.reshape(make.move(changed, last, 0), from));
 }
 
-/// The constant x with updates at the places that ids [..., depth] name.
+/// The constant x with updates at the places that ids [..., depth] specify.
 static FailureOr<ImportedValue> scatteredConstant(OpContext &op, const ImportedValue &x, const ImportedValue &updates,
                                                   const std::vector<int64_t> &index, int64_t depth) {
   std::vector<int64_t> shape = x.shape();
@@ -155,8 +157,8 @@ struct AxisRange {
 };
 } // namespace
 
-/// The range of one axis that ids [lead..., components] count row-major, over all of the other axes; axis -1: they count everything. None: they count
-/// in another way.
+/// The range of one axis that ids [lead..., components] enumerate in row-major order, with all other axes complete.
+/// Axis -1 if they enumerate everything; nothing if the ids have another pattern.
 static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const std::vector<int64_t> &lead, const std::vector<int64_t> &shape) {
   if (index.empty())
     return std::nullopt;
@@ -181,7 +183,7 @@ static std::optional<AxisRange> rangeOf(const std::vector<int64_t> &index, const
   return range;
 }
 
-/// Constants only, or an update that overwrites a range of one axis of data.
+/// Imports ScatterND. Folds constants, and turns an update of a range of one axis into a concatenation.
 static LogicalResult importScatterND(OpContext &op) {
   ImportedValue x = op.operand(0), ids = op.operand(1), updates = op.operand(2);
   if (ids.rank() == 0)
@@ -194,7 +196,7 @@ static LogicalResult importScatterND(OpContext &op) {
   auto index = constantInts(ids, int64_t(1) << 24);
   if (!index)
     return op.error("has too many constant ids");
-  // A constant that all samples share stays one: its axis of samples is put back behind.
+  // A constant that all samples share stays a constant: its sample axis is removed, and restored after the scatter.
   const int64_t along = x.view.sampleAxis(), alongUpdates = along - depth + ids.rank() - 1;
   auto isShared = [](const ImportedValue &value, int64_t axis) {
     return value.isConstant() && value.view.sampleAxis() == axis && value.view.dims[axis].size() == 1 && value.view.dims[axis][0].stride == 0;
@@ -214,7 +216,7 @@ static LogicalResult importScatterND(OpContext &op) {
       changed->view.dims[along] = std::move(shared);
     return op.result(std::move(*changed));
   }
-  // x[:, a:b] = updates, as ids [rows, n, 2] that count both axes.
+  // x[:, a:b] = updates, exported with ids [rows, n, 2] that enumerate both axes.
   std::vector<int64_t> lead = ids.shape();
   lead.pop_back();
   const auto range = static_cast<int64_t>(lead.size()) == depth ? rangeOf(*index, lead, x.shape()) : std::nullopt;
@@ -238,7 +240,7 @@ static LogicalResult importScatterND(OpContext &op) {
   return concatenate(op, parts, axis);
 }
 
-/// values[1] where the class is that of the id, values[0] elsewhere; ids outside hit nothing.
+/// values[1] at the class of the id, values[0] elsewhere. An id out of range selects no class.
 static LogicalResult importOneHot(OpContext &op) {
   ImportedValue ids = op.operand(0), values = op.operand(2);
   auto depth = constantInt(op.operand(1));

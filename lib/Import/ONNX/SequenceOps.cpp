@@ -1,4 +1,4 @@
-// Sequences of tensors, and tensors put together.
+// Imports sequences of tensors and concatenations.
 #include "Known.h"
 #include "Lengths.h"
 #include "LoopNest.h"
@@ -88,8 +88,8 @@ static LogicalResult importConcatFromSequence(OpContext &op) {
   return concatenate(op, parts, axis);
 }
 
-/// Replaces a part of ids that counts the samples, which no value of the IR can, where the ids are for picks alone. \returns whether it did
-/// x[arange(samples), places]: exporters stack both to ids of a GatherND.
+/// Replaces a part of ids that contains the sample index by zeros, if the ids are used only by GatherND. \returns whether it did
+/// Exporters write x[arange(samples), places] as a GatherND with both stacked to ids. The IR has no value for such an index.
 static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, int64_t axis) {
   if (parts.size() < 2 || !parts[0].isConstant() || isFloat(parts[0].type) || parts[0].rank() < 2)
     return false;
@@ -130,7 +130,7 @@ static ImportedValue joinedConstants(ImportState &state, const std::vector<Impor
   std::vector<LazyPtr> bases;
   std::vector<int64_t> runs;
   int64_t outer = 1, inner = 1;
-  View like = parts[0].view; // repeats over samples stay repeats
+  View like = parts[0].view; // keeps repeats over samples
   like.dims[axis] = {Factor{shape[axis], 1, false}};
   for (int64_t i = 0; i < parts[0].rank(); ++i)
     for (const Factor &factor : like.dims[i])
@@ -150,18 +150,19 @@ static ImportedValue joinedConstants(ImportState &state, const std::vector<Impor
 }
 
 static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vector<ImportedValue> &parts, int64_t axis) {
-  // The other axes are common; the joined one is a dimension of its own in each operand.
+  // The operands have all axes in common except the joined one, which is a separate dimension of each operand.
   std::vector<ImportedValue> outers = parts;
   for (ImportedValue &part : outers)
     part.view.dims.erase(part.view.dims.begin() + axis);
-  // Repeated axes must be real here if they are real in one operand; all of them are kept in the loop that one operand moves along.
+  // An axis that repeats in one operand must be materialized if another operand moves along it. The loop nest contains
+  // all axes along which an operand moves.
   auto nest = LoopNest::of(op, std::move(outers));
   if (failed(nest))
     return failure();
   for (size_t k = 0; k < parts.size(); ++k)
     if (nest->isCopied(k))
       return op.error("its operands group their axes in ways that do not match");
-  // Where the joined dimension lies in memory in the first operand that carries samples: after all axes with larger strides.
+  // Position of the joined dimension: its memory position in the first operand that carries samples, after all axes with larger strides.
   size_t primary = 0;
   for (size_t k = parts.size(); k-- > 0;)
     if (isSampled(parts[k]))
@@ -182,12 +183,12 @@ static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vect
   return nest->result(joined, parts[0].type, cast<RankedTensorType>(joined.getType()).getDimSize(dim), axis, place);
 }
 
-/// Along the axis of samples: what is joined becomes an axis outside of the samples.
+/// Concatenates along the sample axis. The joined axis becomes an axis outside of the samples.
 static LogicalResult joinBySamples(OpContext &op, std::vector<ImportedValue> parts, int64_t axis) {
   const int64_t extent = parts[0].view.size(axis);
   for (ImportedValue &part : parts) {
     if (!part.view.dims[axis].front().sample || part.view.size(axis) != extent)
-      return op.error("joins along the axis that holds the samples; expects parts that have one element, or as many, of every sample");
+      return op.error("joins along the axis that holds the samples; expects parts with equal numbers of elements per sample");
     part.view.dims.insert(part.view.dims.begin() + axis, FactorList{});
   }
   if (failed(concatenate(op, parts, axis)))
@@ -237,7 +238,7 @@ LogicalResult zorse::onnx_import::concatenate(OpContext &op, const std::vector<I
     return joinBySamples(op, std::move(parts), axis);
   for (const ImportedValue &part : parts)
     if (part.view.sampleAxis() == axis)
-      return op.error("joins samples and what are none along one axis");
+      return op.error("joins samples and other values along one axis");
   shape[axis] = total;
   if (constant)
     return op.result(joinedConstants(op.state, parts, axis, shape));

@@ -1,4 +1,4 @@
-// Operators that take parts of a value or put more around them: views, and copies only where a view cannot say it.
+// Imports Slice, Split, Pad and Trilu. They become views; values are copied only if a view cannot express the operator.
 #include "Composition.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -16,8 +16,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-/// Every element of one sample of inputs as a number of the step: a sum over all samples in which those that are not `isThis` [B] count as 0.
-/// \param count  the number that sums a value [B]
+/// Every element of one sample of inputs as a number that is known before the step: a sum over all samples in which
+/// samples with `isThis` [B] false count as 0.
+/// \param count  returns the number that is the sum of a value [B]
 static std::vector<Number> numbersOfSample(Composition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
                                            function_ref<Number(ImportedValue)> count) {
   const int64_t elements = x.view.elements() / x.view.size(axis);
@@ -34,7 +35,7 @@ static std::vector<Number> numbersOfSample(Composition &make, const ImportedValu
   return numbers;
 }
 
-// A sum over all samples in which all but one count as 0 is known before the step.
+// A sum over all samples in which all samples except one count as 0 is known before the step.
 LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, int64_t axis, int64_t place) {
   constexpr int64_t kMostPicked = 64;
   std::vector<int64_t> shape = x.shape();
@@ -50,7 +51,7 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, in
   auto numbers = numbersOfSample(make, x, axis, isThis, [&](ImportedValue value) {
     const Number scale = value.takeScale();
     Value numerator = materialise(op.state, value, groupsOf(value.view, true), true);
-    if (!isFloat(value.type)) // f64 holds them
+    if (!isFloat(value.type)) // f64 represents the integers
       numerator = create<arith::SIToFPOp>(op.state, real, numerator);
     return scale * countOf(op.state, numerator, ReduceKind::Sum);
   });
@@ -66,7 +67,7 @@ bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const Importe
          x.view.dims[axis].size() == 1 && !state.rowsBaked && state.options.batchNormRows == 0;
 }
 
-/// A strided slice of the axis as one dimension.
+/// Takes a strided slice of the axis, which becomes one dimension.
 static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   ImportedValue whole = copied(state, x);
   Groups groups = groupsOf(whole.view, false);
@@ -101,18 +102,18 @@ static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int6
   }
 }
 
-// Elements start, start + step, ... of one axis, by view where possible.
+// Takes elements start, start + step, ... of one axis, as a view if possible.
 LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t axis, int64_t start, int64_t step, int64_t count) {
   int64_t whole = x.view.size(axis);
   if (start == 0 && step == 1 && count == whole)
     return success();
   const FactorList &along = x.view.dims[axis];
   const bool holdsSamples = std::any_of(along.begin(), along.end(), [](const Factor &factor) { return factor.sample; });
-  if (holdsSamples) { // what is outside of the samples may be cut
+  if (holdsSamples) { // factors outside of the samples may be cut
     const int64_t inside = along.front().sample ? 0 : whole / along.front().size;
     if (inside == 0 || step != 1 || start % inside != 0 || count % inside != 0 || count == 0)
       return op.error("selects some of the samples: it cuts the axis that holds them, and a program has its own samples alone. Of inputs, the "
-                      "first and the last sample may be read (x[:1], x[-1:]); make what is read of others an input");
+                      "first and the last sample may be read (x[:1], x[-1:]); make values of other samples an input");
   }
   if (count == 0) {
     std::vector<int64_t> shape = x.shape();
@@ -151,7 +152,7 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
 }
 
 static LogicalResult importSlice(OpContext &op) {
-  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end that means all
+  constexpr int64_t kEverything = (int64_t(1) << 31) - 2; // an end from here on means the whole axis
   ImportedValue x = op.operand(0);
   auto starts = constantInts(op.operand(1)), ends = constantInts(op.operand(2));
   if (op.operand(1).isKnown() || op.operand(2).isKnown())
@@ -175,7 +176,7 @@ static LogicalResult importSlice(OpContext &op) {
   } else
     steps.assign(starts->size(), 1);
   if (axes.size() != starts->size() || steps.size() != starts->size())
-    return op.error("expects as many axes and steps as starts");
+    return op.error("expects equal numbers of starts, axes and steps");
   for (size_t i = 0; i < axes.size(); ++i) {
     int64_t axis = axes[i] < 0 ? axes[i] + x.rank() : axes[i], step = steps[i];
     if (axis < 0 || axis >= x.rank() || step == 0 || step == std::numeric_limits<int64_t>::min())
@@ -213,7 +214,7 @@ static LogicalResult importSplit(OpContext &op) {
     return op.error("axis is outside the rank");
   int64_t size = x.view.size(axis), parts = static_cast<int64_t>(op.node.outputs.size());
   if (int64_t said = op.integer("num_outputs", parts); said != parts)
-    return op.error("num_outputs is " + Twine(said) + ", and it has " + Twine(parts) + " outputs");
+    return op.error("num_outputs is " + Twine(said) + ", but it has " + Twine(parts) + " outputs");
   std::vector<int64_t> sizes;
   if (op.has(1)) {
     auto given = lengthsOf(op, 1);
@@ -274,10 +275,10 @@ static LogicalResult importPad(OpContext &op) {
     constexpr int64_t kMost = 1 << 24;
     std::vector<int64_t> padded = x.shape();
     if (before < -kMost || before > kMost || after < -kMost || after > kMost || (padded[axis] += before + after, !isSensible(padded)))
-      return op.error("its pads are not sensible");
+      return op.error("its pads are out of range");
     int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
     if (cutFront + cutBack > size)
-      return op.error("its pads are not sensible");
+      return op.error("its pads are out of range");
     if (failed(take(op, x, axis, cutFront, 1, size - cutFront - cutBack)))
       return failure();
     std::vector<ImportedValue> parts;

@@ -1,4 +1,4 @@
-// Normalisations by statistics of a sample: of its channels, of groups of them, or by statistics that are constants.
+// Imports normalizations by statistics of a sample (per channel or per channel group), of a group of samples, or by constant statistics.
 #include "Composition.h"
 #include "Initializers.h"
 
@@ -16,7 +16,7 @@ static ImportedValue normalisedLast(Composition &make, const ImportedValue &x, d
   return make("Div", {centred, make("Sqrt", {make("Add", {variance, make.number(epsilon, x)})})});
 }
 
-/// values [C] over x [N, C, ...]
+/// Reshapes values [C] to broadcast over x [N, C, ...].
 static ImportedValue alongChannels(Composition &make, const ImportedValue &values, const ImportedValue &x) {
   std::vector<int64_t> shape(x.rank() - 1, 1);
   shape[0] = values.view.elements();
@@ -27,7 +27,7 @@ static ImportedValue scaledAndShifted(Composition &make, const ImportedValue &x,
   return make("Add", {make("Mul", {x, alongChannels(make, scale, x)}), alongChannels(make, bias, x)});
 }
 
-/// What all three need of x [N, C, ...] and of their weights.
+/// Checks that instance, group and batch norms apply to x [N, C, ...] and to their weights.
 static LogicalResult checkChannels(OpContext &op, const ImportedValue &x, int64_t weights) {
   if (!x.isArray() || !isFloat(x.type) || x.rank() < 2 || x.view.elements() == 0)
     return op.error("expects floats of samples x channels x positions");
@@ -54,7 +54,7 @@ static LogicalResult importInstanceNorm(OpContext &op) {
   return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
-/// \tparam scalesChannels  a scale belongs to a channel, else to a group
+/// \tparam scalesChannels  whether there is one scale per channel; else one per group
 template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &op) {
   ImportedValue x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
   if (failed(checkChannels(op, x, 2)))
@@ -79,9 +79,9 @@ template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &o
   return make.result(scaledAndShifted(make, normal, perChannel(scale), perChannel(bias)));
 }
 
-/// A batch norm by the statistics of groups of samples.
-/// A row is a group of samples, and its statistics are those of the row: over the samples and positions of every channel. In evaluation the running
-/// ones take their place.
+/// Imports a batch norm with statistics of groups of samples.
+/// A row is a group of samples. Its statistics are taken over the samples and positions of every channel in the row.
+/// Evaluation uses the running statistics instead.
 static LogicalResult normalisedByGroups(OpContext &op) {
   ImportedValue x = op.operand(0);
   if (x.view.sampleAxis() != 0)
@@ -106,7 +106,7 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   if (make.hasFailed())
     return failure();
   const double momentum = op.real("momentum"), decimal = std::round(1e6 * (1 - momentum)) / 1e6;
-  const double weight = static_cast<float>(1 - decimal) == static_cast<float>(momentum) ? decimal : 1 - momentum; // files have single precision
+  const double weight = static_cast<float>(1 - decimal) == static_cast<float>(momentum) ? decimal : 1 - momentum; // files store f32
   if (!(weight > 0 && weight <= 1))
     return op.error("expects a momentum of at least 0 and below 1");
   auto tracked = [&](const ImportedValue &observed, Value running, double correction) {
@@ -121,10 +121,11 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   return make.result(scaledAndShifted(make, normal, op.operand(1), op.operand(2)));
 }
 
-/// With statistics that are constants, samples stay independent.
+/// Imports BatchNormalization. With constant statistics, samples stay independent.
 static LogicalResult importBatchNorm(OpContext &op) {
   ImportedValue x = op.operand(0), scale = op.operand(1), bias = op.operand(2);
-  // Exporters write batch norms as in evaluation, whatever the module's mode; what is to train is said beside, or every one does.
+  // Exporters write batch norms in evaluation mode, regardless of the mode of the module. The metadata lists the norms
+  // that train; without metadata all of them train.
   auto initializer = op.state.initializers.find(op.node.inputs[3]);
   const bool told = op.integer("training_mode") != 0;
   const bool trains =

@@ -1,5 +1,5 @@
-// Tensors of sums over samples: every element is a sum of factor * (sum over samples of a value of each sample). An operator that is linear in them
-// is applied to the values of each sample, before the sum.
+// Imports operators on tensors of sums over samples. Every element is a sum of factor * (sum over samples of a value
+// per sample). A linear operator is applied to the values of each sample, before the sum.
 #include "Arithmetic.h"
 #include "Composition.h"
 #include "Interpret.h"
@@ -13,9 +13,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-constexpr int64_t kMostCounts = 64; // of one tensor
+constexpr int64_t kMostCounts = 64; // maximum for one tensor
 
-/// Sums over the samples in dimension 0 of each, as a loss.
+/// Sums over dimension 0, the samples, of each value. A single element becomes a loss.
 static ImportedValue sumsOf(ImportState &state, std::vector<ImportedValue> each) {
   const ElementKind type = each[0].type;
   std::vector<int64_t> shape = each[0].shape();
@@ -31,7 +31,7 @@ static ImportedValue sumsOf(ImportState &state, std::vector<ImportedValue> each)
   return {type, {}, std::move(loss)};
 }
 
-// The sum or mean over samples, and over other axes, where axes are left; of inputs the largest or smallest element as well.
+// The sum or mean over samples and possibly other axes, if axes remain. For inputs, also the max or min.
 LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValue &x, const std::vector<bool> &reduced, bool keep) {
   const int64_t samples = x.view.sampleAxis();
   const bool extremum = (op.node.op == "ReduceMax" || op.node.op == "ReduceMin") && op.state.isFromInputs(x.value());
@@ -46,7 +46,7 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
   each = make.move(each, samples, 0);
   if (!others.empty())
     each = make.reduce(op.node.op.c_str(), each, others, keep);
-  if (keep) // where the samples were
+  if (keep) // restore the sample axis with size 1
     each = make.unsqueeze(each, samples + 1);
   if (make.hasFailed())
     return failure();
@@ -54,7 +54,7 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
     each.tensor().scale /= Number::samples();
   if (!op.state.isFromInputs(each.value()))
     return op.result(sumsOf(op.state, {std::move(each)}));
-  // Known before the step, one count for each element.
+  // Sums of inputs are known before the step: one count per element.
   const int64_t count = each.view.elements() / op.state.rows;
   if (count > kMostCounts)
     return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMostCounts) +
@@ -76,7 +76,7 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
   return op.result(simplified(knownOver(x.type, std::move(numbers), contiguousView(shape, false))));
 }
 
-/// A scalar sum, a number or a scalar of parameters as sums of the shape [1].
+/// Converts a scalar sum, a number or a scalar of parameters to sums of shape [1].
 static FailureOr<std::vector<ImportedValue>> summandsOf(OpContext &op, const ImportedValue &value) {
   if (value.isSums())
     return value.sums();
@@ -93,7 +93,7 @@ static FailureOr<std::vector<ImportedValue>> summandsOf(OpContext &op, const Imp
   return each;
 }
 
-/// Every part is padded with zeros to the whole, so that the factors of the parts stay apart.
+/// Joins sums along an axis. Every part is padded with zeros to the shape of the result, so that the factors of the parts stay separate.
 static LogicalResult joinSums(OpContext &op) {
   int64_t axis = op.integer("axis"), total = 0, at = 0, rank = 1;
   std::vector<int64_t> extents;
@@ -147,7 +147,7 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
       if (failed(summands))
         return failure();
       each = std::move(*summands);
-    } else if (operand->isTensor() && !isSampled(*operand)) { // parameters: the mean over rows that all have it
+    } else if (operand->isTensor() && !isSampled(*operand)) { // parameters: the mean of equal values over the rows
       ImportedValue same = *operand;
       same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{op.state.rows, 0, true}});
       same.tensor().scale /= samplesPerRow(op.state);
@@ -265,7 +265,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
   return op.result(sumsOf(op.state, std::move(all)));
 }
 
-// A product of vectors along the samples is the sum over them of the products.
+// A dot product along the samples is the sum of the products over the samples.
 FailureOr<ImportedValue> zorse::onnx_import::dotOfSamples(OpContext &op, const ImportedValue &a, ImportedValue b) {
   const bool columns = a.rank() == 1 && (b.rank() == 1 || (b.rank() == 2 && b.view.size(1) == 1));
   if (!columns)

@@ -8,7 +8,7 @@ static std::string trimmed(const std::string &text) {
   return first == std::string::npos ? std::string() : text.substr(first, last - first + 1);
 }
 
-/// The text between the parenthesis at `at` and its partner, cut at commas outside brackets.
+/// The text between the parenthesis at `at` and its partner, split at commas outside brackets.
 static std::vector<std::string> topLevel(const std::string &text, size_t at) {
   std::vector<std::string> parts;
   std::string part;
@@ -31,7 +31,7 @@ static std::vector<std::string> topLevel(const std::string &text, size_t at) {
   return parts;
 }
 
-// "%detach : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%add_4,), kwargs = {})"
+// Format: "%detach : [num_users=1] = call_function[target=torch.ops.aten.detach.default](args = (%add_4,), kwargs = {})"
 std::optional<TorchCall> zorse::onnx_import::torchCall(const onnx::Node &node) {
   const std::string *text = nullptr;
   for (const onnx::StringPair &entry : node.metadata_props())

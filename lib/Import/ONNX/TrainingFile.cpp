@@ -18,7 +18,7 @@ double zorse::onnx_import::realOf(const onnx::Node &node, const std::string &nam
   const onnx::Attribute *found = attributeOf(node, name);
   if (!found)
     return otherwise;
-  // 0.9 as the nearest float means 0.9: the file's hyperparameters were decimal numbers.
+  // A float nearest to 0.9 means 0.9, because hyperparameters were decimal numbers.
   char text[32];
   std::snprintf(text, sizeof text, "%.7g", double(found->f()));
   double decimal = std::strtod(text, nullptr);
@@ -35,7 +35,7 @@ std::string zorse::onnx_import::textOf(const onnx::Node &node, const std::string
   return found ? found->s() : otherwise;
 }
 
-/// Values that a node of nested graphs may read from around it count as its own.
+/// Collects the inputs of a node, including values that its nested graphs read from the enclosing graph.
 static void addInputs(const onnx::Node &node, std::set<std::string> &to) {
   to.insert(node.input().begin(), node.input().end());
   for (const onnx::Attribute &attribute : node.attribute())
@@ -45,7 +45,7 @@ static void addInputs(const onnx::Node &node, std::set<std::string> &to) {
 }
 
 std::vector<bool> zorse::onnx_import::neededFor(const google::protobuf::RepeatedPtrField<onnx::Node> &nodes, std::set<std::string> wanted) {
-  // Nodes may stand in any order.
+  // Nodes may be in any order.
   std::map<std::string, int> producers;
   for (int i = 0; i < nodes.size(); ++i)
     for (const std::string &output : nodes[i].output())

@@ -1,5 +1,5 @@
-// ModelProto.training_info: the step is the graph followed by an algorithm, whose update_binding says which of its results become the next values of
-// which initializers. Gradient, Momentum, Adam and Adagrad are operators of the domain ai.onnx.preview.training.
+// Reads ModelProto.training_info. A step executes the graph and then an algorithm. update_binding maps initializers to the results of
+// the algorithm that are their next values. Gradient, Momentum, Adam and Adagrad are operators of the domain ai.onnx.preview.training.
 #include "TrainingFile.h"
 
 #include <cmath>
@@ -30,7 +30,7 @@ private:
     info_ = &model_.model().training_info(0);
     if (info_->initialization_binding_size() > 0)
       return fail("initializes '" + info_->initialization_binding(0).key() + "' by " +
-                  (info_->initialization().node_size() > 0 ? describe(info_->initialization().node(0)) : "a graph of its own") +
+                  (info_->initialization().node_size() > 0 ? describe(info_->initialization().node(0)) : "a separate graph") +
                   ", which is not supported: store initial values as initializers");
     const onnx::Graph &algorithm = info_->algorithm();
     for (int i = 0; i < algorithm.node_size(); ++i)
@@ -41,7 +41,7 @@ private:
         initializers_.emplace(tensor.name(), &tensor);
     for (const onnx::StringPair &binding : info_->update_binding()) {
       if (!initializers_.count(binding.key()))
-        return fail("updates '" + binding.key() + "', which is no initializer");
+        return fail("updates '" + binding.key() + "', which is not an initializer");
       if (!updates_.emplace(binding.key(), binding.value()).second)
         return fail("updates '" + binding.key() + "' twice");
     }
@@ -81,10 +81,10 @@ private:
       }
       consumed_.insert(&node);
     }
-    return !found_.loss.empty() || fail("has no Gradient, so that there is nothing that it minimises");
+    return !found_.loss.empty() || fail("has no Gradient; there is nothing to minimize");
   }
 
-  /// The number that an initializer or a Constant holds in all its elements.
+  /// The common value of all elements of an initializer or a Constant.
   std::optional<double> uniform(const std::string &value) {
     const onnx::Tensor *tensor = nullptr;
     if (auto found = initializers_.find(value); found != initializers_.end())
@@ -114,7 +114,7 @@ private:
     };
     switch (kind) {
     case ElementKind::F32: {
-      // 0.1 as a float means 0.1.
+      // A float nearest to 0.1 means 0.1.
       char text[32];
       std::snprintf(text, sizeof text, "%.7g", load(0.0f));
       return float(std::strtod(text, nullptr)) == float(load(0.0f)) ? std::strtod(text, nullptr) : load(0.0f);
@@ -135,7 +135,7 @@ private:
     return (value && *value == 0) || fail(describe(node) + ": its state '" + state + "' does not begin as zeros, which is not supported");
   }
 
-  /// The state that counts updates, and begins at 1.
+  /// Checks the state that counts updates. It must begin at 1.
   bool counter(const onnx::Node &node, const std::string &name) {
     auto update = updates_.find(name);
     const onnx::Node *add = update == updates_.end() ? nullptr : producer(update->second);
@@ -173,7 +173,7 @@ private:
     return false;
   }
 
-  /// One parameter that `node` updates from x by a gradient g into the value `result`.
+  /// Records the parameter x, which `node` updates by the gradient g to the value `result`.
   bool trains(const onnx::Node &node, const std::string &x, const std::string &g, const std::string &result) {
     auto update = updates_.find(x);
     if (update == updates_.end() || update->second != result)
@@ -181,8 +181,8 @@ private:
     auto gradient = gradients_.find(g);
     if (gradient == gradients_.end()) {
       const onnx::Node *by = producer(g);
-      return fail(describe(node) + ": the gradient '" + g + "' of '" + x + "' is no result of Gradient" + (by ? " but of " + describe(*by) : "") +
-                  "; what changes gradients is not supported, but for clipping (--clip)");
+      return fail(describe(node) + ": the gradient '" + g + "' of '" + x + "' is not a result of Gradient" + (by ? " but of " + describe(*by) : "") +
+                  "; operators that change gradients are not supported, except clipping (--clip)");
     }
     if (gradient->second != x)
       return fail(describe(node) + ": updates '" + x + "' by the gradient of '" + gradient->second + "'");
@@ -201,7 +201,7 @@ private:
     optimizer.plainEpsilon = optimizer.epsilon != 0;
     optimizer.weightDecay = realOf(node, "norm_coefficient", 0);
     if (realOf(node, "norm_coefficient_post", 0) != 0)
-      return fail(describe(node) + ": norm_coefficient_post is not supported, which shrinks parameters whatever the learning rate");
+      return fail(describe(node) + ": norm_coefficient_post, which shrinks parameters independently of the learning rate, is not supported");
     int count = (node.input_size() - 2) / 4;
     if (count < 1 || node.input_size() != 2 + 4 * count || node.output_size() < 3 * count)
       return fail(describe(node) + ": expects a rate, a count and 4 inputs and 3 results for every parameter, found " +
@@ -229,7 +229,7 @@ private:
     if (mode != "nesterov" && mode != "standard")
       return fail(describe(node) + ": mode '" + mode + "' is not known; expects standard or nesterov");
     if (realOf(node, "beta", 1) != 1)
-      return fail(describe(node) + ": beta is not supported but for 1: gradients count in full from the first update on");
+      return fail(describe(node) + ": only beta = 1 is supported: gradients count in full from the first update on");
     int count = (node.input_size() - 2) / 3;
     if (count < 1 || node.input_size() != 2 + 3 * count || node.output_size() < 2 * count)
       return fail(describe(node) + ": expects a rate, a count and 3 inputs and 2 results for every parameter, found " +
@@ -237,7 +237,7 @@ private:
     if (!rate(node.input(0), optimizer))
       return false;
     settings_.insert(node.input(1));
-    if (auto update = updates_.find(node.input(1)); update != updates_.end()) { // with beta = 1 the count means nothing
+    if (auto update = updates_.find(node.input(1)); update != updates_.end()) { // with beta = 1 the count has no effect
       if (const onnx::Node *by = producer(update->second))
         consumed_.insert(by);
       explained_.insert(node.input(1));
@@ -258,7 +258,7 @@ private:
     return zeros(node, name);
   }
 
-  /// X - rate * gradient, written out.
+  /// Reads plain SGD written as operators: X - rate * gradient.
   bool readPlain(const std::string &x, const std::string &result) {
     const onnx::Node *sub = producer(result);
     const onnx::Node *mul = sub && sub->op_type() == "Sub" && sub->input_size() == 2 && sub->input(0) == x ? producer(sub->input(1)) : nullptr;
@@ -278,7 +278,7 @@ private:
     consumed_.insert(&node);
     if (found_.optimizer && !(*found_.optimizer == optimizer))
       return fail("updates parameters by " + found_.optimizer->node + " and by " + optimizer.node +
-                  ", whose options differ; one optimizer for all parameters is supported");
+                  ", with different options; one optimizer for all parameters is supported");
     if (!found_.optimizer)
       found_.optimizer = optimizer;
     return true;
@@ -310,7 +310,7 @@ private:
     return true;
   }
 
-  /// What the loss needs of the algorithm joins the graph.
+  /// Adds the nodes of the algorithm that the loss depends on to the graph.
   void joinGraphs() {
     onnx::Graph algorithm = info_->algorithm();
     std::set<std::string> known;
@@ -337,7 +337,7 @@ private:
     for (const onnx::ValueInfo &input : algorithm.input())
       if (read.count(input.name()) && known.insert(input.name()).second)
         *graph_.add_input() = input;
-    for (int i = graph_.input_size() - 1; i >= 0; --i) // of rates and counts
+    for (int i = graph_.input_size() - 1; i >= 0; --i) // drop inputs for rates and counts
       if (settings_.count(graph_.input(i).name()) && !read.count(graph_.input(i).name()))
         graph_.mutable_input()->DeleteSubrange(i, 1);
     graph_.clear_output();
@@ -354,13 +354,13 @@ private:
   FileTraining found_;
   std::string error_;
   const onnx::TrainingInfo *info_ = nullptr;
-  std::map<std::string, const onnx::Node *> producers_; ///< of values, in the algorithm
+  std::map<std::string, const onnx::Node *> producers_; ///< producers of values in the algorithm
   std::map<std::string, const onnx::Tensor *> initializers_;
   std::map<std::string, std::string> updates_;   ///< initializer to its next value
-  std::map<std::string, std::string> gradients_; ///< value to what it is the gradient of
-  std::set<const onnx::Node *> consumed_;        ///< nodes of the algorithm that are understood
-  std::set<std::string> explained_;              ///< initializers whose update is understood
-  std::set<std::string> settings_;               ///< rates, counts and states of optimizers
+  std::map<std::string, std::string> gradients_; ///< gradient to the value that it is the gradient of
+  std::set<const onnx::Node *> consumed_;        ///< nodes of the algorithm that have been read
+  std::set<std::string> explained_;              ///< initializers with an update that has been read
+  std::set<std::string> settings_;               ///< names of rates, counts and states of optimizers
 };
 
 } // namespace

@@ -1,4 +1,5 @@
-// Elementwise operators of one operand: casts, functions, activations with a parameter. Folded on constants, otherwise arith and math.
+// Imports elementwise operators with one operand: casts, functions, activations with a parameter. Constants are folded;
+// other operands become operations of the arith and math dialects.
 #include "Kernels.h"
 #include "Known.h"
 #include "LoopNest.h"
@@ -49,7 +50,7 @@ ImportedValue zorse::onnx_import::castTo(ImportState &state, const ImportedValue
   if (isFloat(value.type) && isFloat(type)) {
     if (!isNarrow(type) && !isNarrow(value.type))
       return out; // one compute type
-    // What a 16-bit type holds is rounded to it, and so is the gradient that passes the cast.
+    // A cast to or from a 16-bit type rounds the value to it, and also the gradient through the cast.
     out = rounded(state, value, isNarrow(type) ? type : value.type);
     out.type = type;
     return out;
@@ -98,7 +99,7 @@ static LogicalResult importCastLike(OpContext &op) {
 
 // --- unary
 
-/// What folds an operator on integers; none: it is not defined for them.
+/// The kernel that folds an operator on integers; nothing if it is not defined for integers.
 static std::optional<Kernel> intKernelOf(StringRef op) {
   if (op == "Neg")
     return intKernel1([](int64_t a) { return subInts(0, a); });
@@ -136,7 +137,7 @@ static std::optional<Kernel> floatKernelOf(StringRef op) {
   return f ? std::optional<Kernel>(floatKernel1(f)) : std::nullopt;
 }
 
-/// The operation of the math dialect that is an operator on floats; empty: there is none.
+/// The operation of the math dialect for an operator on floats; empty if there is none.
 static StringRef mathNameOf(StringRef op) {
   return llvm::StringSwitch<StringRef>(op)
       .Case("Abs", "math.absf")
@@ -154,10 +155,10 @@ static StringRef mathNameOf(StringRef op) {
       .Default("");
 }
 
-/// An elementwise operator on floats; an error of the node where there is none.
+/// Emits an elementwise operator on floats. Reports an error of the node if it is not supported.
 static Value unaryOnFloats(OpContext &op, Value x, RankedTensorType type) {
   const std::string &which = op.node.op;
-  if (which == "Sign") { // has no gradient
+  if (which == "Sign") { // Sign has no gradient
     Value zero = splat(op.state, 0, type),
           down =
               create<arith::SelectOp>(op.state, create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OLT, x, zero), splat(op.state, -1, type), zero);
@@ -175,7 +176,7 @@ static Value unaryOnFloats(OpContext &op, Value x, RankedTensorType type) {
   if (which == "Relu")
     return create<arith::MaximumFOp>(op.state, x, splat(op.state, 0, type));
   if (which == "Softplus") {
-    // max(x, 0) + log(1 + exp(-|x|)). The maximum as a half of x + |x|, which is as exact, and whose derivative at 0 is a half, too.
+    // max(x, 0) + log(1 + exp(-|x|)). The max is computed as (x + |x|) / 2: equally exact, and its derivative at 0 is 1/2.
     Value size = create<math::AbsFOp>(op.state, x), half = splat(op.state, 0.5, type);
     Value above = create<arith::AddFOp>(op.state, create<arith::MulFOp>(op.state, x, half), create<arith::MulFOp>(op.state, size, half));
     return create<arith::AddFOp>(op.state, above,
@@ -241,7 +242,7 @@ static LogicalResult importActivation(OpContext &op) {
     if (which == "LeakyRelu") {
       Value positive = create<arith::CmpFOp>(op.state, arith::CmpFPredicate::OGT, a[0], splat(op.state, 0, type));
       return create<arith::SelectOp>(op.state, positive, a[0],
-                                     create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type))); // at 0 the slope is alpha, as in PyTorch
+                                     create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type))); // slope alpha at 0, like PyTorch
     }
     if (alpha != 1.0) {
       Value scaled = create<arith::MulFOp>(op.state, a[0], splat(op.state, alpha, type));
@@ -254,7 +255,7 @@ static LogicalResult importActivation(OpContext &op) {
 
 void zorse::onnx_import::registerUnaryOps(OperatorRegistry &registry) {
   registry.add({
-      // How values are rounded to 8-bit floats, which are no type here.
+      // The ignored attributes control rounding to 8-bit floats, which are not supported.
       {{"Cast"}, 1, 1, {required(integer("to")), ignored(integer("saturate")), ignored(text("round_mode"))}, importCast},
       {{"CastLike"}, 2, 2, {ignored(integer("saturate")), ignored(text("round_mode"))}, importCastLike},
       {{"Neg", "Abs", "Sqrt", "Exp", "Log", "Sin", "Cos", "Atan", "Tanh", "Erf", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sigmoid", "Relu",

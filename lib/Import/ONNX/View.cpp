@@ -91,7 +91,7 @@ ReshapeResult zorse::onnx_import::reshapeView(const View &view, const std::vecto
     int64_t need = shape[axis];
     FactorList &list = out.dims[axis];
     if (isSingleRow(next)) {
-      // One row: any of the size-1 axes here may be the sample axis, or none, and then it is merged with the next axis.
+      // One row: any of the size-1 axes here may be the sample axis. If there is none, the sample axis is merged with the next axis.
       size_t ones = axis;
       while (ones < shape.size() && shape[ones] == 1)
         ++ones;
@@ -146,12 +146,12 @@ bool zorse::onnx_import::sliceView(View &view, int64_t axis, int64_t start, int6
     coalesce(list);
     return true;
   }
-  // A range that is whole in the inner factors cuts the outermost one only.
+  // A range that includes complete inner factors cuts only the outermost factor.
   int64_t inner = list.empty() ? 1 : whole / list[0].size;
   if (list.empty() || step != 1 || start % inner != 0 || count % inner != 0) {
     if (count != 1)
       return false;
-    int64_t rest = start; // a single element: an offset in every factor
+    int64_t rest = start; // a single element: add an offset in every factor
     for (size_t i = list.size(); i-- > 0;) {
       view.offset += rest % list[i].size * list[i].stride;
       rest /= list[i].size;

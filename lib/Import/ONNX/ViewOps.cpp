@@ -1,4 +1,4 @@
-// Operators that move elements: they change views, and copy only where a view cannot say it.
+// Imports operators that move elements. They change views; values are copied only if a view cannot express the result.
 #include "Arithmetic.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -113,7 +113,7 @@ static LogicalResult importReshape(OpContext &op) {
   if (lengths->size() > 16)
     return op.error("expects a shape of at most 16 dimensions");
   std::vector<int64_t> from = x.shape(), wanted;
-  std::vector<bool> told; // where samples may be
+  std::vector<bool> told; // dimensions that may hold the samples
   for (const Length &length : *lengths) {
     wanted.push_back(length.size);
     told.push_back(length.perSample || length.size == -1 || length.size == 0);

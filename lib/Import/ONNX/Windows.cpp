@@ -56,7 +56,7 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
       w.after.push_back(padding == "VALID" ? 0 : pads[i + rank]);
     }
     int64_t room = size + w.before[i] + w.after[i] - span;
-    if (room < 0 && ceil && -room < stride && w.dilations[i] == 1) { // one window that begins at the front and ends behind the end, where nothing is
+    if (room < 0 && ceil && -room < stride && w.dilations[i] == 1) { // one window that exceeds the end
       w.kernel[i] += room;
       room = 0;
     }
@@ -64,7 +64,7 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
       return op.error("has windows of " + Twine(span) + " elements over " + Twine(size + w.before[i] + w.after[i]) + " in dimension " + Twine(i + 2) +
                       ", pads included");
     int64_t count = room / stride + 1;
-    if (ceil && room % stride != 0 && count * stride < size + w.before[i]) // a window that begins in the pads behind is none
+    if (ceil && room % stride != 0 && count * stride < size + w.before[i]) // windows must not begin in the pads at the end
       ++count;
     w.counts.push_back(count);
   }

@@ -1,4 +1,4 @@
-// Activation functions, with the constants that their attributes have by default.
+// Activation functions, with the default values of their attributes.
 #include "Call.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Dense arrays of the plain evaluator: shapes are numbers, elements lie row-major, floats of all types are doubles.
+// Dense arrays of the reference evaluator. Shapes are constants, elements are row-major, and floats of all types are stored as doubles.
 #pragma once
 
 #include "../ONNX/Loader.h"
@@ -14,18 +14,18 @@ namespace zorse::onnx_reference {
 using onnx_import::ElementKind;
 using Shape = std::vector<int64_t>;
 
-/// Most elements of an array; more are refused by throwing TooLarge, which Evaluator catches.
+/// Largest number of elements of an array. A larger array throws TooLarge, which Evaluator catches.
 constexpr int64_t kMostElements = int64_t(1) << 26;
 struct TooLarge {};
 
-/// Floats are in `reals`, integers and booleans in `integers`.
+/// An array. Floats are stored in `reals`, integers and booleans in `integers`.
 struct Array {
   ElementKind type = ElementKind::Undefined;
   Shape shape;
   std::vector<double> reals;
   std::vector<int64_t> integers;
 
-  /// Zeros.
+  /// An array of zeros.
   static Array of(ElementKind type, Shape shape);
   static Array ofInts(Shape shape, std::vector<int64_t> values);
   static Array ofReals(Shape shape, std::vector<double> values);
@@ -43,17 +43,18 @@ struct Array {
   }
 };
 
-/// The greatest integer where it is greater.
+/// Product of sizes [begin, end), saturated at the largest int64.
 int64_t product(const Shape &shape, size_t begin = 0, size_t end = ~size_t(0));
 std::string text(const Shape &shape);
-/// Row-major.
+/// Row-major strides.
 Shape stridesOf(const Shape &shape);
-/// Strides of `shape` over the axes of `onto`, to which it broadcasts: 0 where it repeats.
+/// Strides of `shape` over the axes of `onto`, to which it broadcasts; 0 on axes along which it repeats.
 Shape stridesOnto(const Shape &shape, const Shape &onto);
-/// False: they do not broadcast.
+/// Computes the broadcast shape. Returns false if the shapes do not broadcast.
 bool broadcast(const Shape &a, const Shape &b, Shape &result);
 
-/// Calls f(offsets) for every index of a shape in row-major order, offsets being the scalar products of the index with N lists of strides.
+/// Calls f(offsets) for every index of a shape in row-major order. The offsets are the scalar products of the index
+/// with N lists of strides.
 template <size_t N, typename F> void walk(const Shape &shape, const std::array<Shape, N> &strides, F f) {
   if (product(shape) == 0)
     return;

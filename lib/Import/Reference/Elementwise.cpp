@@ -1,4 +1,4 @@
-// Operators that compute every element from the elements at its place: arithmetic, comparisons, logic, casts, Where.
+// Elementwise operators: arithmetic, comparisons, logic, casts, Where.
 #include "Call.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ using RealFunction = double (*)(double);
 using RealPair = double (*)(double, double);
 using IntegerPair = int64_t (*)(int64_t, int64_t);
 
-/// \param integers  null: there is no such function of integers
+/// \param integers  null if the function is not defined for integers
 bool pairwise(Call &call, const Array &a, const Array &b, ElementKind type, RealPair reals, IntegerPair integers, Array &result) {
   Shape shape;
   if (!broadcast(a.shape, b.shape, shape))

@@ -82,7 +82,7 @@ zorse::Result<Array> zorse::onnx_reference::readTensor(LoadedModel &model, const
   if (bytes.failed())
     return bytes.error();
   if (bytes->missing)
-    return userError("the numbers of '" + tensor.name() + "' are not there");
+    return userError("the numbers of '" + tensor.name() + "' are missing");
   const auto type = static_cast<ElementKind>(tensor.data_type());
   if (byteSize(type) == 0)
     return userError("'" + tensor.name() + "' has no numbers");
@@ -172,7 +172,7 @@ bool Evaluator::applyIf(const GraphNode &node) {
   const Array &condition = values[node.inputs[0]];
   auto body = node.bodies.find(condition.size() == 1 && condition.real(0) != 0 ? "then_branch" : "else_branch");
   if (body == node.bodies.end() || body->second->outputs.size() < node.outputs.size())
-    return why = node.describe() + " has no such branch", false;
+    return why = node.describe() + " does not have this branch", false;
   for (size_t i = 0; i < node.outputs.size(); ++i)
     if (node.outputs[i] >= 0 && !store(node.outputs[i], values[body->second->outputs[i]]))
       return false;
@@ -214,7 +214,7 @@ bool Evaluator::apply(const GraphNode &node) {
   }
   for (int input : node.inputs)
     call.inputs.push_back(input < 0 || !values.count(input) ? nullptr : &values.at(input));
-  Array fill; // of ConstantOfShape: behind its operand
+  Array fill; // value of ConstantOfShape, passed as an additional operand
   if (auto tensor = node.attributes.find("value"); node.op == "ConstantOfShape" && tensor != node.attributes.end()) {
     auto read = readTensor(model, tensor->second->t());
     if (read.failed())

@@ -1,5 +1,6 @@
-// Evaluates values of an ONNX graph at concrete shapes, as the specification of the operators says: plain loops over dense arrays in f64 and int64.
-// It knows nothing of samples, of views or of what the importer makes of a node, so that it can say whether the importer is right.
+// Reference evaluator: evaluates values of an ONNX graph at concrete shapes, as the specification of the operators
+// defines them, with plain loops over dense arrays in f64 and int64. It shares no concepts with the importer (samples,
+// views), so that it can check the importer independently.
 #pragma once
 
 #include "Call.h"
@@ -15,39 +16,39 @@
 namespace zorse::onnx_reference {
 
 struct Options {
-  int64_t mostElements = int64_t(1) << 26; ///< of all results together
-  /// Cross-entropies are a function of the label instead of the logits, which are not computed: for heads whose logits are too large.
+  int64_t mostElements = int64_t(1) << 26; ///< limit on the elements of all results
+  /// Replaces cross-entropies by a function of the label and does not compute the logits. For heads with logits that are too large.
   bool lossOfLabel = false;
 };
 
-/// Stands for the cross-entropy at a position with this label, where Options::lossOfLabel is set.
+/// Replaces the cross-entropy at a position with this label if Options::lossOfLabel is set.
 double lossOfLabel(int64_t label);
 
 class Evaluator {
 public:
-  /// Values that are given instead of computed. None: it is computed from its node, or read if it is an initializer.
+  /// Returns a value that is given instead of computed. Nothing: the value is computed from its node, or read from an initializer.
   using Given = std::function<std::optional<Array>(int value)>;
-  /// The shape of a value that is given, if only its shape is needed.
+  /// The shape of a given value, used if only its shape is needed.
   using GivenShape = std::function<std::optional<Shape>(int value)>;
 
   Evaluator(const onnx_import::FlatGraph &graph, onnx_import::LoadedModel &model, Options options, Given given, GivenShape givenShape);
 
-  /// The value with this number; null with `problem` set where it cannot be computed.
+  /// The value with this number. Null, with `problem` set, if it cannot be computed.
   const Array *evaluate(int value);
 
-  /// "operator X of node 'n' is not known" and the like.
+  /// The last error, for example "operator X of node 'n' is not known".
   const std::string &problem() const { return why; }
-  /// Operators that are implemented.
+  /// Whether the operator is implemented.
   static bool knows(const onnx_import::GraphNode &node);
 
 private:
   bool index(const onnx_import::GraphBody &body);
-  bool supply(int value); ///< from what is given or an initializer; false: it must be computed, or `why` is set
+  bool supply(int value); ///< stores a given value or an initializer; false: it must be computed, or `why` is set
   std::vector<int> needs(const GraphNode &node);
   bool apply(const GraphNode &node);
   bool applyIf(const GraphNode &node);
   bool applyShape(const GraphNode &node);
-  // An element of a sequence is taken from what the sequence is made of: sequences are no arrays.
+  // Elements are taken from the nodes that make a sequence, because a sequence is not an array.
   std::vector<int> needsOfElement(const GraphNode &node);
   bool applyElement(const GraphNode &node);
   bool store(int value, Array array);
@@ -64,7 +65,7 @@ private:
   std::string why;
 };
 
-/// A tensor of the file.
+/// Reads a tensor of the file.
 Result<Array> readTensor(onnx_import::LoadedModel &model, const onnx::Tensor &tensor);
 
 } // namespace zorse::onnx_reference

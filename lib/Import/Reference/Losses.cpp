@@ -9,15 +9,15 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-/// What is taken off the logits of a position for its log-probabilities: first the greatest, and then the logarithm, which a large mask would
-/// swallow.
+/// Converts the logits of a position to log-probabilities. The max and the logarithm are subtracted separately, because
+/// a large mask value would absorb the logarithm.
 struct Normalizer {
   double greatest = 0, logarithm = 0;
 
   double logProbability(double logit) const { return logit - greatest - logarithm; }
 };
 
-/// Of the classes at a position, which lie `inner` apart.
+/// Normalizer of the classes at a position, which are `inner` elements apart.
 Normalizer normalizerOf(const Array &logits, int64_t first, int64_t classes, int64_t inner) {
   double top = logits.reals[first], sum = 0;
   for (int64_t c = 1; c < classes; ++c)
@@ -31,7 +31,7 @@ struct Positions {
   std::vector<double> losses, weights;
 };
 
-/// Weighted losses and weights of all positions; both are 0 where the label is ignored.
+/// Computes the weighted losses and the weights of all positions; both are 0 if the label is ignored.
 bool readPositions(Call &call, const Array &labels, bool softmax, Positions &positions) {
   const Array *logits = call.in(0), *weights = call.in(2);
   const bool ignores = call.has("ignore_index");

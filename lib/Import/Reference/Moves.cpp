@@ -1,4 +1,4 @@
-// Operators that move elements by places that shapes and constants say: Transpose, Concat, Split, Slice, Pad, Tile, Trilu.
+// Operators that move elements to places given by shapes and constants: Transpose, Concat, Split, Slice, Pad, Tile, Trilu.
 #include "Call.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Array zorse::onnx_reference::cut(const Array &x, int64_t axis, int64_t start, in
 
 namespace {
 
-/// Copies `part` into `whole` from place `at` of an axis on.
+/// Copies `part` into `whole`, from position `at` of an axis on.
 void paste(Array &whole, const Array &part, int64_t axis, int64_t at) {
   const Shape strides = stridesOf(whole.shape);
   int64_t i = 0;
@@ -126,7 +126,7 @@ bool onSlice(Call &call) {
   return call.out(std::move(y));
 }
 
-/// The place in an axis of `size` that place `at` of the padded one shows; -1: the constant.
+/// The position, in an axis of `size`, of the element at position `at` of the padded axis; -1 for the constant.
 int64_t source(const std::string &mode, int64_t at, int64_t size) {
   if (at >= 0 && at < size)
     return at;

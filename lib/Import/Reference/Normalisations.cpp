@@ -1,4 +1,4 @@
-// Normalisations over axes, and batch norm by running statistics.
+// Normalizations over axes, and batch norm with running statistics.
 #include "Call.h"
 
 #include <cmath>
@@ -7,7 +7,7 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-/// Normalises lines of `size` elements that lie one behind the other.
+/// Normalizes consecutive lines of `size` elements.
 void normalise(Array &y, int64_t size, double epsilon, bool centred) {
   for (int64_t first = 0; size > 0 && first < y.size(); first += size) {
     double mean = 0, squares = 0;
@@ -21,7 +21,7 @@ void normalise(Array &y, int64_t size, double epsilon, bool centred) {
   }
 }
 
-/// y * scale + bias, whose shapes broadcast to y's; either may be null.
+/// y * scale + bias. Both must broadcast to the shape of y; either may be null.
 bool affine(Call &call, Array &y, const Array *scale, const Array *bias) {
   for (const Array *operand : {scale, bias}) {
     Shape shape;
@@ -48,7 +48,7 @@ template <bool centred> bool overLastAxes(Call &call) {
   return affine(call, y, call.in(1), centred ? call.in(2) : nullptr) && call.out(std::move(y));
 }
 
-/// One number per channel (axis 1) as an operand that broadcasts.
+/// Reshapes one number per channel (axis 1) to an operand that broadcasts.
 Array perChannel(const Array &values, int64_t rank) {
   Shape shape(rank - 1, 1);
   shape[0] = values.size();
@@ -62,7 +62,7 @@ bool onGroups(Call &call, int64_t groups) {
   Array y = x;
   normalise(y, product(x.shape, 1) / groups, call.real("epsilon", 1e-5f), true);
   Array scale = *call.in(1), bias = *call.in(2);
-  if (scale.size() == groups && groups != x.shape[1]) // before opset 21: one per group
+  if (scale.size() == groups && groups != x.shape[1]) // one scale per group, before opset 21
     return call.fail("has one scale per group");
   scale = perChannel(scale, x.rank());
   bias = perChannel(bias, x.rank());

@@ -1,4 +1,4 @@
-// Operators that move elements by indices that are data: Gather and its kin, scatters, OneHot, TopK, ArgMax.
+// Operators that move elements by indices from data: Gather operators, scatters, OneHot, TopK, ArgMax.
 #include "Call.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ bool onGatherElements(Call &call) {
   return ok && call.out(std::move(y));
 }
 
-/// The element that a tuple of indices starts at, among axes from `first` on.
+/// Offset of the first element that a tuple of indices selects, among axes from `first` on.
 bool place(Call &call, const Array &x, const Array &ids, int64_t tuple, int64_t depth, int64_t first, int64_t &at) {
   const Shape strides = stridesOf(x.shape);
   at = 0;
@@ -91,7 +91,8 @@ bool onGatherND(Call &call) {
   return call.out(std::move(y));
 }
 
-/// Puts an update to its place. What several updates of one place make without a reduction, ONNX leaves open: `taken` says which have one.
+/// Applies an update to its place. ONNX does not define the result of several updates of one place without a reduction;
+/// `taken` marks the places that have one.
 bool combine(Call &call, Array &y, int64_t to, const Array &updates, int64_t from, const std::string &reduction, std::vector<bool> &taken) {
   if (reduction == "none") {
     taken.resize(y.size());
@@ -169,7 +170,7 @@ bool onOneHot(Call &call) {
   return call.out(std::move(y));
 }
 
-/// The order of the elements along an axis: best first, ties by their number.
+/// Order of the elements along an axis: best first, ties by index.
 std::vector<int64_t> ranked(const Array &x, int64_t base, int64_t stride, int64_t size, bool largest) {
   std::vector<int64_t> order(size);
   std::iota(order.begin(), order.end(), 0);

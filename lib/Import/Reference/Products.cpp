@@ -1,4 +1,4 @@
-// Products over axes: MatMul, Gemm, Einsum, Conv.
+// Matmuls and other tensor contractions: MatMul, Gemm, Einsum, Conv.
 #include "Call.h"
 
 #include <algorithm>
@@ -94,7 +94,7 @@ std::vector<std::string> split(const std::string &text) {
 
 struct Equation {
   std::vector<std::string> terms;
-  std::string result, all; ///< all: the letters of the result, then those that are summed
+  std::string result, all; ///< `all`: letters of the result, then summed letters
   std::map<char, int64_t> sizes;
 
   Shape shapeOf(const std::string &letters) const {
@@ -103,7 +103,7 @@ struct Equation {
       shape.push_back(sizes.at(letter));
     return shape;
   }
-  /// Steps of an array with axes `term` over `all`.
+  /// Strides, over `all`, of an array with axes `term`.
   Shape stepsOf(const std::string &term, const Shape &own) const {
     const Shape strides = stridesOf(own);
     Shape steps(all.size(), 0);
@@ -113,7 +113,7 @@ struct Equation {
   }
 };
 
-/// The sizes of all letters; `hidden`: the axes behind `...`.
+/// Finds the sizes of all letters. `hidden`: number of axes of `...`.
 bool readTerms(Call &call, Equation &equation, int64_t &hidden) {
   for (size_t k = 0; k < equation.terms.size(); ++k) {
     if (!call.floats({k}))
@@ -133,7 +133,7 @@ bool readTerms(Call &call, Equation &equation, int64_t &hidden) {
   return true;
 }
 
-/// The letters that occur once, in their order, behind those of `...`.
+/// The letters that occur once, in alphabetical order. In an implicit result they follow the axes of `...`.
 std::string implied(const Equation &equation) {
   std::map<char, int> uses;
   for (const std::string &term : equation.terms)
@@ -187,7 +187,7 @@ bool readWindow(Call &call, const Array &x, const Array &w, Window &window) {
   window.dilations = call.integers("dilations").value_or(std::vector<int64_t>(dims, 1));
   window.pads = call.integers("pads").value_or(std::vector<int64_t>(2 * dims, 0));
   const std::string automatic = call.string("auto_pad", "NOTSET");
-  return (automatic == "NOTSET" || automatic == "VALID") || call.fail("pads by itself");
+  return (automatic == "NOTSET" || automatic == "VALID") || call.fail("has automatic padding");
 }
 
 bool onConv(Call &call) {

@@ -1,4 +1,4 @@
-// Reductions, running sums, and functions of whole axes: Softmax and its kin.
+// Reductions, cumulative sums, and functions of complete axes: Softmax, LogSoftmax and others.
 #include "Call.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@ using namespace zorse::onnx_reference;
 
 namespace {
 
-/// Reduces to doubles by `step` from `start`; integers keep their type.
+/// Reduces in doubles: starts at `start` and applies `step` to every element. Integers keep their type.
 template <typename Step, typename End> bool reduce(Call &call, double start, Step step, End end) {
   const Array *x = call.in(0);
   if (!x)
@@ -63,7 +63,7 @@ bool onReduceLogSumExp(Call &call) {
   return reduce(call, -inf, add, [](double sum, double) { return sum; });
 }
 
-/// f(first element, stride, size) for every line along the attribute's axis.
+/// Calls f(first element, stride, size) for every line along the axis of the attribute.
 template <typename F> bool forEachLine(Call &call, const Array &x, int64_t otherwise, F f) {
   int64_t axis = 0;
   if (!call.floats({0}) || !call.axis(call.integer("axis", otherwise), x.rank(), axis))

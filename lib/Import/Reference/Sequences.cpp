@@ -1,4 +1,4 @@
-// Elements of the sequences that exporters split a tensor into.
+// Elements of sequences. Exporters split a tensor into a sequence.
 #include "Evaluator.h"
 
 using namespace zorse::onnx_reference;
@@ -16,7 +16,7 @@ std::vector<int> Evaluator::needsOfElement(const GraphNode &node) {
   return list;
 }
 
-/// Sizes of the parts along the axis, of which the last may be shorter where one size is given for all.
+/// Sizes of the parts along the axis. If one size is given for all parts, the last part may be shorter.
 static std::vector<int64_t> partSizes(const Array *split, int64_t extent) {
   std::vector<int64_t> sizes;
   if (split && split->rank() == 1)

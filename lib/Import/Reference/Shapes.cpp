@@ -1,4 +1,4 @@
-// Operators that make arrays from shapes, or give an array another shape, and leave the order of its elements alone.
+// Operators that make arrays from shapes or change the shape of an array. The order of elements stays.
 #include "Call.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ bool onFlatten(Call &call) {
   int64_t axis = call.integer("axis", 1);
   axis = axis < 0 ? axis + x.rank() : axis;
   if (axis < 0 || axis > x.rank())
-    return call.fail("has no such axis");
+    return call.fail("has an axis that is out of range");
   return call.out(reshaped(x, {product(x.shape, 0, axis), product(x.shape, axis)}));
 }
 
@@ -132,7 +132,7 @@ bool onConstantOfShape(Call &call) {
     y = Array::of(ElementKind::F32, call.in(0)->integers);
     return call.out(std::move(y));
   }
-  // The element is stored in one of many fields: what reads tensors decodes it.
+  // `value` stores the element in one of many fields. The evaluator decodes it and passes it as an additional operand.
   return call.inputs.size() > 1 && call.in(1) && call.in(1)->size() == 1 && call.out(expanded(reshaped(*call.in(1), {}), call.in(0)->integers));
 }
 

@@ -118,7 +118,7 @@ TEST(ComposedOps, PicksAndScatters) {
   EXPECT_ERROR(one("Gather", {"row", "places"}, {{"axis", 1}}), "(Gather): picks by ids of one sample from all samples");
   EXPECT_ERROR(one("GatherND", {"row", "places"}), "(GatherND): expects ids of 1 to 2 components, found 3");
   EXPECT_OK(one("ScatterElements", {"row", "places", "three"}, {{"axis", 1}}));
-  EXPECT_ERROR(one("ScatterElements", {"row", "places", "row"}, {{"axis", 1}}), "(ScatterElements): expects as many updates as ids");
+  EXPECT_ERROR(one("ScatterElements", {"row", "places", "row"}, {{"axis", 1}}), "(ScatterElements): expects updates of the same shape as its ids");
   EXPECT_ERROR(one("ScatterElements", {"row", "i0", "row"}), "(ScatterElements): expects a valid axis and integer ids of the first operand's rank");
   EXPECT_ERROR(one("ScatterND", {"row", "places", "row"}), "(ScatterND): expects ids of 1 to 2 components, found 3");
   EXPECT_ERROR(one("ScatterND", {"row", "none", "nothing"}), "(ScatterND): scatters over the samples");

@@ -200,7 +200,7 @@ TEST(ImportErrors, TrainingInfo) {
   EXPECT_ERROR(with([](auto &info, auto &) { info.mutable_algorithm()->clear_node(); }), "training_info: has no Gradient");
   EXPECT_ERROR(with([](auto &, auto &) {}), "training_info: updates no parameter by a gradient");
   EXPECT_ERROR(with([](auto &info, auto &) { info.add_initialization_binding()->set_key("w"); }), "training_info: initializes 'w'");
-  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "v", "next"); }), "training_info: updates 'v', which is no initializer");
+  EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "v", "next"); }), "training_info: updates 'v', which is not an initializer");
   EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "w", "next"), bind(info, "w", "other"); }), "training_info: updates 'w' twice");
   EXPECT_ERROR(with([&](auto &info, auto &) { bind(info, "w", "next"); }), "training_info: 'w' is updated by the value 'next'");
   EXPECT_ERROR(with([&](auto &, auto &gradient) { gradient.set_input(0, "ids"); }), "is taken at another value than 'w'");

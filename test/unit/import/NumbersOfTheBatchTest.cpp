@@ -201,6 +201,6 @@ TEST(NumbersOfTheBatch, InAFileOfAFixedBatch) {
   std::string notes;
   for (const std::string &note : fixed("loss = Div s f5").model.notes)
     notes += note + "\n";
-  EXPECT_TRUE(contains(notes, "node 'n_loss' (Div): 5 is taken for the samples, of which the file fixes 5")) << notes;
+  EXPECT_TRUE(contains(notes, "node 'n_loss' (Div): 5 is assumed to be the number of samples; the file fixes 5 samples")) << notes;
   EXPECT_ERROR(fixed("loss = Div s f10"), "n_loss' (Div): divides a sum over samples by 10, which may stand for the 5 samples that the file fixes");
 }
