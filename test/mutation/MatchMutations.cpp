@@ -29,7 +29,7 @@ bool wrongPeer(Change &m) {
   return peer != old;
 }
 
-/// The receive moves there, too.
+/// Also moves the receive to that device.
 bool sendElsewhere(Change &m) {
   if (m.programs.size() < 3)
     return false;
