@@ -126,7 +126,7 @@ void test::addSplitMutations(MutationList &list) {
               otherBlock("deferred block of another task", bundle::DEFERRED),
               otherBlock("W with another saved block", bundle::SAVED),
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
-              {"deferred block that nobody wrote", slotOf({bundle::DEFERRED}), freshRegion},
+              {"deferred block that was never written", slotOf({bundle::DEFERRED}), freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
               {"call of W dropped", [](const Entry &e) { return isW(e) && hasCalls(e); }, dropCall},
           });

@@ -148,7 +148,7 @@ void test::addStepMutations(MutationList &list) {
           {"wrong phase", isAny, wrongPhase},
           {"left out of evaluation", [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::REPORT; },
            [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
-          {"done in evaluation, too", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
+          {"also done in evaluation", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
            [](Change &m) { return setPhase(m, m.coin() ? bundle::REPORT : bundle::FORWARD); }},
       });
 }
