@@ -1,8 +1,10 @@
-// The planner on the instances of a file of optima (compute-optima): its gap to the optimum, and other planners on the same instances. compare-optima
-// optima.jsonl [--every=N] [--threads=N] [--verbose]
+// Runs the planner on the instances of a file of optima (see compute-optima) and prints its gap to the optimum. Also
+// runs other planners on the same instances.
 //
-// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner finds no plan where there is one,
-// or if another planner's plan is faster than the planner's.
+//     compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]
+//
+// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner
+// finds no plan although one exists, or if another planner finds a faster plan.
 #include "Optima.h"
 
 #include "zorse/Baselines/Baselines.h"
@@ -28,8 +30,8 @@ struct Judged {
   std::string description;
   bool stale = false, feasible = false;
   double optimum = 0;
-  double found[2] = {0, 0};   ///< by the planner: as it is; with one or two rows at most. 0: no plan
-  std::vector<double> others; ///< by baselines; 0: none
+  double found[2] = {0, 0};   ///< step times of the planner: default options; at most two rows. 0: no plan
+  std::vector<double> others; ///< step times of the baselines; 0: no plan
 };
 
 Judged judge(uint64_t seed, const Known &known) {
@@ -63,7 +65,7 @@ Judged judge(uint64_t seed, const Known &known) {
   return r;
 }
 
-/// One line of the table of gaps. \returns the worst gap; infinite if a plan is missing.
+/// Prints one line of the table of gaps. \returns the worst gap; infinite if a plan is missing.
 double summarise(const char *title, const std::vector<Judged> &results, int which, int kind) {
   int count = 0, atZero = 0, within = 0, better = 0, missing = 0;
   double worst = 0, sum = 0;
