@@ -92,14 +92,14 @@ void changeJson(ordered_json &root, Random &random) {
     else if (node.is_object() && !node.empty())
       node[std::next(node.begin(), random() % node.size()).key() + "x"] = other;
     break;
-  case 2: // exchange children
+  case 2: // swap children
     if (node.is_array() && node.size() > 1)
       std::swap(node[random() % node.size()], node[random() % node.size()]);
     break;
   case 3:
     node = other;
     break;
-  case 4: // a number near the old one
+  case 4: // a number close to the old one
     if (node.is_number_integer())
       node = int64_t(uint64_t(node.get<int64_t>()) + random() % 5 - 2);
     else if (node.is_number_float())
