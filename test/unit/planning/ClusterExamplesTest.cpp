@@ -65,7 +65,7 @@ TEST(ClusterExamples, OfTheIssue) {
     std::stringstream text;
     text << file.rdbuf();
     for (const char *key : {"memory:", "nic:", "host_memory:", "fabric:", "flops_per_second:", "half_peak_rows:"})
-      EXPECT_NE(text.str().find(key), std::string::npos) << name << " lacks " << key;
+      EXPECT_NE(text.str().find(key), std::string::npos) << name << ": missing key " << key;
   }
 }
 

@@ -495,7 +495,7 @@ TEST(Findings, RunsWithAHole) {
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
-  EXPECT_NE(reader.text(), "") << "device 1 reads what nobody has brought";
+  EXPECT_NE(reader.text(), "") << "device 1 reads undefined bytes";
 
   Runs part;
   part.change([&](bundle::Entry &entry, uint32_t) {
