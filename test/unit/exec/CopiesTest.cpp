@@ -117,7 +117,7 @@ const std::vector<Mistake> &mutations() {
        }},
       {"readers that do not wait for the cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         // Removes all waits of one device's gathers and units, so that none waits for a cast on another queue.
+         // Removes all waits of one device's gathers of copies after the cast, so that they do not wait for the cast.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
          for (bundle::Entry &entry : *program.mutable_entries()) {
