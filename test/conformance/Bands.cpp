@@ -224,8 +224,7 @@ private:
       own = 0, carried = e[0];
     } else if (isa<arith::TruncFOp, RoundOp>(op)) {
       // The reference performs the roundings of the function (visit), but not those that only the expansion has. They
-      // count twice: once for the
-            // reference, once for the kernel.
+      // count twice: once for the reference, once for the kernel.
       own = op->hasAttr(kGiven) || isa<RoundOp>(op) ? 0 : isHalf(type) ? 2 * own : own;
       carried = e[0];
     } else if (isa<arith::MaximumFOp, arith::MinimumFOp>(op)) {

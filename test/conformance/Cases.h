@@ -17,8 +17,8 @@ namespace zorse::conformance {
 class Sizes {
 public:
   /// \param index  index of the shape in its class
-    /// \param large  approximate number of elements in a value, large enough that a kernel is limited by memory
-    /// bandwidth; 0: use the list
+  /// \param large  approximate number of elements in a value, large enough that a kernel is limited by memory
+  /// bandwidth; 0: use the list
   Sizes(int index, uint64_t seed, int64_t large = 0) : index(index), large(large), random(seed * 1000003 + uint64_t(index)) {}
 
   /// Columns of a row: from the list, then up to `most`.

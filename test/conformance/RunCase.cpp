@@ -42,9 +42,9 @@ struct Runner {
   }
 
   /// Chooses numbers that make a missing or repeated element visible. One in eight is four times as large. Such faults
-  /// occur at the edges of rows and of
-    /// a block's part of a row. There, numbers grow with the row's length, so that a sum without one of them is outside
-    /// its band, also if it is a sum of exponentials. Ids include the first and the last of their range.
+  /// occur at the edges of rows and of a block's part of a row. There, numbers grow with the row's length, so that a
+  /// sum without one of them is outside its band, also if it is a sum of exponentials. Ids include the first and the
+  /// last of their range.
   Tensor makeArgument(unsigned i, std::mt19937_64 &random) {
     auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
     Type element = type.getElementType();

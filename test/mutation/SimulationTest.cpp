@@ -84,17 +84,15 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     ASSERT_FALSE(simulation.failed()) << simulation.message();
     double difference = std::abs(simulation->firstStep / stepTime - 1);
     // Programs do not contain all delays of the expansion. It may delay cells until other cells have freed memory (1f1b
-    // on tilings that are not
-        // stages, timed, laps), and copies from the host until an update is decided or a backward needs them. If
-        // communication blocks, it may also delay arrivals after the sends of a queue.
+    // on tilings that are not stages, timed, laps), and copies from the host until an update is decided or a backward
+    // needs them. If communication blocks, it may also delay arrivals after the sends of a queue.
     const bool offloads = std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(),
                                       [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe && drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
                     !drawn.plan.residency.empty() || drawn.plan.blocking || offloads;
     bool earlier = heldBack && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer links. Orders by time
-    // place a receive at its arrival
-        // time in the expansion and are therefore affected most.
+    // place a receive at its arrival time in the expansion and are therefore affected most.
     const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::Timed || drawn.plan.schedule.kind == step::ScheduleKind::Folded;
     const double mostLater = byTime ? 0.2 : 0.1;
     bool later = difference > 0.01 && simulation->firstStep > stepTime;

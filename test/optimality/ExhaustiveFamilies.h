@@ -24,8 +24,7 @@ public:
 
 protected:
   /// Whether the labeling is the first of all labelings that permutations of equal devices and of pipelines make of it.
-  /// `stabiliser` receives the
-    /// permutations that leave it unchanged.
+  /// `stabiliser` receives the permutations that leave it unchanged.
   bool canonical(const std::vector<const Shape *> &pipelines, std::vector<const std::vector<int> *> *stabiliser = nullptr) const;
   double fastestLink(Mask from, Mask to, int cut) const;
   Path pathOf(const PipelineShape &p) const;

@@ -193,9 +193,8 @@ private:
   }
 
   /// A lower bound on the time of gathers or reductions that a cell waits for. A collective completes only when all
-  /// bytes have arrived, so the cell
-    /// waits until every device and every NIC has transferred its minimum number of bytes for the cell's units in one
-    /// direction: in, the shards of others; out, the shards that others need.
+  /// bytes have arrived, so the cell waits until every device and every NIC has transferred its minimum number of bytes
+  /// for the cell's units in one direction: in, the shards of others; out, the shards that others need.
   double moves(const step::Cell &cell) const {
     const sim::Network &network = problem.costs.network();
     double worst = 0;
@@ -338,8 +337,7 @@ private:
   }
 
   /// Whether the bounds allow a better step time. Every remaining task starts when its device is free, and no earlier
-  /// than `last`; every device still
-    /// has its remaining work.
+  /// than `last`; every device still has its remaining work.
   bool possible(double last) const {
     for (size_t t = 0; t < time.size(); ++t)
       if (start[t] < 0) {

@@ -21,8 +21,7 @@ struct SyntheticOptions {
   double clipNorm = 1.0;
   bool skipNonFinite = true;
   /// Values with several users, some without gradients; parameters of arbitrary sets of units; inputs of any unit;
-  /// units without parameters, saved
-    /// blocks or workspace.
+  /// units without parameters, saved blocks or workspace.
   bool irregular = false;
   bool copies = false;   ///< two thirds of the trained groups are read as bf16 copies, which owners cast
   bool scales = false;   ///< the loss is scaled, as in f16 models

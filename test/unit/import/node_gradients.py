@@ -101,8 +101,10 @@ def wrap(case, operands, results, trained, moved):
 
 
 def wrap_samples(case, operands, results):
-    """The form for operators that require samples: operands with the same number of rows as the first are inputs; a parameter that all samples share is added
-        to float ones. None if the case has no such form."""
+    """The form for operators that require samples, or None if the case has no such form.
+
+    Operands with the same number of rows as the first are inputs. A parameter that all samples share is added to float ones.
+    """
     first = next((a for a in operands.values() if a.ndim and a.dtype.kind == "f" and a.size), None)
     if first is None or first.shape[0] < 2:
         return None
