@@ -15,7 +15,7 @@ struct Attention {
   std::string attributes, mask, maskType, shapeText;
   char maskShape = 0; ///< 'M': floats, 'B': booleans
 
-  /// A case for tensor cores: sizes close to those of tiles, many keys, and each kind of mask in turn.
+  /// A case for tensor cores: sizes close to those of tiles, many keys, and every kind of mask.
   static Attention forTensorCores(Sizes &s, Text &t) {
     Attention a;
     a.size = s.inTurn({64, 128, 80, 96, 256, 32, 8, 16, 64, 128, 40, 72, 104, 200, 64, 128, 80, 96, 256, 24, 64, 128, 64, 136});

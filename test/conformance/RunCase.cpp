@@ -163,7 +163,7 @@ struct Runner {
     for (size_t i = 0; i < expected.size(); ++i) {
       const Band at = bandAt(i, expected, band, before);
       out.middle.push_back(float(at.want));
-      // Both are rounded to f32.
+      // Both numbers are rounded to f32.
       out.error.push_back(std::isnan(at.error) ? INFINITY : float(at.error + std::fabs(at.want) * 0x1p-23) * (1 + 0x1p-20f));
     }
     return out;

@@ -134,7 +134,7 @@ std::string zorse::fuzz::mutateJson(std::string_view text, Random &random) {
 std::string zorse::fuzz::mutateText(std::string_view text, const std::vector<const char *> &words, Random &random) {
   if (random() % 8 == 0)
     return mutateBytes(text, text.size() + 64);
-  // Words, runs of spaces, and single other characters.
+  // Tokens: words, runs of spaces, and single other characters.
   std::vector<std::string> tokens;
   auto classOf = [](char c) { return isalnum((unsigned char)c) || c == '_' || c == '.' ? 1 : c == ' ' ? 2 : 0; };
   for (char c : text) {

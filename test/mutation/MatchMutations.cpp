@@ -1,4 +1,4 @@
-// Matching: the halves of a transfer and the members of a collective.
+// Mutations of the match between the halves of a transfer and between the members of a collective.
 #include "Change.h"
 
 using namespace zorse;

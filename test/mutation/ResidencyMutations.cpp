@@ -130,7 +130,7 @@ bool moveToDevice(Change &m) {
   return false;
 }
 
-// Where an update runs, and the decision that is copied there.
+// Device or host of an update, and the decision that is copied there.
 
 bool isByHost(const bundle::Program &program, const Entry &e) {
   return kindOf(program, bundle::SlotBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;

@@ -103,7 +103,7 @@ bool loadOtherSamples(Change &m) {
   return true;
 }
 
-/// Declared alike at both ends.
+/// Both halves declare the same wrong rows.
 bool sendOtherRows(Change &m) {
   const auto &value = valueOf(m.entry());
   const int64_t by = m.coin() ? 1 : -1;
@@ -126,7 +126,7 @@ bool loadOtherInput(Change &m) {
   return true;
 }
 
-/// Declared alike at both ends.
+/// Both halves declare the same wrong value.
 bool sendOtherValue(Change &m) {
   const auto fresh = uint32_t(m.draw(m.original.model.summary.values_size()));
   if (fresh == valueOf(m.entry()).id())

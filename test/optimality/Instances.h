@@ -49,7 +49,7 @@ struct Instance {
 ///   tight-memory  memory for 20 to 60 % of the model with all activations
 ///   slow-links    transferring a boundary between nodes takes 0.3 to 3 times a unit's compute
 ///   heavy-head    the head costs 3 to 8 units
-///   two-sites     half of the nodes behind a link with latency
+///   two-sites     half of the nodes at a second site, over a link with latency
 ///   odd-batch     a batch that is odd and larger than 3
 std::unique_ptr<Instance> makeInstance(uint64_t seed, const Size &most = {});
 

@@ -136,7 +136,7 @@ TEST(NumbersOfTheBatch, TheFirstAndTheLastSample) {
   EXPECT_ERROR(LossGraph().importWith("a = Gather l i0; loss = Add m a"), "n_a' (Gather): selects samples by constant ids");
 }
 
-// The check against the file's nodes compares the numbers.
+// The check against the file's nodes compares numbers.
 TEST(NumbersOfTheBatch, PositionsInReverse) {
   for (int64_t step : {-1, -2}) {
     LossGraph graph;

@@ -146,7 +146,7 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(t.nodes(0).bus().bandwidth(), 400e9);
   EXPECT_EQ(t.nodes(4).nic().bandwidth(), 25 / 8.0 * 1e9);
   EXPECT_EQ(t.nodes(4).nic().flow(), 2e9);
-  EXPECT_EQ(t.nodes(4).port().bandwidth(), 12e9); // the slowest type's
+  EXPECT_EQ(t.nodes(4).port().bandwidth(), 12e9); // bandwidth of the slowest type
   EXPECT_EQ(t.nodes(4).site(), 1u);
   EXPECT_EQ(t.between_sites().latency(), 30e-3);
   ASSERT_EQ(t.site_pairs_size(), 1);

@@ -138,7 +138,7 @@ TEST(GpuTimes, KnownTypesAreModelled) {
   EXPECT_EQ(roofline.source(0), "a roofline of 271 TFLOP/s (half of it at 120 rows) and 2000 GB/s");
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients}) {
     double before = 0;
-    for (int64_t rows : {1, 2, 3, 8, 63, 64, 65, 66, 100, 1000}) { // beyond the table as well
+    for (int64_t rows : {1, 2, 3, 8, 63, 64, 65, 66, 100, 1000}) { // also beyond the table
       const double now = modelled.unit(0, 1, task, rows);
       EXPECT_GT(now, before) << rows;
       EXPECT_GT(now, 0.5 * roofline.unit(0, 1, task, rows));

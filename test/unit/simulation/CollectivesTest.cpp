@@ -149,8 +149,8 @@ TEST(Collectives, ShareResourcesWithTransfers) {
   Network network(cards(3));
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 1, 400, 0).sent, 4);
-  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent, 6); // 200 out of 0 after the 400
-  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4);                                                       // after 200 out of 1
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent, 6); // 200 bytes out of 0 after the 400
+  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4);                                                       // after 200 bytes out of 1
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 0, 1).sent, 1);
 }
 

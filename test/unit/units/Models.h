@@ -169,7 +169,7 @@ inline std::string frozenModel() {
   return m.finish();
 }
 
-/// A plain perceptron on float inputs with a squared error: no embedding, no classifier.
+/// A perceptron on float inputs with a squared error, without embedding and classifier.
 inline std::string regressionModel(int layers) {
   ModelWriter m;
   std::string x = m.input("features", m.T), target = m.input("target", m.T);

@@ -354,7 +354,7 @@ TEST(Findings, Undefined) {
   erase(test.programs[0], find(test, 0, [](const bundle::Entry &e) { return e.has_load_input(); }));
   expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
 
-  Case overwrite({}, oneDevice()); // the first contribution adds to garbage
+  Case overwrite({}, oneDevice()); // the first contribution is added to undefined bytes
   slot(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
   expectFinding(overwrite, Code::Undefined, {"first contribution"});
 }
