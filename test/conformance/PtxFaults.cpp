@@ -115,7 +115,7 @@ const char *zorse::conformance::whyHarmless(const std::string &text, size_t at) 
   if (!isNamed || earlier.find(stored[1].str()) != std::string::npos || withoutGuarded(earlier, predicate).find("st.") != std::string::npos ||
       withoutGuarded(later, predicate).find("st.") != std::string::npos)
     return nullptr;
-  return "the thread that counts is the only one that stores between the barriers before and behind, and nothing else reads there what it stores";
+  return "only the counting thread stores between the barriers before and after it, and no other thread reads these stores there";
 }
 
 bool PtxFault::plant(std::string &text) const {

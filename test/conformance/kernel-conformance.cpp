@@ -143,7 +143,7 @@ int main(int argc, char **argv) {
   std::unique_ptr<Machine> driver =
       arguments.record.empty() ? makeDriver(arguments.arch, error) : makeRecorder(arguments.record, arguments.arch, arguments.times);
   if (!driver)
-    return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
+    return std::fprintf(stderr, "%s: %s\n", emulates ? "the fakes of the GPU libraries cannot be loaded" : "no GPU runs here", error.c_str()), 2;
   const bool reads = !arguments.ptx.empty();
   Coverage coverage;
   std::unique_ptr<Machine> emulator = !emulates ? nullptr : reads ? makePtxReader({arguments.ptx, 1, nullptr, &coverage}) : makeEmulator();

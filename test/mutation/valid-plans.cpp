@@ -61,7 +61,7 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
         interpret::reference(real.model.summary, real.model.bodies, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
     auto harm = interpret::findHarm(real.model.summary, real.model.bodies, real.programs, expected, steps, options.interleavings, uint32_t(seed));
     if (harm.harmful)
-      outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; harmful, too: ") + harm.what;
+      outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; also harmful: ") + harm.what;
   }
   return outcome;
 }
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
   work();
   for (auto &thread : threads)
     thread.join();
-  printf("| plan | schedule | plans | accepted | interpreted, too |\n|---|---|---|---|---|\n");
+  printf("| plan | schedule | plans | accepted | also interpreted |\n|---|---|---|---|---|\n");
   for (const auto &[name, row] : rows)
     printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
   printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", entries, cells, devices,

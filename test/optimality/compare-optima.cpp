@@ -147,8 +147,8 @@ int main(int argc, char **argv) {
     for (int k = 0; k < kKinds; ++k)
       summarise((std::string("    ") + nameOf(static_cast<Kind>(k))).c_str(), results, which, k);
   }
-  std::printf("(better: than every plan of the enumerated space, by schedules or row counts it does not have%s)\n\n",
-              unexpected ? ("; plans where it has none: " + std::to_string(unexpected)).c_str() : "");
+  std::printf("(better: faster than every enumerated plan, with schedules or row counts that are not enumerated%s)\n\n",
+              unexpected ? ("; plans for instances without an enumerated plan: " + std::to_string(unexpected)).c_str() : "");
 
   std::printf("%-22s %10s %10s %10s %10s\n", "other planners", "no plan", "median", "worst", "faster");
   int faster = 0;
@@ -174,9 +174,9 @@ int main(int argc, char **argv) {
     else
       std::printf("%-22s %10d %9.2f x %9.2f x %10d\n", baselines()[b].title, none, ratios[ratios.size() / 2], ratios.back(), own);
   }
-  std::printf("(step time over the planner's; faster: than the planner's plan)\n\n");
+  std::printf("(step time relative to the planner's; faster: plans that are faster than the planner's)\n\n");
   if (stale > 0) {
-    std::printf("FAILED: %d optima are not those of this simulator: compute them again (test/optimality/README.md)\n", stale);
+    std::printf("FAILED: %d optima differ from this simulator: compute them again (test/optimality/README.md)\n", stale);
     return 1;
   }
   bool good = std::max(worst[0], worst[1]) <= 0.02 && faster == 0;

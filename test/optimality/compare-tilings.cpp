@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
     better += gap < -1e-6;
   }
   if (stale > 0) {
-    std::printf("FAILED: %d optima are not those of this simulator: compute them again (test/optimality/README.md)\n", stale);
+    std::printf("FAILED: %d optima differ from this simulator: compute them again (test/optimality/README.md)\n", stale);
     return 1;
   }
   bool good = worst <= 0.02;
