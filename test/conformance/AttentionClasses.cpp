@@ -1,7 +1,7 @@
-// Attention and its gradient, as products, softmaxes and copies; products by themselves.
+// Attention and its gradient, as matmuls, softmaxes and copies, and separate matmuls.
 //
-// Those on tensor cores have heads of multiples of 8 and values as long as keys, and go through several tiles; the others go the way of GPUs and
-// types without tensor cores, or mix both.
+// Cases for tensor cores have head sizes that are multiples of 8 and values as long as keys, and need several tiles.
+// The other cases use the code for GPUs and types without tensor cores, or a mix of both.
 #include "Cases.h"
 
 #include <utility>
@@ -13,9 +13,9 @@ namespace {
 struct Attention {
   int64_t rows, queries, keys, heads, keyHeads, size, valueSize;
   std::string attributes, mask, maskType, shapeText;
-  char maskShape = 0; ///< 'M' of floats, 'B' of booleans
+  char maskShape = 0; ///< 'M': floats, 'B': booleans
 
-  /// For tensor cores: sizes around those of tiles, many keys, every kind of mask in turn.
+  /// A case for tensor cores: sizes close to those of tiles, many keys, and every kind of mask.
   static Attention forTensorCores(Sizes &s, Text &t) {
     Attention a;
     a.size = s.inTurn({64, 128, 80, 96, 256, 32, 8, 16, 64, 128, 40, 72, 104, 200, 64, 128, 80, 96, 256, 24, 64, 128, 64, 136});
@@ -63,20 +63,20 @@ private:
       attributes += ", dropout = 0.2 : f64, instance = 2 : i64";
     t.shape('Q', {-1, queries, heads, size}).shape('K', {-1, keys, keyHeads, size}).shape('V', {-1, keys, keyHeads, valueSize});
     t.shape('O', {-1, queries, heads, valueSize});
-    if (kind == 6) // an added mask: a greatest score and a sum
+    if (kind == 6) // an additive mask: a maximum score and a sum
       t.shape('L', {-1, heads, queries, 2});
     else
       t.shape('L', {-1, heads, queries});
     t.narrowIn("%q", 'Q').narrowIn("%k", 'K').narrowIn("%v", 'V');
     const int64_t maskHeads = s.below(2) ? heads : 1;
-    if (kind == 5) { // booleans: some queries see nothing
+    if (kind == 5) { // booleans: some queries have no visible key
       t.shape('B', {-1, maskHeads, queries, keys});
       maskType = "tensor<?x" + std::to_string(maskHeads) + "x" + std::to_string(queries) + "x" + std::to_string(keys) + "xi1>";
       t.argument("%m: " + maskType + " {@@input0}");
     } else if (kind == 6 && s.below(2)) {
       t.shape('M', {1, maskHeads, queries, keys}).narrowIn("%m", 'M');
       maskType = "#M";
-    } else if (kind == 6) { // hides by so much that scores are swallowed, all of some queries
+    } else if (kind == 6) { // mask values absorb the scores; some queries are fully masked
       const std::string hides = t.storage() == "f16" ? "-6.0e4" : "-3.0e38";
       const std::string conditions = "tensor<1x" + std::to_string(maskHeads) + "x" + std::to_string(queries) + "x" + std::to_string(keys) + "xi1>";
       t.shape('M', {1, maskHeads, queries, keys}).shape('C', {1, maskHeads, queries}).narrowIn("%m0", 'M').narrowIn("%c0", 'C');
@@ -116,7 +116,7 @@ template <MakeAttention make> Case attentionGradient(Sizes &sizes, const std::st
   const Attention a = make(sizes, t);
   t.narrowIn("%do", 'O');
   a.forward(t);
-  const bool wide = sizes.index % 3 == 2; // gradients in f32 of operands in half precision
+  const bool wide = sizes.index % 3 == 2; // f32 gradients of half-precision operands
   t.line("%dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l" + a.mask + " {" + a.attributes + "} : (#O, #Q, #K, #V, #O, $L" + a.more() +
          ") -> " + (wide ? "($Q, $K, $V)" : "(#Q, #K, #V)"));
   for (auto [value, shape] : {std::pair("%dq", 'Q'), {"%dk", 'K'}, {"%dv", 'V'}})
@@ -124,7 +124,7 @@ template <MakeAttention make> Case attentionGradient(Sizes &sizes, const std::st
   return {t.str(), a.rows, a.shapeText};
 }
 
-/// Both orders of both operands, weights and their gradients, results in f32 and narrow ones.
+/// Both orders of both operands, weights and their gradients, f32 and low-precision results.
 Case products(Sizes &sizes, const std::string &type) {
   const int64_t n = sizes.columns(300), k = sizes.oneOf({1, 2, 3, 5, 8, 31, 33, 64, 100, 257}), lead = sizes.lead(), rows = sizes.rows(n);
   Text t(type);
@@ -132,7 +132,7 @@ Case products(Sizes &sizes, const std::string &type) {
   t.narrowIn("%x", 'X').narrowIn("%w", 'W').narrowIn("%v", 'V').narrowIn("%d", 'Y');
   t.line("%a = zorse.matmul %x, %w : #X, #W -> $Y").line("%b = zorse.matmul %x, %v {transpose_b} : #X, #V -> #Y");
   t.line("%dx = zorse.matmul %d, %w {transpose_b} : #Y, #W -> #X").line("%dw = zorse.contract %x, %d : #X, #Y -> $W");
-  t.line("%s = zorse.matmul %x, %x {transpose_b} : #X, #X -> $S"); // a product for every sample
+  t.line("%s = zorse.matmul %x, %x {transpose_b} : #X, #X -> $S"); // one matmul per sample
   t.wideOut("%a", 'Y').narrowOut("%b", 'Y').narrowOut("%dx", 'X').wideOut("%dw", 'W').wideOut("%s", 'S');
   return {t.str(), rows, std::to_string(rows) + " rows of " + std::to_string(lead) + ", " + std::to_string(k) + " to " + std::to_string(n)};
 }

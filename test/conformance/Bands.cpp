@@ -19,13 +19,14 @@ using reference::Tensor;
 
 namespace {
 
-/// What the polynomials may be off, in units of 2^-24 of the result: twice what was measured of 233,194 arguments from 2^-14 to 80
-/// (1.34, 1.36, 4.54 and 3.95).
+/// Error limits of the polynomials, in units of 2^-24 of the result: twice the errors measured for 233,194 arguments
+/// from 2^-14 to 80 (1.34, 1.36, 4.54 and 3.95).
 constexpr double kExp = 3, kLog = 3, kTanh = 9, kErf = 8;
-/// The same of GPUs' instructions, by the PTX ISA: ex2.approx.ftz, whose argument is rounded besides, and a product with rcp.approx.ftz.
+/// Error limits of GPU instructions, from the PTX ISA: ex2.approx.ftz, with an argument that is also rounded, and a
+/// product with rcp.approx.ftz.
 constexpr double kExpNearly = 6, kDivNearly = 4;
-constexpr double kLeastNormal = 0x1p-126;           ///< below, exp is 0
-constexpr const char *kGiven = "conformance.given"; ///< on roundings of the function itself, which the reference does, too
+constexpr double kLeastNormal = 0x1p-126;           ///< exp is 0 for smaller results
+constexpr const char *kGiven = "conformance.given"; ///< marks roundings of the function itself, which the reference also performs
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
@@ -33,7 +34,7 @@ Type elementOf(Value value) { return getElementTypeOrSelf(value.getType()); }
 bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
 
 double roundoff(Type type) { return type.isF64() ? 0x1p-53 : type.isBF16() ? 0x1p-8 : type.isF16() ? 0x1p-11 : isa<FloatType>(type) ? 0x1p-24 : 0; }
-/// Half of the distance between the smallest numbers.
+/// Half of the distance between the smallest numbers of a type.
 double underflow(Type type) { return type.isF64() ? 0 : type.isBF16() ? 0x1p-134 : type.isF16() ? 0x1p-25 : 0x1p-150; }
 
 double roundTo(double value, Type type) {
@@ -44,7 +45,7 @@ double roundTo(double value, Type type) {
   return number.convertToDouble();
 }
 
-/// Most roundings on the way of a term to a sum of n, as far as they add up.
+/// Maximum number of rounding errors that add up in a term of a sum of n terms.
 double height(double n) { return std::max(0.0, std::min(n - 1, 6 * std::sqrt(n))); }
 
 Tensor magnitude(Tensor x) {
@@ -58,7 +59,8 @@ Tensor sum(Tensor x, const Tensor &y) {
   return x;
 }
 
-/// exp(x + e) - exp(x), where y is exp(x): masked scores are -3e38, and their errors so large that 0 * infinity would follow.
+/// exp(x + e) - exp(x), with y = exp(x). Masked scores are -3e38, and their errors are so large that the plain formula
+/// gives 0 * infinity.
 double growth(double x, double e, double y) {
   const double growth = y * std::expm1(e);
   return std::isnan(growth) ? std::exp(x + e) - y : growth;
@@ -66,7 +68,7 @@ double growth(double x, double e, double y) {
 
 class Analysis {
 public:
-  /// \param half  whether the function reads or writes numbers of 16 bits
+  /// \param half  whether the function reads or writes 16-bit numbers
   Analysis(const reference::Options &options, bool half) : options(options), half(half) {}
 
   DenseMap<Value, Banded> all;
@@ -74,7 +76,8 @@ public:
   LogicalResult visit(Operation *op) {
     if (failed(bound(op)))
       return failure();
-    // 0 * infinity: a row that a mask of -3e38 hides as a whole has no bound here; RowsThatAreMaskedAsAWhole compares such rows with the definition.
+    // 0 * infinity: a row that a mask of -3e38 hides completely has no bound here; RowsThatAreMaskedAsAWhole compares
+    // such rows with the definition.
     for (double &error : all[op->getResult(0)].error.values)
       error = std::isnan(error) ? kInfinite : error;
     return success();
@@ -110,7 +113,7 @@ private:
     return success();
   }
 
-  /// Without the rounding of results to half precision.
+  /// Evaluates an operation without rounding its result to half precision.
   FailureOr<Tensor> evaluate(Operation *op, ArrayRef<Tensor> operands) {
     Value y = op->getResult(0);
     auto type = cast<RankedTensorType>(y.getType());
@@ -126,7 +129,7 @@ private:
     return std::move(results->front());
   }
 
-  /// From an interval to what its numbers may be rounded to.
+  /// Replaces an interval by the interval of its rounded numbers.
   static void roundResult(Banded &result, Type to) {
     for (auto [value, error] : llvm::zip(result.value.values, result.error.values)) {
       const double middle = roundTo(value, to), high = roundTo(value + error, to), low = roundTo(value - error, to);
@@ -135,18 +138,18 @@ private:
     }
   }
 
-  /// Operations whose results are linear in each operand: errors go the way of the values.
+  /// Computes the bounds of operations that are linear in each operand: errors propagate like values.
   LogicalResult linear(Operation *op, Banded &result) {
     const double u = roundoff(elementOf(op->getResult(0)).isF64() ? elementOf(op->getResult(0)) : Type(Float32Type::get(op->getContext())));
     auto of = [&](unsigned i) -> const Banded & { return all[op->getOperand(i)]; };
     auto run = [&](const std::vector<Tensor> &operands) { return *evaluate(op, operands); };
-    std::vector<Tensor> errors, sizes; // of floats and conditions; indices are exact
+    std::vector<Tensor> errors, sizes; // for floats and conditions; indices are exact
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       const bool index = isa<IntegerType>(elementOf(op->getOperand(i))) && !elementOf(op->getOperand(i)).isInteger(1);
       errors.push_back(index && !isViewLike(op) ? of(i).value : of(i).error);
       sizes.push_back(index ? of(i).value : magnitude(of(i).value));
     }
-    double terms = 0; // of each sum
+    double terms = 0; // terms of each sum
     const auto elements = [](const Tensor &t) { return double(std::max<int64_t>(1, t.size())); };
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
       if (reduce.getKind() == ReduceKind::Max) {
@@ -171,7 +174,7 @@ private:
     }
     if (isa<DropoutOp>(op))
       for (auto [error, value] : llvm::zip(result.error.values, result.value.values))
-        error = std::fabs(error) + 2 * u * std::fabs(value); // the factor and the product
+        error = std::fabs(error) + 2 * u * std::fabs(value); // rounding of the factor and of the product
     if (terms > 0) {
       const Tensor total = run(sizes);
       for (size_t i = 0; i < total.values.size(); ++i)
@@ -185,7 +188,7 @@ private:
     return success();
   }
 
-  /// Whether a kernel may compute it nearly: those of models of 16 bits do.
+  /// Whether a kernel may use an approximation: kernels of 16-bit models do.
   bool isNearly(Operation *op) const {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
     return half && fast && bitEnumContainsAny(fast.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn);
@@ -201,9 +204,9 @@ private:
     const double y = result.value.values[i];
     double &error = result.error.values[i];
     const Type type = elementOf(op->getResult(0));
-    double own = roundoff(type), carried = 0; // units of the operation's own rounding; what operands bring
+    double own = roundoff(type), carried = 0; // units of the operation's own rounding; error from the operands
     if (isa<arith::ConstantOp>(op)) {
-      // Numbers of twelve bits stand for themselves, others for what they were rounded from.
+      // Constants of at most twelve bits are exact; others may have been rounded.
       int exponent;
       const double fraction = std::frexp(y, &exponent) * 4096;
       own = fraction == std::floor(fraction) ? 0 : own;
@@ -215,12 +218,13 @@ private:
       carried = e[1] >= std::fabs(x[1]) ? (e[1] > 0 ? kInfinite : 0) : (e[0] + std::fabs(y) * e[1]) / (std::fabs(x[1]) - e[1]);
       if (isNearly(op))
         own *= kDivNearly, carried += std::fabs(x[0]) * kLeastNormal;
-      if (elementOf(op->getResult(0)).isF32() && std::fabs(x[1]) >= 0x1p127) // infinite in f32, or nearly so
+      if (elementOf(op->getResult(0)).isF32() && std::fabs(x[1]) >= 0x1p127) // infinite in f32, or almost
         carried += std::fabs(y);
     } else if (isa<arith::NegFOp, math::AbsFOp, arith::ExtFOp>(op)) {
       own = 0, carried = e[0];
     } else if (isa<arith::TruncFOp, RoundOp>(op)) {
-      // The reference rounds where the function says so (visit), and not where only the expansion does: once for it, once for the kernel.
+      // The reference performs the roundings of the function (visit), but not those that only the expansion has. They
+      // count twice: once for the reference, once for the kernel.
       own = op->hasAttr(kGiven) || isa<RoundOp>(op) ? 0 : isHalf(type) ? 2 * own : own;
       carried = e[0];
     } else if (isa<arith::MaximumFOp, arith::MinimumFOp>(op)) {
@@ -242,11 +246,11 @@ private:
       own *= kErf, carried = e[0] * 1.1283791670955126 * std::exp(-least * least);
     } else if (isa<math::Exp2Op>(op)) {
       own *= kExp, carried = growth(x[0] * 0.7, e[0] * 0.7, y) + kLeastNormal;
-    } else if (isa<math::PowFOp>(op)) { // of a constant base, in f64: exp(x1 log(x0))
+    } else if (isa<math::PowFOp>(op)) { // with a constant base, in f64: exp(x1 log(x0))
       own *= 4 + 4 * std::fabs(x[1] * std::log(x[0]));
     } else if (isa<arith::SelectOp>(op)) {
       own = 0, carried = x[0] != 0 ? e[1] : e[2];
-      if (e[0] > 0) // either
+      if (e[0] > 0) // both values are possible
         carried = std::max(e[1], e[2]) + std::fabs(x[1] - x[2]);
     } else if (isa<arith::CmpFOp>(op)) {
       own = 0, carried = e[0] + e[1] > 0 && std::fabs(x[0] - x[1]) <= e[0] + e[1] ? 1 : 0;
@@ -263,7 +267,7 @@ private:
       error = std::isfinite(y) ? carried : 0;
     else
       error = carried + own * (std::fabs(y) + carried) + (y != 0 || carried != 0 ? underflow(type) : 0);
-    // A sum is as near as either of its terms: what a masked score of -3e38 swallows is the score.
+    // The error of a sum is limited by the size of each term: a masked score of -3e38 absorbs the score.
     if (isa<arith::AddFOp, arith::SubFOp>(op) && std::isfinite(y))
       error = std::min(error, carried + std::min(std::fabs(x[0]) + e[0], std::fabs(x[1]) + e[1]));
     return success();

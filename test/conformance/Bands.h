@@ -1,15 +1,18 @@
-// How far a kernel's results may be from those of exact arithmetic: an analysis of rounding errors that runs beside the reference evaluator.
+// Computes how far a kernel's results may be from those of exact arithmetic: a running error analysis next to the
+// reference evaluator.
 //
-// The function is expanded into the elementary operations that kernels are made of. Each is evaluated in f64, and beside every number goes a bound of
-// how far a kernel's number may be from it, which is what its operands' bounds come to, plus the operation's own rounding:
+// The function is expanded into the elementary operations of kernels. Each is evaluated in f64. Every number has a
+// bound on the difference to a kernel's number: the propagated bounds of the operands plus the operation's own
+// rounding:
 //
-//   + - * / sqrt      u |y|, u = 2^-24 (2^-53 of f64)
-//   exp log tanh erf  a few u |y|: what the polynomials promise (kExp, ...)
-//   sums of n terms   u min(n - 1, 6 sqrt(n)) sum |x|, in whatever order: n - 1 is certain; where rounding errors have mean 0, 6 sqrt(n) is exceeded
-//                     with a probability of n 3e-8 (Higham and Mary, 2019, with their lambda = 6)
-//   half precision    what is between the roundings of the ends of the interval: nothing, where all of it is rounded to one number
+//   + - * / sqrt      u |y|, u = 2^-24 (2^-53 for f64)
+//   exp log tanh erf  a few u |y|: guaranteed by the polynomials (kExp, ...)
+//   sums of n terms   u min(n - 1, 6 sqrt(n)) sum |x|, in any order. n - 1 is certain; if rounding errors have mean 0,
+//                     6 sqrt(n) is exceeded with a probability of n 3e-8 (Higham and Mary, 2019, with lambda = 6)
+//   half precision    the distance between the rounded ends of the interval: 0 if the whole interval is rounded to one
+//                     number
 //
-// So a band follows the numbers: it is wide where a sum cancels and nil where nothing is rounded.
+// The band therefore depends on the numbers: it is wide if a sum cancels, and 0 if nothing is rounded.
 #pragma once
 
 #include "zorse/Support/ReferenceEvaluator.h"
@@ -17,12 +20,12 @@
 namespace zorse::conformance {
 
 struct Banded {
-  reference::Tensor value; ///< of the expanded function, in f64
-  reference::Tensor error; ///< how far from it a kernel's may be; infinite: anything
-  double roundings = 0;    ///< of what lay there, where results are added to it one by one: scatters take their tables as the first term
+  reference::Tensor value; ///< result of the expanded function, in f64
+  reference::Tensor error; ///< maximum difference of a kernel's result; infinite: no limit
+  double roundings = 0;    ///< roundings of the previous value if results are added to it one by one: it is the first term of a scatter
 };
 
-/// One for every result. Fails with a diagnostic at operations that have no bound.
+/// Returns the band of every result. Fails with a diagnostic for operations that have no bound.
 mlir::FailureOr<std::vector<Banded>> bandsOf(mlir::func::FuncOp function, llvm::ArrayRef<reference::Tensor> arguments,
                                              const reference::Options &options);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kMagic[] = "zorse kernel case 1\n";
 
-/// Numbers as they lie in memory, lists behind their lengths: both ends are x86-64.
+/// Writes numbers as in memory, and lists after their lengths. Writer and reader both run on x86-64.
 class Writer {
 public:
   std::string bytes;

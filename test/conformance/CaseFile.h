@@ -1,4 +1,5 @@
-// A case that was compiled where there is no GPU, to be run where there is one and no compiler: code, arguments, and what results have to be.
+// A case that is compiled on a machine without a GPU and run on a machine with a GPU and without a compiler: code,
+// arguments and expected results.
 #pragma once
 
 #include "bundle.pb.h"
@@ -9,19 +10,19 @@
 
 namespace zorse::conformance {
 
-/// Of a result, element by element, in units of its type; not a number: anything that is none.
+/// Expected elements of a result, in its type. NaN matches every NaN.
 struct ExpectedResult {
   uint32_t slot = 0;
-  uint64_t offset = 0;              ///< bytes into the slot
+  uint64_t offset = 0;              ///< byte offset in the slot
   std::string type;                 ///< "f32", "bf16", "f16", "f64"
-  std::vector<float> middle, error; ///< within `error` of `middle`, and what f32 rounds of them; infinite: anything
+  std::vector<float> middle, error; ///< `middle` +- `error`, plus rounding of both to f32; infinite error: no limit
 };
 
 struct CaseRun {
   int64_t rows = 1, sampleBase = 0;
   uint64_t instanceBase = 0;
-  std::vector<uint64_t> bytes;    ///< of slots
-  std::vector<std::string> slots; ///< what they hold before; of a case for time: empty
+  std::vector<uint64_t> bytes;    ///< size of every slot
+  std::vector<std::string> slots; ///< contents of slots before the run; empty in timed cases
   std::vector<uint8_t> overwrite; ///< one per slot
   std::vector<ExpectedResult> results;
 };
@@ -32,7 +33,7 @@ struct CaseFile {
   std::string object; ///< bytes of library.objects(0)
   std::vector<CaseRun> runs;
 
-  /// \return  what is wrong with the file; empty: nothing
+  /// \return  the error of the file; empty if there is none
   std::string write(const std::string &path) const;
   std::string read(const std::string &path);
 };

@@ -7,7 +7,8 @@ using namespace zorse::conformance;
 int64_t Sizes::columns(int64_t most) {
   if (large)
     return std::min<int64_t>({4096, large / 4, most});
-  // One, primes; just below, at and above vectors (4, 8), warps, blocks, what a warp has of a row (1,024).
+  // One and primes; just below, at and above the sizes of vectors (4, 8), warps, blocks, and a warp's part of a row
+  // (1,024).
   static const std::vector<int64_t> list = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 97, 127, 128, 129, 255, 257, 1000, 1023, 1024, 1025, 1031, 2049};
   if (index < int(list.size()))
     return std::min(list[size_t(index)], most);

@@ -1,4 +1,4 @@
-// Sums over rows, tables that are read and added to by id.
+// Sums over rows, and tables that are gathered from and added to by id.
 #include "Cases.h"
 
 using namespace zorse::conformance;
@@ -9,7 +9,8 @@ std::string text(int64_t rows, int64_t lead, int64_t columns) {
   return std::to_string(rows) + " rows of " + std::to_string(lead) + " x " + std::to_string(columns);
 }
 
-/// Bias gradients: over the sample axis and positions, over it alone, of everything, of all but a middle dimension.
+/// Bias gradients: sums over batch dimension and positions, over the batch dimension only, over everything, and over
+/// all but a middle dimension.
 Case columnSums(Sizes &sizes, const std::string &type) {
   const int64_t columns = sizes.columns(1100), lead = sizes.oneOf({1, 2, 3, 7, 16, 17}), rows = sizes.rows(columns);
   Text t(type);
@@ -32,7 +33,7 @@ Case normParameters(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, lead, columns)};
 }
 
-/// Ids repeat, as there are few of them, and the first and the last row of the table are among them.
+/// The ids repeat, because there are few different ones, and include the first and the last row of the table.
 Case gather(Sizes &sizes, const std::string &type) {
   const int64_t width = sizes.columns(1100), tokens = sizes.oneOf({1, 2, 5, 9}), table = sizes.oneOf({1, 2, 3, 31, 33, 50}), rows = sizes.rows(width);
   const std::string element = sizes.index % 2 ? "i64" : "i32";

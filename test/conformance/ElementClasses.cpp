@@ -1,4 +1,4 @@
-// What has no sums: arithmetic, functions, views, casts, dropout, rotary embeddings.
+// Kernels without sums: arithmetic, functions, views, casts, dropout, rotary embeddings.
 #include "Cases.h"
 
 using namespace zorse::conformance;
@@ -22,7 +22,8 @@ Case activations(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, lead, columns)};
 }
 
-/// One dimension, whose end the kernel looks after itself; exact arguments of many magnitudes, as far as e^x is finite.
+/// One dimension with an end that the kernel handles itself; exact arguments of many magnitudes for which e^x is
+/// finite.
 Case functions(Sizes &sizes, const std::string &type) {
   const int64_t rows = sizes.index % 5 == 4 ? 0 : sizes.columns() * (sizes.index % 3 == 2 ? 7 : 1);
   Text t(type);
@@ -36,7 +37,7 @@ Case functions(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, std::to_string(rows) + " elements"};
 }
 
-/// Slices that begin where no vector does, with steps, and pieces that are joined there.
+/// Slices and concatenations with unaligned starts and with steps.
 Case slices(Sizes &sizes, const std::string &type) {
   const int64_t columns = sizes.columns() + 2, lead = sizes.lead() + 1, rows = sizes.rows(columns);
   const int64_t offset = 1 + sizes.below(std::min<int64_t>(columns - 1, 7)), length = columns - offset;
@@ -66,7 +67,7 @@ Case transposes(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, lead * heads, columns)};
 }
 
-/// To the type and back, of numbers of every size, and roundings that are not stored.
+/// Casts to the type and back for numbers of all magnitudes, and roundings that are not stored.
 Case casts(Sizes &sizes, const std::string &type) {
   const int64_t columns = sizes.columns(), lead = sizes.lead(), rows = sizes.rows(columns);
   const std::string half = type == "f32" ? "bf16" : type;
@@ -107,7 +108,7 @@ Case rope(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, positions * heads, 2 * pairs)};
 }
 
-/// Two of them, read from the step's scalars: one for all elements, one among other scalars.
+/// Two values read from the step's scalars: one for all elements, one among other scalars.
 Case known(Sizes &sizes, const std::string &type) {
   const int64_t columns = sizes.columns(), lead = sizes.lead(), rows = sizes.rows(columns);
   Text t(type);
@@ -120,7 +121,7 @@ Case known(Sizes &sizes, const std::string &type) {
   return {t.str(), rows, text(rows, lead, columns)};
 }
 
-/// As factors of all elements, and alone.
+/// Used as factors of all elements, and alone.
 Case sampleNumbers(Sizes &sizes, const std::string &type) {
   const int64_t columns = sizes.columns(), lead = sizes.lead(), rows = sizes.rows(columns);
   Text t(type);

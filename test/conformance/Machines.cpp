@@ -23,7 +23,7 @@ public:
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
     std::string error;
-    // Beside the PTX of an architecture, bits are compared.
+    // If the PTX of an architecture also runs, results are compared bit by bit.
     code = emulator::HostCode::compile(bodies.object, error, true, {}, arch != "emu");
     return error;
   }
@@ -45,7 +45,7 @@ public:
   Driven(const runtime::Driver &driver, const std::string &arch) : Machine(arch), driver(driver) {
     folder = (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid()))).string();
     std::filesystem::create_directories(folder + "/" + arch);
-    if (arch != "emu") // keeps the GPU's context between cases
+    if (arch != "emu") // keep the GPU's context between cases
       if (auto made = make("context"); !made.failed())
         context = std::move(*made);
   }
@@ -56,7 +56,7 @@ public:
     std::filesystem::remove_all(folder, ignored);
   }
 
-  /// Bodies are loaded once per device, so each library has a device of its own.
+  /// A device loads bodies only once, so each library has a separate device.
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
     if (library.objects_size() > 0)
@@ -111,7 +111,7 @@ private:
 
 std::unique_ptr<Machine> conformance::makeEmulator(const std::string &arch) { return std::make_unique<Emulator>(arch); }
 
-/// Whatever is loaded under a library's name is what the driver gets when it asks for that name.
+/// Loads the fakes under the names of the libraries, so that the driver gets them when it opens these names.
 static bool loadStandIns(std::string &error) {
   for (const char *library : {"libcuda.so.1", "libcublasLt.so.13"})
     if (!::dlopen((std::string(ZORSE_BINARY_DIR "/standin/") + library).c_str(), RTLD_NOW | RTLD_GLOBAL)) {

@@ -1,5 +1,5 @@
-// The bugs that ptx-faults plants besides synchronizations that are left out. Patterns name registers by their kind, so that they hold for other
-// versions of LLVM; a bug that has no place counts as not found.
+// The faults that ptx-faults injects in addition to removed synchronizations. Patterns match registers by kind, so that
+// they also fit other versions of LLVM. A fault with a pattern that does not match counts as not found.
 #include "PtxFaults.h"
 
 using namespace zorse::conformance;

@@ -32,7 +32,7 @@ PtxSubject zorse::conformance::columnSums() {
   return ofCase("sums of 150 rows", "f32", {t.str(), 150, ""});
 }
 
-/// Forward and backward on tensor cores.
+/// Attention forward and backward on tensor cores.
 static PtxSubject attention(const std::string &name, int queries, int keys, int size, const std::string &type, const std::string &attributes) {
   Text t(type);
   t.shape('Q', {-1, queries, 2, size}).shape('K', {-1, keys, 1, size}).shape('L', {-1, 2, queries});
@@ -49,7 +49,7 @@ PtxSubject zorse::conformance::attentionSubject(int size, const std::string &typ
 
 PtxSubject zorse::conformance::spreadAttention() { return attention("attention to far keys", 2, 70, 64, "bf16", "scale = 4.0 : f64"); }
 
-/// Routines of a step over so many elements that several blocks share them.
+/// Routines of a step over enough elements for several blocks.
 static PtxSubject routines() {
   return {"routines of a step", [](Machine &machine) {
             Sizes sizes(20, 0);
@@ -82,7 +82,7 @@ bool zorse::conformance::isSynchronization(const std::string &line) {
 
 namespace {
 
-/// `text` without what lies between `@PREDICATE bra LABEL;` and `LABEL:`.
+/// Removes the text between `@PREDICATE bra LABEL;` and `LABEL:`.
 std::string withoutGuarded(std::string text, const std::string &predicate) {
   const std::regex begin("@" + predicate + " bra \\t(\\$\\w+);");
   for (std::smatch match; std::regex_search(text, match, begin);) {
@@ -96,9 +96,9 @@ std::string withoutGuarded(std::string text, const std::string &predicate) {
 
 } // namespace
 
-/// The barrier before a block counts itself is there for parts that several threads store. Where the thread that counts is the only one that stores
-/// anything between the barriers before and behind, all of that is in the order of its own program; and what the others read in between is not what
-/// it writes.
+/// The barrier before a block counts itself is needed if several threads store partial results. It is redundant if the
+/// counting thread is the only one that stores between the barriers before and after it: its stores are in program
+/// order, and the other threads do not read them in between.
 const char *zorse::conformance::whyHarmless(const std::string &text, size_t at) {
   const std::string mark = "bar.sync";
   const size_t before = text.rfind(mark, at - 1), here = text.find(mark, at), behind = text.find(mark, here + 1);
@@ -115,7 +115,7 @@ const char *zorse::conformance::whyHarmless(const std::string &text, size_t at) 
   if (!isNamed || earlier.find(stored[1].str()) != std::string::npos || withoutGuarded(earlier, predicate).find("st.") != std::string::npos ||
       withoutGuarded(later, predicate).find("st.") != std::string::npos)
     return nullptr;
-  return "the thread that counts is the only one that stores between the barriers before and behind, and nothing else reads there what it stores";
+  return "only the counting thread stores between the barriers before and after it, and no other thread reads these stores there";
 }
 
 bool PtxFault::plant(std::string &text) const {

@@ -18,7 +18,7 @@ template <typename T> bool isNaN(const char *at) {
   return value != value;
 }
 
-/// Whether 16 bits are a NaN of f16 or bf16.
+/// Whether a 16-bit number is a NaN in f16 or bf16.
 bool isNaNOf16(const char *at, int exponentBits) {
   uint16_t value;
   std::memcpy(&value, at, 2);
@@ -46,7 +46,7 @@ ElementKind kindOf(bundle::ElementType type) {
   }
 }
 
-/// The first element that differs. Two NaN are equal whatever their bits, which PTX leaves to the hardware in f32.
+/// Finds the first element that differs. All NaNs are equal, because PTX does not specify the bits of f32 NaNs.
 std::string compareSlot(const bundle::Slot &slot, const char *got, const char *expected, size_t bytes) {
   const ElementKind kind = kindOf(slot.type());
   for (size_t at = 0; at + kind.bytes <= bytes; at += kind.bytes)
@@ -64,7 +64,7 @@ std::string compareSlot(const bundle::Slot &slot, const char *got, const char *e
 
 size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
 
-/// Copies of slots, on multiples of 128 bytes.
+/// Copies of slots at multiples of 128 bytes.
 class Slots {
 public:
   Slots(const bundle::Body &body, int64_t rows) {
@@ -146,7 +146,7 @@ private:
   }
 
   PtxOptions options;
-  uint64_t runs = 0; ///< so that each has an order of its own
+  uint64_t runs = 0; ///< number of runs, so that each run has a different order
   std::unique_ptr<runtime::CpuDevice> products;
   std::unique_ptr<Machine> bitcode;
   bundle::BodyLibrary library;

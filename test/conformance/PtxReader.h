@@ -1,4 +1,4 @@
-// Kernels by the text of their PTX (test/emulator/ptx).
+// Runs kernels by interpreting their PTX text (test/emulator/ptx).
 #pragma once
 
 #include "Program.h"
@@ -8,7 +8,7 @@
 
 namespace zorse::conformance {
 
-/// A body that has been run, so that it can be run again with another text.
+/// Records a run of a body, so that it can be repeated with another text.
 struct RecordedRun {
   bundle::Body body;
   int64_t rows = 1, sampleBase = 0;
@@ -18,21 +18,22 @@ struct RecordedRun {
 };
 
 struct Recording {
-  std::string text; ///< of the PTX
+  std::string text; ///< PTX text
   std::vector<RecordedRun> runs;
 };
 
 struct PtxOptions {
   std::string arch = "sm_80";
-  uint64_t seed = 1;                                                           ///< of the order of blocks, warps and lanes
-  Recording *recording = nullptr;                                              ///< gets what is run
+  uint64_t seed = 1;                                                           ///< seed of the order of blocks, warps and lanes
+  Recording *recording = nullptr;                                              ///< receives the runs
   std::map<std::string, emulator::ptx::Program::Coverage> *coverage = nullptr; ///< by opcode
 };
 
-/// Beside the emulator: what kernels write has to have the same bits.
+/// Makes a machine that runs PTX next to the emulator. The kernels must write the same bits.
 std::unique_ptr<Machine> makePtxReader(const PtxOptions &options);
 
-/// Runs a body again. \returns why the text cannot be loaded, a finding, or the first element that differs; empty: none of these
+/// Runs a body again. \returns why the text cannot be loaded, a finding, or the first element that differs; empty if
+/// the run is correct
 std::string runAgain(const std::string &text, const RecordedRun &run, uint64_t seed);
 
 } // namespace zorse::conformance

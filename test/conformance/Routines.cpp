@@ -14,7 +14,7 @@ using abi::OptimizerStep, abi::StepScalars;
 
 namespace {
 
-constexpr int64_t kInterval = 3; ///< good steps that double the scale
+constexpr int64_t kInterval = 3; ///< number of good steps after which the scale is doubled
 
 bool equal(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
 
@@ -37,7 +37,7 @@ struct Routines {
     return nullptr;
   }
 
-  /// A tenth of the time something that is not finite.
+  /// Replaces a tenth of the values by non-finite ones.
   double special(double value) {
     const double odd[] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};
     return sizes.below(10) == 0 ? odd[sizes.below(2)] : value;
@@ -78,7 +78,7 @@ struct Routines {
     return outcome.problem.empty();
   }
 
-  /// \param band  0: the same bits
+  /// \param band  maximum difference; 0: equal bits
   void expect(const std::string &what, double got, double want, double band = 0) {
     if (equal(got, want) || std::fabs(got - want) <= band) {
       outcome.worst = std::max(outcome.worst, equal(got, want) || band == 0 ? 0 : std::fabs(got - want) / band);
@@ -88,7 +88,8 @@ struct Routines {
       outcome.problem = what + ": expected " + std::to_string(want) + ", got " + std::to_string(got) + ", band " + std::to_string(band);
   }
 
-  /// Squares of f32 are exact in f64; a sum of n of them is off by n 2^-53 of itself at most, in any order.
+  /// Squares of f32 numbers are exact in f64. A sum of n squares, in any order, has a relative error of at most n
+  /// 2^-53.
   void norm(int index, const bundle::Body &body) {
     auto *x = at<float>(body, bundle::STATE, 1);
     double squares = 0, bad = 0;
@@ -107,7 +108,7 @@ struct Routines {
       expect("another sum", got[i], sums[i]);
   }
 
-  /// Terms are added in their order: the same bits.
+  /// Terms are added in their order, so the bits are equal.
   template <typename T> void rankedSum(int index, const bundle::Body &body) {
     const uint32_t terms = uint32_t(body.slots_size()) - 1;
     std::vector<T> want(static_cast<size_t>(rows));
@@ -226,7 +227,7 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   auto bodies = compileAndLoad(machine, failed.problem, compile);
   if (!bodies)
     return failed;
-  // None; as many as several blocks share; few.
+  // No elements; enough for several blocks; few.
   const int64_t elements = sizes.index % 8 == 7 ? 0 : sizes.index % 8 == 4 ? 20000 + sizes.index : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1);
   Routines all{sizes, machine, *bodies, scales, elements, {}, {}};
   const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get())) : mlir::Type(mlir::Float16Type::get(context.get()));

@@ -1,4 +1,4 @@
-// Rows with sums: norms, softmaxes, losses, and their gradients.
+// Kernels with sums over rows: norms, softmaxes, losses, and their gradients.
 #include "Cases.h"
 
 using namespace zorse::conformance;
@@ -15,15 +15,15 @@ std::string sized(int64_t rows, std::initializer_list<int64_t> sizes) {
   return text;
 }
 
-/// Beyond 32,768 columns a block has more of a row than its registers hold.
+/// Above 32,768 columns, a block's part of a row does not fit in its registers.
 struct Rows {
   int64_t columns, lead, rows;
   explicit Rows(Sizes &sizes) : columns(sizes.columns()), lead(sizes.lead()), rows(sizes.rows(columns)) {
-    if (sizes.index == 10 || sizes.index == 17) // one whose vectors are whole, and one with single elements
+    if (sizes.index == 10 || sizes.index == 17) // one with only whole vectors, and one with single elements
       columns = sizes.index == 10 ? 40000 : 33001, lead = 1, rows = 2;
   }
   std::string text() const { return sized(rows, {lead, columns}); }
-  /// X: vectors, S: a number of each, C: what is along a vector.
+  /// X: vectors; S: one number per vector; C: one vector.
   Text begin(const std::string &type) const {
     Text t(type);
     t.shape('X', {-1, lead, columns}).shape('S', {-1, lead}).shape('C', {columns});
@@ -83,7 +83,7 @@ Case softmaxGradient(Sizes &sizes, const std::string &type, const std::string &o
   return {t.str(), r.rows, r.text()};
 }
 
-/// Vocabularies: those of the list, real ones, and odd ones.
+/// Vocabulary sizes: those of the list, those of real models, and irregular ones.
 struct Vocabulary {
   int64_t size, tokens, rows;
   explicit Vocabulary(Sizes &sizes) {

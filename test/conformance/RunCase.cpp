@@ -21,7 +21,7 @@ using reference::Tensor;
 
 namespace {
 
-constexpr double kBefore = 0.5; ///< in results that are added to
+constexpr double kBefore = 0.5; ///< initial value of results that are added to
 
 struct Runner {
   func::FuncOp function;
@@ -41,9 +41,10 @@ struct Runner {
       arguments.push_back(makeArgument(i, random));
   }
 
-  /// Numbers of the kind that a missing or doubled element shows in. One in eight is four times as large. At the edges of rows and of what a block
-  /// takes of them, where such bugs are made, numbers grow with the row's length: a sum, be it of exponentials, without one of them is outside of
-  /// its band. Ids take the first and the last of their range.
+  /// Chooses numbers that make a missing or repeated element visible. One in eight is four times as large. Such faults
+  /// occur at the edges of rows and of a block's part of a row. There, numbers grow with the row's length, so that a
+  /// sum without one of them is outside its band, also if it is a sum of exponentials. Ids include the first and the
+  /// last of their range.
   Tensor makeArgument(unsigned i, std::mt19937_64 &random) {
     auto type = cast<RankedTensorType>(function.getArgumentTypes()[i]);
     Type element = type.getElementType();
@@ -133,15 +134,15 @@ struct Runner {
     return problem;
   }
 
-  /// What an element may differ by, of a result to which `before` is added.
+  /// The maximum difference of an element of a result to which `before` is added.
   struct Band {
     double want, error;
-    bool apart; ///< the expanded function computes something else
+    bool apart; ///< the expanded function computes a different value
   };
   static Band bandAt(size_t i, const std::vector<double> &expected, const Banded &band, double before) {
     const double want = expected[i] + before, between = expected[i] == band.value.values[i] ? 0 : std::fabs(expected[i] - band.value.values[i]);
     double error = band.error.values[i];
-    // The reference computes what the expanded function does, but for numbers of the expansion that are rounded.
+    // The reference computes the same as the expanded function, except for rounded numbers in the expansion.
     const bool apart = !(between <= error || between <= 1e-12 * std::fabs(expected[i])) && !std::isnan(expected[i]);
     error = std::isfinite(between) ? error + between : error;
     if (before != 0)
@@ -162,7 +163,7 @@ struct Runner {
     for (size_t i = 0; i < expected.size(); ++i) {
       const Band at = bandAt(i, expected, band, before);
       out.middle.push_back(float(at.want));
-      // Both are rounded to f32.
+      // Both numbers are rounded to f32.
       out.error.push_back(std::isnan(at.error) ? INFINITY : float(at.error + std::fabs(at.want) * 0x1p-23) * (1 + 0x1p-20f));
     }
     return out;

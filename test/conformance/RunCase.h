@@ -15,9 +15,9 @@
 namespace zorse::conformance {
 
 struct Outcome {
-  std::string problem; ///< a finding, a wrong number or a failure; empty: none
-  double worst = 0;    ///< error in units of its band, the largest
-  int kernels = 0;     ///< launches of kernels and products in the body
+  std::string problem; ///< a finding, a wrong number or a failure; empty if there is none
+  double worst = 0;    ///< largest error, in units of its band
+  int kernels = 0;     ///< number of kernel and matmul launches in the body
 };
 
 /// Runs compiled bodies.
@@ -25,40 +25,44 @@ class Machine {
 public:
   explicit Machine(std::string arch) : arch(std::move(arch)) {}
   virtual ~Machine() = default;
-  const std::string arch; ///< what bodies are compiled for
-  /// \returns what went wrong; empty: nothing
+  const std::string arch; ///< architecture that bodies are compiled for
+  /// \returns an error; empty on success
   virtual std::string load(const codegen::CompiledBodies &bodies) = 0;
-  /// A machine that gets the same bodies, compiled for its own architecture, before this one; null: none.
+  /// Another machine that receives the same bodies before this one, compiled for its own architecture; null if there is
+  /// none.
   virtual Machine *beside() { return nullptr; }
   struct Call {
     int64_t rows, sampleBase;
     uint64_t instanceBase;
-    std::vector<char *> slots; ///< one per slot of the body; on multiples of 64
+    std::vector<char *> slots; ///< one per slot of the body, aligned to 64 bytes
     std::vector<uint8_t> overwrite;
   };
   virtual std::string run(int body, const Call &call) = 0;
 
-  // Of one that writes cases down (Recorder.h): a case begins; whether results are to be told after run(), and none is compared.
+  // For a machine that records cases (Recorder.h): a case begins; expected results are passed after run() and results
+  // are not compared.
   virtual void begin(const std::string &name) {}
   virtual bool records() const { return false; }
-  virtual bool needsResults() const { return true; } ///< and arguments
+  virtual bool needsResults() const { return true; } ///< also arguments
   virtual void expect(ExpectedResult result) {}
 };
 
-/// Kernels on the emulator, every access watched; products by a processor's device, in the order of its own sums.
-/// \param arch  "emu"; "emu:sm_90" for the bitcode that becomes PTX for sm_90
+/// Makes a machine that runs kernels on the emulator, which checks every access. A CPU device computes matmuls, with
+/// its own order of sums.
+/// \param arch  "emu", or "emu:sm_90" for the bitcode from which PTX for sm_90 is made
 std::unique_ptr<Machine> makeEmulator(const std::string &arch = "emu");
 
-/// The driver of GPUs. For "emu" it runs on the stand-ins for libcuda and cuBLASLt, for other architectures on this machine's first GPU. Null and
-/// `error` where the libraries are missing.
+/// Makes a machine that uses the GPU driver. For "emu", it uses the fakes of libcuda and cuBLASLt, else this machine's
+/// first GPU. Returns null and sets `error` if libraries are missing.
 std::unique_ptr<Machine> makeDriver(const std::string &arch, std::string &error);
 
-/// Compiles for the machine and for the one beside it, and loads what comes out.
-/// \param problem  says what went wrong
+/// Compiles for the machine and for machine.beside(), and loads the results.
+/// \param problem  receives the error
 std::optional<codegen::CompiledBodies> compileAndLoad(Machine &machine, std::string &problem,
                                                       const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile);
 
-/// Compiles a case for the machine's architecture and runs it twice: results are overwritten, then added to where the function can add.
+/// Compiles a case for the machine's architecture and runs it twice. The first run overwrites results; the second adds
+/// to them if the function can add.
 Outcome runCase(const Case &test, const std::string &type, Machine &machine, uint64_t seed);
 
 } // namespace zorse::conformance

@@ -1,5 +1,5 @@
-// Optimizers on flat shards. Parameters, moments and updates are f32 in every precision; what has a narrow type is the gradient that is read,
-// widened, and the copy that is made of the new parameter.
+// Optimizers on flat shards. Parameters, moments and updates are f32 in every precision. Only the gradient, which is
+// converted to f32 when it is read, and the copy of the new parameter are low-precision.
 #include "Cases.h"
 
 using namespace zorse::conformance;

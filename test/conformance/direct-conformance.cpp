@@ -1,11 +1,13 @@
-// What goes from GPU to GPU gives the bits of the transports that block: random lists of operations on emulated GPUs through the stand-in for NCCL,
-// compared with plain sums.
+// Tests that GPU-to-GPU transfers give the same bits as blocking transports. Runs random lists of operations on
+// emulated GPUs with the fake NCCL and compares the results with plain sums.
 //
-//   direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]     a thread for each GPU, or a process
+//   direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]     one thread or process per GPU
 //
-// Transfers, gathers and reductions of uneven shards by any members, in place and apart, in rounds and at once; sums of more terms than one body
-// adds. Some sets of members have a communicator of their own. Then mistakes: sizes that differ, a device that never comes, bytes that a self-test
-// finds wrong. Prints how many operations were equal; fails at the first that is not. Needs the stand-ins first in LD_LIBRARY_PATH.
+// The lists contain transfers, gathers and reductions of uneven shards with any members, in place and in separate
+// buffers, in one or several rounds, and sums of more terms than one body adds. Some sets of members have a separate
+// communicator. Then errors are tested: different sizes, a device that never joins, and bytes that fail a self-test.
+// Prints the number of equal operations and fails at the first different one. The directory of the fakes must be first
+// in LD_LIBRARY_PATH.
 #include "RandomOperations.h"
 
 #include "FileGroup.h"
@@ -35,7 +37,7 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-constexpr uint32_t kTerms = 3; ///< of one body at most: sums of more devices need several
+constexpr uint32_t kTerms = 3; ///< maximum of one body: sums over more devices need several
 
 [[noreturn]] void fail(const std::string &what) {
   std::printf("direct-conformance: %s\n", what.c_str());
@@ -52,7 +54,7 @@ template <typename T> T must(Result<T> result) {
   return std::move(*result);
 }
 
-/// The bodies that add, as a compilation for emulated GPUs makes them.
+/// The sum bodies, as compiled for emulated GPUs.
 struct Sums {
   bundle::BodyLibrary library;
   std::string folder;
@@ -93,7 +95,7 @@ std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
   return made;
 }
 
-/// A transport that blocks over one that does not: host memory is copied to the GPU and back.
+/// A blocking transport that uses a non-blocking one: copies host memory to the GPU and back.
 class Blocking final : public Transport {
 public:
   Blocking(QueuedDevice &gpu, std::unique_ptr<DirectTransport> direct, uint64_t seed) : gpu_(gpu), direct_(std::move(direct)), seed_(seed) {}
@@ -110,7 +112,7 @@ public:
   Status allGather(Operation, const AllGatherArguments &a) override {
     const size_t size = a.elementBytes;
     const Held there(Compact(a.reads, device), Compact(a.shards, device), addressOf(a.shard) - addressOf(a.full), size);
-    const Held here(there.whole, Compact(a.shards, device), firstPlace(there, size), size); // an owner that reads its shards holds them in place
+    const Held here(there.whole, Compact(a.shards, device), firstPlace(there, size), size); // an owner that reads its shards stores them in place
     Memory full(*this, a.full, size_t(there.whole.elements()) * size);
     Memory apart(*this, nullptr, here.inside ? 0 : size_t(here.shards.elements()) * size);
     const DeviceAddress shard = here.inside ? full.at + firstPlace(here, size) : apart.at;
@@ -127,7 +129,7 @@ public:
     int64_t largest = 1;
     for (const Shard &shard : a.shards)
       largest = std::max(largest, shard.end - shard.begin);
-    // The same on all devices: rounds, or all at once.
+    // The chunk size must be equal on all devices: several rounds, or one.
     const int64_t chunk = (seed_ + operation.entry) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.entry) % 5));
     Memory full(*this, a.full, size_t(held.whole.elements()) * size);
     Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
@@ -155,7 +157,7 @@ public:
   uint32_t device = 0;
 
 private:
-  /// Memory of the GPU with what the host has.
+  /// GPU memory with a copy of host memory.
   struct Memory {
     Memory(Blocking &all, const void *data, size_t bytes) : gpu(all.gpu_), bytes(bytes) {
       if (bytes == 0)
@@ -182,7 +184,7 @@ private:
   }
   static uint64_t addressOf(const void *data) { return DeviceAddress::ofHost(data).value; }
   static uint64_t placeOf(const Compact::Run &run, const Compact &places, size_t size) { return uint64_t(places.place(run.begin, run.end)) * size; }
-  /// Of a device's first shard in its whole; anything if it is not there.
+  /// Offset of a device's first shard in the whole; any value if it has no shard.
   static uint64_t firstPlace(const Held &held, size_t size) { return held.shards.empty() ? 0 : placeOf(held.shards.runs()[0], held.whole, size); }
 
   QueuedDevice &gpu_;
@@ -190,7 +192,7 @@ private:
   const uint64_t seed_;
 };
 
-/// What direct transports can be asked for: one order, f32 and f64, shards that begin where state may.
+/// Makes a list that direct transports support: one order, f32 and f64, and shards at valid beginnings of state.
 RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t largest) {
   RandomProgram program = randomProgram(seed, devices, 1, operations, largest);
   for (RandomOperation &op : program.operations) {
@@ -202,7 +204,7 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
         run.begin = run.begin == op.count ? run.begin : run.begin / 128 * 128;
         run.end = run.end == op.count ? run.end : run.end / 128 * 128;
       }
-    if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all in order: the library's own
+    if (seed % 3 == 0 && op.kind == RandomOperation::Gather) { // equal shards of all devices in order: NCCL's all-gather
       op.shards.clear();
       op.runs.clear();
       op.members.clear();
@@ -233,7 +235,7 @@ DirectOptions optionsOf(const RandomProgram &program, const Sums &sums, const st
     std::vector<uint32_t> &others = options.plan.peers.emplace_back(options.plan.groups.front());
     others.erase(others.begin() + d);
   }
-  for (const RandomOperation &op : program.operations) { // sets that gather together
+  for (const RandomOperation &op : program.operations) { // sets of devices that gather
     std::vector<uint32_t> group = op.members;
     std::sort(group.begin(), group.end());
     if (op.kind == RandomOperation::Gather && group.size() > 1 && options.plan.groups.size() < kMostCommunicators &&
@@ -243,7 +245,7 @@ DirectOptions optionsOf(const RandomProgram &program, const Sums &sums, const st
   return options;
 }
 
-/// \returns operations that were equal
+/// \returns the number of equal operations
 size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expected, const RandomProgram &program, uint32_t device) {
   for (size_t i = 0; i < expected.size(); ++i)
     if (found[i] != expected[i])
@@ -254,7 +256,7 @@ size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expect
 
 constexpr uint64_t kSteps = 2;
 
-/// By device, operations step after step.
+/// Expected results by device, with the operations of all steps in order.
 std::vector<std::vector<Bytes>> expectedOf(const RandomProgram &program) {
   std::vector<std::vector<Bytes>> expected(program.devices);
   for (uint64_t step = 0; step < kSteps; ++step)
@@ -319,7 +321,7 @@ size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::st
   return size_t(program.devices) * kSteps * program.operations.size();
 }
 
-/// What goes wrong is said, and ends in time.
+/// Checks that errors are reported and that operations then end in time.
 int mistakes(const Sums &sums) {
   using Clock = std::chrono::steady_clock;
   RandomProgram two{2, 1, 1, {}};
@@ -355,7 +357,7 @@ int mistakes(const Sums &sums) {
     for (std::thread *thread : {&sender, &receiver, &aborter})
       thread->join();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    // Who is aborted learns it from the next call at the latest: what stood on the stream has ended.
+    // After an abort, the work on the stream has ended, and at the latest the next call fails.
     if (received.succeeded())
       received = ends[1]->receive({1, 0}, 0, data.data(), 8);
     if (received.succeeded() || seconds > 10)
@@ -365,7 +367,8 @@ int mistakes(const Sums &sums) {
   return found;
 }
 
-/// Kernels of two communicators stand on one GPU, and peers never come: both end, though the first one's end waits for the other's kernel.
+/// Aborts kernels of two communicators on one GPU with peers that never join. Both must end, although the end of the
+/// first one waits for the other's kernel.
 int abortsOfTwo(const Sums &sums) {
   using Clock = std::chrono::steady_clock;
   RandomProgram three{3, 1, 1, {}};
@@ -384,7 +387,7 @@ int abortsOfTwo(const Sums &sums) {
     ends.push_back(std::make_unique<Blocking>(*gpus[d], std::move(direct[d]), 1));
     ends.back()->device = d;
   }
-  // Every group has its own time to meet.
+  // The time limit for connecting applies to each group separately.
   ::setenv("ZORSE_NCCL_JOIN_SECONDS", "0.7", 1);
   options.exchange = "slow";
   options.connectSeconds = 1;

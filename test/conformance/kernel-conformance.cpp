@@ -1,16 +1,18 @@
-// Runs generated GPU kernels over shapes and types and compares every number with the reference, within a band that follows from how numbers are
-// rounded (Bands.h). The emulator also checks every access.
+// Runs generated GPU kernels for many shapes and types and compares every number with the reference. The tolerance
+// follows from an analysis of rounding errors (Bands.h). The emulator also checks every access.
 //
 //   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH | --ptx=ARCH]
 //                      [--record=FOLDER [--times]] [--verbose]
 //
-// --arch=sm_90 compiles for that architecture and runs on this machine's first GPU instead of the emulator. --ptx=sm_90 executes the text of the PTX
-// for that architecture, and compares what it writes bit by bit with what the emulator makes of the bitcode that the PTX came from.
-// --record writes what it compiles and expects to a folder, for gpu-probe on a machine with a GPU, and runs nothing; with --times one large shape of
-// each class, for the time that it takes.
-// Every class of kernels is run in every type with the shapes of a fixed list and, for each seed, with eight that the seed gives. --quick takes a few
-// of the fixed ones. Fails on a finding, on a number outside its band, and, unless --quick, --class or --type is given, where a class has fewer than
-// 20 shapes.
+// --arch=sm_90  compiles for this architecture and runs on this machine's first GPU instead of the emulator
+// --ptx=sm_90   interprets the PTX text for this architecture and compares its results bit by bit with those of the
+//               emulator for the bitcode of the PTX
+// --record      writes the compiled cases and expected results to a directory, for gpu-probe on a machine with a GPU,
+//               and runs nothing; with --times, one large shape of each class, to measure its time
+//
+// Every class of kernels is run in every type with the shapes of a fixed list and with eight random shapes per seed.
+// --quick uses a few of the fixed ones. Fails on a finding, on a number outside its band, and if a class has fewer than
+// 20 shapes (unless --quick, --class or --type is given).
 #include "PtxReader.h"
 #include "Recorder.h"
 #include "Routines.h"
@@ -38,17 +40,17 @@ struct Arguments {
   std::string only, type, arch = "emu", ptx, record;
 };
 
-/// One shape: its outcome and what it is called.
+/// Runs one shape and returns its outcome and name.
 using RunShape = std::function<std::pair<Outcome, std::string>(Sizes &sizes, uint64_t seed)>;
 
-/// A line of the table.
+/// Runs a class and prints a line of the table.
 void runClass(const char *name, const std::string &type, const RunShape &run, const Arguments &arguments, Totals &totals, int turn) {
   int shapes = 0, problems = 0;
   double worst = 0;
   const std::clock_t begin = std::clock();
   const int64_t large = !arguments.times          ? 0
                         : arguments.arch == "emu" ? int64_t(1) << 10
-                                                  : int64_t(1) << 24; // what the emulator runs takes no GPU's time
+                                                  : int64_t(1) << 24; // the emulator does not measure GPU time
   auto one = [&](int index, uint64_t seed) {
     Sizes sizes(index, seed, large);
     const auto [outcome, shape] = run(sizes, seed);
@@ -141,7 +143,7 @@ int main(int argc, char **argv) {
   std::unique_ptr<Machine> driver =
       arguments.record.empty() ? makeDriver(arguments.arch, error) : makeRecorder(arguments.record, arguments.arch, arguments.times);
   if (!driver)
-    return std::fprintf(stderr, "%s: %s\n", emulates ? "the stand-ins for the GPU's libraries do not load" : "no GPU runs here", error.c_str()), 2;
+    return std::fprintf(stderr, "%s: %s\n", emulates ? "the fakes of the GPU libraries cannot be loaded" : "no GPU runs here", error.c_str()), 2;
   const bool reads = !arguments.ptx.empty();
   Coverage coverage;
   std::unique_ptr<Machine> emulator = !emulates ? nullptr : reads ? makePtxReader({arguments.ptx, 1, nullptr, &coverage}) : makeEmulator();
@@ -150,7 +152,7 @@ int main(int argc, char **argv) {
   int turn = 0;
   auto inAllTypes = [&](const char *name, auto run, bool narrowAlone = false) {
     for (const std::string type : {"f32", "bf16", "f16"}) {
-      ++turn; // so that --quick takes other shapes from class to class
+      ++turn; // so that --quick uses different shapes for different classes
       if (!(narrowAlone && type == "f32") && (arguments.only.empty() || arguments.only == name) && (arguments.type.empty() || arguments.type == type))
         runClass(name, type, [&](Sizes &sizes, uint64_t seed) { return run(sizes, type, seed); }, arguments, totals, turn);
     }
@@ -167,17 +169,17 @@ int main(int argc, char **argv) {
   for (const KernelClass &kernels : kernelClasses())
     if (!arguments.times || std::string(kernels.name).find("attention") == std::string::npos)
       inAllTypes(kernels.name, onMachine(kernels, kernelMachine), kernels.narrowAlone);
-  if (arguments.record.empty()) // these compare by themselves
+  if (arguments.record.empty()) // these routines compare their results themselves
     inAllTypes("routines of a step", [&](Sizes &sizes, const std::string &type, uint64_t) {
       return std::pair(runRoutines(sizes, type, kernelMachine), std::string("by size"));
     });
   const KernelClass products = productClass();
-  if (!reads) // products are no PTX
+  if (!reads) // matmuls have no PTX
     inAllTypes(products.name, onMachine(products, *driver));
   const bool few = arguments.quick || arguments.times;
   if (!totals.enough && !few)
     std::printf("fewer than %d shapes in some class\n", kLeast);
-  emulator.reset(); // counts its last program
+  emulator.reset(); // its destructor counts the last program
   if (reads)
     std::printf("PTX of %s: %s\n", arguments.ptx.c_str(), describe(coverage, arguments.verbose).c_str());
   std::printf("conformance: %d kernels x shapes (%d shapes), %d findings%s\n", totals.kernels, totals.shapes, totals.problems,

@@ -1,10 +1,10 @@
-// Plants bugs into the text of PTX, one at a time, and counts how many the execution of the text finds: as text that cannot be loaded, by a finding,
-// or by other bits than the emulator of bitcode has.
+// Injects faults into PTX text, one at a time, and counts how many the execution of the text detects: the text cannot
+// be loaded, there is a finding, or the bits differ from those of the bitcode emulator.
 //
 //   ptx-faults [--quick] [--arch=ARCH] [--list]
 //
-// Every line with a barrier, a wait for copies, a commit of copies, a barrier of a warp and a fence is left out in turn; then the bugs of a list
-// (PtxFaults.cpp) are planted. Fails where one is not found and is not among those whose harmlessness is proved.
+// Each line with a barrier, a warp barrier, a wait for copies, a commit of copies or a fence is removed in turn; then
+// the faults of a list (PtxFaults.cpp) are injected. Fails if a fault is not detected and is not proven harmless.
 #include "PtxFaults.h"
 
 #include "PtxReader.h"
@@ -22,13 +22,13 @@ struct Arguments {
   std::string arch = "sm_80";
 };
 
-/// A case that has been run with sound text.
+/// A case that has been run with the original text.
 struct Subject {
   std::string name;
   Recording recording;
 };
 
-/// \returns false where the sound text has a finding itself
+/// \returns false if the original text has a finding
 bool record(const PtxSubject &of, const std::string &arch, Subject &subject) {
   subject.name = of.name;
   const auto machine = makePtxReader({arch, 1, &subject.recording});
@@ -38,7 +38,7 @@ bool record(const PtxSubject &of, const std::string &arch, Subject &subject) {
   return outcome.problem.empty() && !subject.recording.runs.empty();
 }
 
-/// Why the text is wrong, under a few orders of execution; empty: it is not.
+/// Runs the text with a few orders of execution. \returns the fault; empty if there is none
 std::string faultOf(const std::string &text, const Recording &recording) {
   for (uint64_t seed = 1; seed <= 3; ++seed)
     for (const RecordedRun &run : recording.runs)
@@ -47,7 +47,7 @@ std::string faultOf(const std::string &text, const Recording &recording) {
   return "";
 }
 
-/// The kernel that a place of the text belongs to, without what makes its name unique.
+/// The kernel at a position of the text, without the suffix that makes its name unique.
 std::string kernelAt(const std::string &text, size_t at) {
   const std::string mark = ".entry ";
   const size_t entry = text.rfind(mark, at);
@@ -73,7 +73,7 @@ std::string lineAt(const std::string &text, size_t at) {
   return line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
 }
 
-/// Every synchronization of the subject left out in turn.
+/// Removes each synchronization of the subject in turn.
 void dropSynchronizations(const Subject &subject, const Arguments &arguments, Tally &tally) {
   const std::string &text = subject.recording.text;
   Tally own;

@@ -1,4 +1,4 @@
-// A bundle: the runtime's reader and what may be said of what it accepts, and the tools' reader.
+// Fuzzes bundles: the runtime's reader, descriptions of the bundles that it accepts, and the tools' reader.
 #include "BundleInput.h"
 #include "Fuzz.h"
 
@@ -28,14 +28,14 @@ bool fuzz::readOne(std::string_view bytes) {
   if (loaded.failed()) {
     ZORSE_FUZZ_EXPECT(!loaded.message().empty());
   } else {
-    // Whoever holds a Bundle may index by what it says.
+    // Users of a Bundle may use its numbers as indices.
     for (uint32_t d = 0; d < loaded->programs.size(); ++d)
       for (const bundle::Entry &entry : loaded->programs[d].entries())
         ZORSE_FUZZ_EXPECT(!runtime::describeEntry(*loaded, d, entry).empty());
     ZORSE_FUZZ_EXPECT(loaded->weights.size() == size_t(loaded->summary.parameters_size()));
   }
 
-  if (!isOneIn(4, bytes)) // reading it again takes as long
+  if (!isOneIn(4, bytes)) // the second reader takes the same time
     return !loaded.failed();
   Result<bundle::BundleView> view = bundle::readBundle("b", [&](const std::string &path) -> Result<std::string> {
     auto file = find(path);

@@ -46,7 +46,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max
   Random random(seed);
   BundleParts input;
   unsigned kind = random() % 10;
-  // The texts inside by their own formats, everything else as messages.
+  // Mutates texts in their own formats and everything else as messages.
   if (kind >= 3 || !input.ParseFromArray(data, int(size)))
     return mutateMessage(BundleInput(), data, size, maxSize, seed);
   std::string *text = kind == 0 ? input.mutable_manifest() : kind == 1 ? input.mutable_weights() : input.mutable_plan();

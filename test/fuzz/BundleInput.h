@@ -1,4 +1,4 @@
-// A bundle as one fuzz input: a BundleInput (fuzz.proto) turned into the files that readers ask for.
+// A bundle as one fuzz input: converts a BundleInput (fuzz.proto) to the files that readers open.
 #pragma once
 
 #include "fuzz.pb.h"
@@ -9,7 +9,8 @@
 
 namespace zorse::fuzz {
 
-/// The files of a bundle by name; hashes in the manifest are right where it says "@NAME", and so is the digest. False: not a BundleInput.
+/// Returns the files of a bundle by name. "@NAME" in the manifest is replaced by the correct hash, and the digest is
+/// correct. Returns false if the bytes are not a BundleInput.
 bool bundleFiles(std::string_view bytes, std::map<std::string, std::string> &files);
 
 } // namespace zorse::fuzz

@@ -1,4 +1,5 @@
-// cluster.yaml: the compiler's reader and the plans made from what it accepts, and the runtime's comparison with a bundle.
+// Fuzzes cluster.yaml: the compiler's reader, planning for accepted clusters, and the runtime's comparison with a
+// bundle.
 #include "Fuzz.h"
 #include "SyntheticModel.h"
 
@@ -15,7 +16,7 @@ bool fuzz::readOne(std::string_view bytes) {
     bundle.devices = {{"a", "cpu", 1, 0}, {"b:0", "cpu", 2, 0}, {"b:1", "cpu", 2, 0}};
     return bundle;
   }();
-  if (isOneIn(2, bytes)) // reading it again takes as long
+  if (isOneIn(2, bytes)) // the second reader takes the same time
     (void)runtime::checkCluster(compiled, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed();
 
   Result<planning::Cluster> cluster = planning::readCluster(std::string(bytes));
@@ -23,7 +24,7 @@ bool fuzz::readOne(std::string_view bytes) {
   if (cluster.failed())
     return false;
   if (cluster->devices.size() <= 100 && isOneIn(8, bytes)) {
-    // Written and read again it is the same, and the runtime sees the same devices.
+    // Writing and reading gives the same cluster, and the runtime finds the same devices.
     const std::string text = planning::writeCluster(*cluster);
     Result<planning::Cluster> again = planning::readCluster(text);
     ZORSE_FUZZ_EXPECT(!again.failed());
@@ -33,7 +34,7 @@ bool fuzz::readOne(std::string_view bytes) {
       same.devices.push_back({device.name, device.kind, 1, 0});
     ZORSE_FUZZ_EXPECT(!runtime::checkCluster(same, runtime::MappedFile::view("cluster.yaml", bytes.data(), bytes.size())).failed());
   }
-  if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning takes too long for every input, and for more devices
+  if (cluster->devices.size() > 12 || !isOneIn(8, bytes)) // planning is too slow for every input and for more devices
     return true;
   Result<planning::CostModel> costs = planning::CostModel::make(summary, *cluster, nullptr, {});
   planning::SearchOptions options;

@@ -1,5 +1,5 @@
-// What peers send: frames and messages of the control plane at every stage, a coordinator's decisions on them, hellos of Gloo's connections,
-// published facts.
+// Fuzzes data from peers: frames and messages of the control plane at every stage, the coordinator's decisions on them,
+// hellos of Gloo's connections, and published facts.
 #include "Fuzz.h"
 #include "fuzz.pb.h"
 
@@ -15,7 +15,7 @@ using namespace zorse::control;
 
 namespace {
 
-/// Keeps nothing; every frame that is sent must be one that ranks accept.
+/// Checks that ranks accept every sent frame, and discards it.
 class Checked : public Outbox {
 public:
   explicit Checked(uint32_t world) : world_(world) {}
@@ -31,7 +31,7 @@ private:
   uint32_t world_;
 };
 
-/// Frames through a reader in pieces, each parsed as if it came from either side at any stage.
+/// Reads frames in pieces and parses each frame as if it came from either side at any stage.
 bool readStream(std::string_view bytes, uint32_t world) {
   bool good = false;
   for (size_t limit : {kGreetingBytes, kFrameBytes}) {
@@ -124,7 +124,7 @@ bool fuzz::readOne(std::string_view bytes) {
       break;
     }
   }
-  // Whatever was said, a job that has failed ends, and its verdict can be told.
+  // For every input, a failed job has a verdict that can be sent.
   if (job.verdict()) {
     Message verdict;
     *verdict.mutable_verdict()->mutable_failure() = toMessage(*job.verdict());

@@ -1,4 +1,4 @@
-// The model that data are read for: ids [4], labels of the next tokens, a table of floats and a mask.
+// The model for fuzzing data readers: ids [4], labels of the next tokens, a table of floats and a mask.
 #pragma once
 
 #include "zorse/runtime/Data.h"
@@ -34,7 +34,7 @@ inline runtime::Bundle dataBundle(bool tokensOnly) {
   return bundle;
 }
 
-/// A few batches in file order and shuffled, among them one of a far epoch.
+/// Reads a few batches in file order and shuffled, including one of a late epoch.
 inline bool readBatches(const runtime::Bundle &bundle, const std::string &specification) {
   bool good = true;
   for (std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {

@@ -1,4 +1,4 @@
-// libFuzzer's way in, and what targets share.
+// libFuzzer's entry point, and code that targets share.
 #include "Fuzz.h"
 
 #include <cstdio>
@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   ++count.inputs;
   bool accepted = readOne(copy.view());
   count.accepted += accepted;
-  // Most of what is refused stays out of the corpus: changes of it are refused again, and soon hardly any input got past the first checks.
+  // Keep most refused inputs out of the corpus. Their mutations are also refused; otherwise hardly any input would soon
+  // pass the first checks.
   return accepted || isOneIn(16, copy.view()) ? 0 : -1;
 }
 
@@ -73,7 +74,7 @@ const std::string &zorse::fuzz::scratchDirectory() {
 ScratchFile::ScratchFile(const std::string &name) : path_(scratchDirectory() + name) {}
 
 const std::string &ScratchFile::write(std::string_view bytes) {
-  // Not opened anew and not emptied: making and dropping pages takes longer than reading does.
+  // The file is opened once and not truncated first: allocating and freeing pages takes longer than reading.
   if (handle_ < 0 && (handle_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
     broken("a file in memory is opened", __FILE__, __LINE__);
   if (::pwrite(handle_, bytes.data(), bytes.size(), 0) != ssize_t(bytes.size()) || ::ftruncate(handle_, off_t(bytes.size())) != 0)

@@ -1,7 +1,7 @@
-// What every fuzz target is made of (docs/fuzzing.md): a reader under test, and mutators that know the format.
+// The parts of a fuzz target (docs/fuzzing.md): a reader under test, and mutators that know the format.
 //
-// A target defines readOne(); Entry.cpp calls it for libFuzzer, Replay.cpp in builds without libFuzzer. A target whose format a blind change would
-// only break defines LLVMFuzzerCustomMutator by one of the mutators below.
+// A target defines readOne(). Entry.cpp calls it for libFuzzer, Replay.cpp in builds without libFuzzer. If changes of
+// bytes would only break the format, the target also defines LLVMFuzzerCustomMutator with one of the mutators below.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class Message;
 }
 
 extern "C" {
-/// libFuzzer's own changes of bytes; Replay.cpp has its own where there is no libFuzzer.
+/// libFuzzer's changes of bytes. Replay.cpp defines a replacement for builds without libFuzzer.
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
 /// Defined by targets that know their format.
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed);
@@ -28,22 +28,24 @@ namespace zorse::fuzz {
 
 using Random = std::minstd_rand;
 
-/// Defined by each target: hands the bytes to the reader, and what it accepts to whatever relies on it.
+/// Defined by each target. Passes the bytes to the reader, and the accepted result to the code that relies on it.
 ///
-/// \returns whether the reader accepted them: the share is printed at the end, and shows that inputs get past the first checks.
+/// \returns whether the reader accepted the bytes. The fraction is printed at the end and shows that inputs pass the
+/// first checks.
 bool readOne(std::string_view bytes);
 
-/// What holds of the reader whatever the input. Prints and aborts: a finding.
+/// A condition that must hold for every input. If it does not, prints it and aborts, which is a finding.
 #define ZORSE_FUZZ_EXPECT(condition) ((condition) ? (void)0 : ::zorse::fuzz::broken(#condition, __FILE__, __LINE__))
 [[noreturn]] void broken(const char *condition, const char *file, int line);
 
-/// Whether an input is one of those, one in n, that get what would take too long for all; decided by its bytes, so that it gets the same again.
+/// Whether an input is one of every `n` inputs. Used for checks that are too slow for all inputs. The result depends
+/// only on the bytes, so that it is reproducible.
 bool isOneIn(unsigned n, std::string_view bytes);
 
-/// Reads every byte, so that a view beyond its memory is seen.
+/// Reads every byte, so that a sanitizer detects a view beyond its memory.
 uint64_t touch(const void *data, size_t size);
 
-/// A copy of bytes in memory of exactly that size: reading behind it is seen. Kept until the object dies.
+/// Owns a copy of bytes in an allocation of exactly this size, so that a sanitizer detects reads beyond the end.
 class ExactCopy {
 public:
   explicit ExactCopy(std::string_view bytes);
@@ -58,10 +60,10 @@ private:
   size_t size_;
 };
 
-/// A file in memory (tmpfs) that is rewritten for every input; removed at the end.
+/// A file in memory (tmpfs) that is rewritten for every input and removed at the end.
 class ScratchFile {
 public:
-  /// \param name  its name, suffix included, in a directory of this process's own.
+  /// \param name  file name with suffix, in a directory of this process.
   explicit ScratchFile(const std::string &name);
   const std::string &write(std::string_view bytes);
   const std::string &path() const { return path_; }
@@ -70,31 +72,31 @@ private:
   std::string path_;
   int handle_ = -1; // open until the process ends
 };
-/// That directory, ending with '/'.
+/// The directory of scratch files, ending with '/'.
 const std::string &scratchDirectory();
 
-// Mutators. Each makes one to four changes and keeps the format; about one time in ten they change plain bytes instead.
+// Mutators. Each makes one to four changes and keeps the format. About one time in ten, it changes plain bytes instead.
 
-/// Bytes of one serialised message of the prototype's type: fields and elements are set, removed, repeated, exchanged and moved about, numbers take
-/// values near their own, of other fields or at the borders of types.
+/// Mutates one serialized message of the prototype's type. Sets, removes, repeats, swaps and moves fields and elements;
+/// replaces numbers by close values, values of other fields or limits of types.
 size_t mutateMessage(const google::protobuf::Message &prototype, uint8_t *data, size_t size, size_t maxSize, unsigned seed);
 void mutateMessage(google::protobuf::Message &message, Random &random);
-/// Puts parts of `other` where `one` has parts of the same type.
+/// Replaces parts of `one` by parts of `other` with the same type.
 size_t crossMessages(const google::protobuf::Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize,
                      uint8_t *out, size_t outMaxSize, unsigned seed);
 
 std::string mutateJson(std::string_view text, Random &random);
 
-/// Words, numbers, lines and indentation of a text format are exchanged among each other and for `words`.
+/// Mutates a text: swaps words, numbers, lines and indentation, and inserts `words`.
 std::string mutateText(std::string_view text, const std::vector<const char *> &words, Random &random);
 
-/// libFuzzer's changes of a string, to at most `maxSize` bytes.
+/// Applies libFuzzer's changes to a string; the result has at most `maxSize` bytes.
 std::string mutateBytes(std::string_view bytes, size_t maxSize);
 
-/// Writes a mutator's result where libFuzzer wants it.
+/// Copies a mutator's result to libFuzzer's buffer.
 size_t put(const std::string &bytes, uint8_t *data, size_t maxSize);
 
-/// Numbers at which readers err: borders of types, powers of two, small ones.
+/// A number at which readers often have errors: limits of types, powers of two, small numbers.
 int64_t oddNumber(Random &random);
 
 } // namespace zorse::fuzz

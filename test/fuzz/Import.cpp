@@ -1,4 +1,4 @@
-// ONNX files to verified graph IR.
+// Fuzzes the import of ONNX files into verified graph IR.
 #include "Fuzz.h"
 
 #include "zorse/Import/ONNX/Import.h"
@@ -17,7 +17,7 @@ bool fuzz::readOne(std::string_view bytes) {
     data.write(std::string(64, 'x'));
     return scratchDirectory() + "m.onnx";
   }();
-  // A context keeps every type and attribute it has seen: it is replaced from time to time.
+  // A context keeps all types and attributes, so it is replaced from time to time.
   static std::unique_ptr<mlir::MLIRContext> context;
   static int uses = 0;
   if (uses++ % 500 == 0)
@@ -30,8 +30,8 @@ bool fuzz::readOne(std::string_view bytes) {
   });
   ImportOptions options;
   options.sequence = 4;
-  options.trustGuess = true;      // beyond what is asked of users
-  options.mostComputed = 1 << 22; // in the time that an input has
+  options.trustGuess = true;      // accept more inputs than by default
+  options.mostComputed = 1 << 22; // to limit the time per input
   mlir::FailureOr<ImportedModel> imported = importOnnx(path, bytes.data(), bytes.size(), options, *context);
   ZORSE_FUZZ_EXPECT(mlir::succeeded(imported) || said);
   if (mlir::failed(imported))

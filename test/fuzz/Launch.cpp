@@ -1,4 +1,4 @@
-// What launchers and people say of places: environments, lists of hosts, endpoints. One NAME=value a line.
+// Fuzzes the readers of rank environments, host lists and endpoints. An input has one NAME=value per line.
 #include "Fuzz.h"
 
 #include "launch/HostList.h"

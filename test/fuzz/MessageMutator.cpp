@@ -1,4 +1,5 @@
-// Changes of protobuf messages by reflection: what comes out parses, so readers see wrong contents rather than broken bytes.
+// Mutates protobuf messages by reflection. The result parses, so that readers get wrong contents instead of malformed
+// bytes.
 #include "Fuzz.h"
 
 #include <google/protobuf/arena.h>
@@ -17,7 +18,7 @@ using google::protobuf::Reflection;
 
 namespace {
 
-/// An arena that starts with memory it need not ask for.
+/// An arena with preallocated memory.
 struct Memory {
   google::protobuf::Arena arena;
   Memory() : arena(start(), kBytes) {}
@@ -30,14 +31,14 @@ private:
   }
 };
 
-/// A field of a message in the tree; `index` of a repeated one, -1: the field as a whole.
+/// A field of a message in the tree. `index`: element of a repeated field; -1: the whole field.
 struct Site {
   Message *message;
   const FieldDescriptor *field;
   int index;
 };
 
-/// Every field of every message of the tree, unset ones too. Maps are reached as repeated messages.
+/// Collects every field of every message of the tree, including unset ones. Maps are treated as repeated messages.
 void collect(Message &message, std::vector<Site> &sites, int depth = 0) {
   const Descriptor *type = message.GetDescriptor();
   const Reflection *reflection = message.GetReflection();
@@ -62,7 +63,7 @@ bool isSet(const Site &site) {
   return site.index >= 0 || (!site.field->is_repeated() && (reflection->HasField(*site.message, site.field) || !site.field->has_presence()));
 }
 
-/// Another place that holds a value of the same type, so that indices and names of one list get into another.
+/// Picks another site with a value of the same type, so that indices and names of one list are copied to another.
 const Site *similar(const std::vector<Site> &sites, const Site &site, Random &random) {
   for (int tries = 0; tries < 24; ++tries) {
     const Site &other = sites[random() % sites.size()];
@@ -97,7 +98,7 @@ double nearReal(double value, Random &random) {
 
 std::string nearText(const FieldDescriptor *field, const std::string &value, Random &random) {
   std::string text = value.empty() && random() % 2 ? std::string() : mutateBytes(value, value.size() + 16);
-  if (field->type() == FieldDescriptor::TYPE_STRING) // the parser refuses what is not UTF-8
+  if (field->type() == FieldDescriptor::TYPE_STRING) // the parser refuses strings that are not UTF-8
     std::transform(text.begin(), text.end(), text.begin(), [](char c) { return char(c & 0x7f); });
   return text;
 }
@@ -131,7 +132,7 @@ Message &mutableAt(const Site &s) {
   return s.index >= 0 ? *r->MutableRepeatedMessage(s.message, s.field, s.index) : *r->MutableMessage(s.message, s.field);
 }
 
-/// A new value: near the old one, or that of `other`.
+/// Sets a new value: close to the old one, or that of `other`.
 void change(const Site &site, const Site *other, Random &random) {
   bool take = other && random() % 2;
   switch (site.field->cpp_type()) {
@@ -169,7 +170,7 @@ void change(const Site &site, const Site *other, Random &random) {
   }
 }
 
-/// Appends one element: like `other`'s, or empty.
+/// Appends an element: a copy of `other`'s, or an empty one.
 void append(const Site &site, const Site *other, Random &random) {
   const Reflection *r = site.message->GetReflection();
   Message &m = *site.message;
@@ -208,7 +209,7 @@ void changeOnce(Message &root, Random &random) {
   std::vector<Site> sites;
   sites.reserve(1024);
   collect(root, sites);
-  // Unset fields are many: prefer what is there.
+  // Most fields are unset: prefer set fields.
   Site site = sites[random() % sites.size()];
   for (int tries = 0; tries < 3 && !isSet(site) && random() % 4; ++tries)
     site = sites[random() % sites.size()];
@@ -233,7 +234,7 @@ void changeOnce(Message &root, Random &random) {
       if (size < 4096)
         append(site, other, random);
       return;
-    case 3: { // repeat one of this list, and move it to its place
+    case 3: { // repeat an element of this list after itself
       if (size == 0 || size >= 4096)
         return;
       Site own{site.message, site.field, site.index >= 0 ? site.index : int(random() % size)};
@@ -262,7 +263,7 @@ void changeOnce(Message &root, Random &random) {
     change(site, other, random);
 }
 
-/// Refused strings are what we are here for; a line about each is not.
+/// Disables protobuf's log lines about refused strings.
 const bool silent = (google::protobuf::SetLogHandler(nullptr), true);
 
 size_t serialise(const Message &message, uint8_t *data, size_t maxSize) {
@@ -289,7 +290,7 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
     if (!message->ParsePartialFromArray(data, int(size)) && random() % 2)
       message->Clear();
     mutateMessage(*message, random);
-    if (size_t written = serialise(*message, data, maxSize)) // else it grew too large
+    if (size_t written = serialise(*message, data, maxSize)) // else the message is too large
       return written;
   }
   return LLVMFuzzerMutate(data, size, maxSize);
@@ -298,7 +299,7 @@ size_t zorse::fuzz::mutateMessage(const Message &prototype, uint8_t *data, size_
 size_t zorse::fuzz::crossMessages(const Message &prototype, const uint8_t *one, size_t oneSize, const uint8_t *other, size_t otherSize, uint8_t *out,
                                   size_t outMaxSize, unsigned seed) {
   Random random(seed);
-  if (seed % 4) // changing is cheaper than crossing, and libFuzzer does as much of both
+  if (seed % 4) // mutating is cheaper than crossover, and libFuzzer does both equally often
     return 0;
   Memory memory;
   Message *a = prototype.New(&memory.arena), *b = prototype.New(&memory.arena);

@@ -92,14 +92,14 @@ void changeJson(ordered_json &root, Random &random) {
     else if (node.is_object() && !node.empty())
       node[std::next(node.begin(), random() % node.size()).key() + "x"] = other;
     break;
-  case 2: // exchange children
+  case 2: // swap children
     if (node.is_array() && node.size() > 1)
       std::swap(node[random() % node.size()], node[random() % node.size()]);
     break;
   case 3:
     node = other;
     break;
-  case 4: // a number near the old one
+  case 4: // a number close to the old one
     if (node.is_number_integer())
       node = int64_t(uint64_t(node.get<int64_t>()) + random() % 5 - 2);
     else if (node.is_number_float())
@@ -134,7 +134,7 @@ std::string zorse::fuzz::mutateJson(std::string_view text, Random &random) {
 std::string zorse::fuzz::mutateText(std::string_view text, const std::vector<const char *> &words, Random &random) {
   if (random() % 8 == 0)
     return mutateBytes(text, text.size() + 64);
-  // Words, runs of spaces, and single other characters.
+  // Tokens: words, runs of spaces, and single other characters.
   std::vector<std::string> tokens;
   auto classOf = [](char c) { return isalnum((unsigned char)c) || c == '_' || c == '.' ? 1 : c == ' ' ? 2 : 0; };
   for (char c : text) {

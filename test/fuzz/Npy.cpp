@@ -1,4 +1,4 @@
-// Arrays of NumPy's .npy format, for inputs of several types and shapes.
+// Fuzzes the reader of NumPy's .npy format, for model inputs of several types and shapes.
 #include "DataInputs.h"
 #include "Fuzz.h"
 
@@ -21,7 +21,7 @@ bool fuzz::readOne(std::string_view bytes) {
   ZORSE_FUZZ_EXPECT(file->read(0, count, elements.data()).succeeded());
   if (!isOneIn(4, bytes)) // opening files takes longer than reading them
     return true;
-  // Whichever input the shape fits.
+  // Read it for every model input with this shape.
   const std::string &path = array.write(bytes);
   for (const bundle::GraphInput &input : bundle.summary.inputs()) {
     runtime::Bundle one;
@@ -32,7 +32,7 @@ bool fuzz::readOne(std::string_view bytes) {
   return true;
 }
 
-/// The header as text, with its length corrected.
+/// Mutates the header as text and corrects its length.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   static const std::vector<const char *> words = {
       "'descr'", "'fortran_order'", "'shape'", ": ",    "'<f8'", "'<f4'", "'<f2'", "'<i8'", "'<i4'", "'<i2'", "'|i1'", "'<u8'",

@@ -1,4 +1,4 @@
-// ONNX files as far as no IR is needed: loading, inlining and ordering, the bytes of tensors and constants read from them.
+// Fuzzes the parts of the ONNX reader that need no IR: loading, inlining and ordering, bytes of tensors, and constants.
 #include "Fuzz.h"
 
 #include "Graph.h"
@@ -41,7 +41,7 @@ void readTensors(LoadedModel &model, const GraphBody &body) {
 } // namespace
 
 bool fuzz::readOne(std::string_view bytes) {
-  // Beside the model, for tensors with external data.
+  // A file in the model's directory, for tensors with external data.
   static const std::string path = [] {
     static ScratchFile data("d");
     data.write(std::string(64, 'x'));

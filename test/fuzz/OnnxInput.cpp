@@ -1,4 +1,4 @@
-// Changes of ONNX models, as messages; the operators' names and attributes are among the words.
+// Mutates ONNX models as messages, with names of operators and attributes as words.
 #include "Fuzz.h"
 
 #include "onnx_wire.pb.h"
@@ -7,7 +7,7 @@ using namespace zorse;
 
 namespace {
 
-/// A node becomes another operator, or an attribute another one's.
+/// Changes the operator of a node, one of its attributes or operands, or inserts a node.
 void changeWords(onnx::Model &model, fuzz::Random &random) {
   static const char *const ops[] = {"Add",
                                     "Attention",
@@ -135,7 +135,7 @@ void changeWords(onnx::Model &model, fuzz::Random &random) {
     attribute->set_i(fuzz::oddNumber(random));
     break;
   }
-  case 2: { // an operand from elsewhere in the graph
+  case 2: { // any value of the graph as an operand
     std::vector<std::string> values;
     for (const onnx::Node &other : graph->node())
       values.insert(values.end(), other.output().begin(), other.output().end());
@@ -152,7 +152,7 @@ void changeWords(onnx::Model &model, fuzz::Random &random) {
       node->add_input(value);
     break;
   }
-  default: { // a node of its own behind another: the other's users see its result
+  default: { // a new node that takes the result of another one and replaces it for its users
     onnx::Node added;
     added.set_op_type(ops[random() % std::size(ops)]);
     std::string middle = "v" + std::to_string(random() % 100000);

@@ -1,4 +1,4 @@
-// plan.json: Step's reader, what it accepts as far as expanded programs, and the verifier's own reader.
+// Fuzzes plan.json: Step's reader, the expansion of accepted plans to programs, and the verifier's own reader.
 #include "Fuzz.h"
 #include "SyntheticModel.h"
 
@@ -18,10 +18,10 @@ bool fuzz::readOne(std::string_view bytes) {
   ZORSE_FUZZ_EXPECT(!plan.failed() || !plan.message().empty());
   if (plan.failed() || step::validatePlan(*plan, summary).failed())
     return false;
-  if (plan->cells.size() > 200 || plan->devices.size() > 64) // expanding more takes too long for every input
+  if (plan->cells.size() > 200 || plan->devices.size() > 64) // expanding larger plans is too slow
     return true;
 
-  // What is written is read back as the same plan, by both readers.
+  // Both readers read a written plan back as the same plan.
   std::string written = step::writePlan(*plan, summary);
   Result<step::Plan> again = step::readPlan(written, summary);
   ZORSE_FUZZ_EXPECT(!again.failed() && step::writePlan(*again, summary) == written);

@@ -1,4 +1,4 @@
-// profile.json: the reader, writing and reading back, and the times that come out of what it accepts.
+// Fuzzes profile.json: the reader, writing and reading back, and the times that follow from accepted profiles.
 #include "Fuzz.h"
 #include "SyntheticModel.h"
 

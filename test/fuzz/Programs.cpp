@@ -1,5 +1,5 @@
-// Programs, summary and bodies that parse but say anything: the verifier, which trusts none of them, the runtime's own check, and Step's expansion of
-// the summary.
+// Fuzzes programs, summary and bodies that parse but have arbitrary contents: the verifier, which trusts none of them,
+// the runtime's own check, and Step's expansion for the summary.
 #include "BundleInput.h"
 #include "Fuzz.h"
 
@@ -22,7 +22,7 @@ bool fuzz::readOne(std::string_view bytes) {
     if (!programs[d].ParseFromString(input.programs(d)))
       return false;
 
-  if (isOneIn(4, bytes)) // Step does not see programs, which most changes are of
+  if (isOneIn(4, bytes)) // most mutations change programs, which Step does not read
     if (Result<step::Plan> plan = step::readPlan(input.plan(), loaded.summary);
         !plan.failed() && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
       step::ExpandOptions options;

@@ -1,4 +1,5 @@
-// The same target without libFuzzer, in every build: replays a corpus and a fixed number of changed inputs, always the same ones.
+// Runs a fuzz target without libFuzzer, in every build: replays a corpus and a fixed number of mutated inputs, the same
+// in every run.
 //
 //   fuzz-READER [--mutations N] [--seed S] FILE|DIRECTORY...
 #include "Fuzz.h"
@@ -21,7 +22,8 @@ __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size,
 
 static Random bytesRandom(1);
 
-/// Flips, numbers, pieces removed, repeated and moved: enough to keep the harness in step; finding is libFuzzer's job.
+/// Flips bits, changes numbers, and removes, repeats and moves pieces. This suffices to test the harness; libFuzzer
+/// finds faults.
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize) {
   std::string bytes(reinterpret_cast<char *>(data), size);
   Random &random = bytesRandom;
@@ -89,7 +91,7 @@ int main(int argc, char **argv) {
     longest = std::max(longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   };
   for (size_t i = 0; i < corpus.size(); ++i) {
-    fprintf(stderr, "%s\n", files[i].c_str()); // the last one named is the one that crashed
+    fprintf(stderr, "%s\n", files[i].c_str()); // the last printed name is the input that crashed
     run(corpus[i]);
   }
   constexpr size_t kMaxSize = 1 << 16;

@@ -1,4 +1,5 @@
-// Checkpoints (safetensors): the reader, and parameters loaded from what it accepts into an executor that runs nothing.
+// Fuzzes checkpoints (safetensors): the reader, and loading parameters from accepted files into an executor that runs
+// nothing.
 #include "Fuzz.h"
 #include "TwoDevices.h"
 
@@ -13,7 +14,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Two devices that own halves of w [4], which is stored transposed in no file and given by every good checkpoint.
+/// Two devices that each own a half of w [4]. No file stores w transposed, and every valid checkpoint contains it.
 struct Loading {
   test::TwoDevices two{fuzz::scratchDirectory()};
   std::unique_ptr<Executor> executor;
@@ -55,7 +56,7 @@ bool fuzz::readOne(std::string_view bytes) {
   return true;
 }
 
-/// The header by its format, with its length corrected; sometimes the bytes behind it follow.
+/// Mutates the header in its format and corrects its length; sometimes also mutates the bytes after it.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize, unsigned seed) {
   fuzz::Random random(seed);
   uint64_t length = 0;

@@ -1,4 +1,4 @@
-// Snapshots: index and files of ranks from a storage in memory, the fencing token, what ranks acknowledge.
+// Fuzzes snapshots: index and rank files in a storage in memory, the fencing token, and acknowledgements of ranks.
 #include "Fuzz.h"
 #include "fuzz.pb.h"
 
@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// The snapshot of the input under "s/".
+/// A storage with the input's snapshot under "s/".
 class Memory : public SnapshotStorage {
 public:
   std::map<std::string, std::string> files;
@@ -58,7 +58,7 @@ std::string hash(std::string_view bytes) {
   return text;
 }
 
-/// Checksums as the contents have them, so that what is changed gets past them.
+/// Returns the index with correct checksums of the files, so that mutated files pass the checks.
 std::string corrected(const std::string &index, const Memory &storage) {
   ordered_json root = ordered_json::parse(index, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object())
@@ -118,7 +118,7 @@ bool fuzz::readOne(std::string_view bytes) {
     ZORSE_FUZZ_EXPECT(!reader.message().empty());
     return false;
   }
-  // What is written is read back as the same index.
+  // A written index is read back as the same index.
   if (isOneIn(4, bytes)) {
     std::string written = writeSnapshotIndex(reader->index());
     Result<SnapshotIndex> again = parseSnapshotIndex("again", written.data(), written.size());

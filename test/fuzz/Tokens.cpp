@@ -1,4 +1,4 @@
-// Token files: llm.c's .bin, .bin of integers, and bytes.
+// Fuzzes the readers of token files: llm.c's .bin, .bin of integers, and bytes.
 #include "DataInputs.h"
 #include "Fuzz.h"
 

@@ -1,5 +1,6 @@
-"""Writes the corpus of test/fuzz from scratch: small, good inputs of every reader, from which fuzzing starts. What fuzzing found is beside them, under names
-that say what it was, and is left alone.
+"""Writes the seed corpus of test/fuzz: small, valid inputs of every reader.
+
+Does not change the inputs that fuzzing found; their names describe the finding.
 
     make_corpus.py BIN        BIN: the directory with zorse-compile (build/release/bin)
 """
@@ -144,7 +145,7 @@ def fields(data):
 
 
 def with_few_launches(library):
-    """A BodyLibrary whose bodies but the first have no launches: neither checks nor the verifier read them, and inputs should be small."""
+    """A BodyLibrary in which only the first body has launches: neither checks nor the verifier read them, and inputs should be small."""
     out, first = b"", True
     for number, wire, value in fields(library):
         if number == 1:
@@ -192,7 +193,7 @@ def bundles(binaries):
                 ("shared", "mlp-tiny", 3, {"cells": [(0, None, 0, 2, "a"), (0, None, 2, 3, "b")]}),
                 ("two-terms", "zoo/two-terms", 2, {"cells": [(0, None, 0, 1, "a"), (0, None, 1, 2, "b")]})):
             units = 1
-            while True:  # the number of units of the model, which the first error names
+            while True:  # the first error contains the number of units of the model
                 path, out = os.path.join(folder, "plan.json"), os.path.join(folder, "out.zorse")
                 cells = [{"units": [u, units if v is None else v], "samples": [s, t], "device": d} for u, v, s, t, d in plan["cells"]]
                 with open(path, "w") as f:
@@ -205,9 +206,9 @@ def bundles(binaries):
                 if units > 40:
                     sys.exit(f"{model}: {done.stderr}")
             packed = pack(out)
-            if name != "shared":  # as long as two others
+            if name != "shared":  # as long as two other bundles
                 write("bundle", name, packed)
-            # What this target reads: plan, summary, bodies, programs.
+            # The fields that this target reads: plan, summary, bodies, programs.
             write("programs", name, b"".join(field(number, value) for number, _, value in fields(packed) if number in (2, 5, 6, 7)))
 
 
@@ -253,7 +254,7 @@ def number(at, value):
 
 
 def events(world, *list):
-    """A ControlInput; an event is (rank, field of Event, contents)."""
+    """A ControlInput. An event is (rank, field of Event, contents)."""
     out = number(1, world - 1)
     for rank, at, value in list:
         out += field(2, number(1, rank) + (field(at, value) if isinstance(value, bytes) else number(at, value)))

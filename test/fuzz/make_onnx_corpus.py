@@ -1,4 +1,6 @@
-"""The ONNX part of the corpus (make_corpus.py has the rest): one small model per family of operators. Needs the onnx package.
+"""Writes the ONNX part of the seed corpus (make_corpus.py writes the rest): one small model per family of operators.
+
+Needs the onnx package.
 
     make_onnx_corpus.py
 """
@@ -11,7 +13,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 HEAD = '<ir_version: 8, opset_import: ["" : %d]>\n'
 
-# Every model takes x [n, 4, 8] (and labels [n, 4] where it uses them) and yields one loss.
+# Every model takes x [n, 4, 8] (and labels [n, 4] if it uses them) and returns one loss.
 GRAPHS = {
     "elementwise": (18, "g (float[n,4,8] x) => (float loss) <float[8] w = {1,2,3,4,5,6,7,8}, float c = {0.5}> { a = Add(x, w) b = Mul(a, c) d = Tanh(b) e = Sub(d, x) f = Div(e, w) "
                         "g = Pow(f, c) h = Sqrt(g) i = Max(h, x, w) j = Neg(i) k = Exp(j) l = Erf(k) loss = ReduceMean(l) }"),
@@ -56,7 +58,7 @@ def save(name, model):
 def main():
     for name, (opset, text) in GRAPHS.items():
         save(name, parser.parse_model(HEAD % opset + text))
-    # A function called twice, a branch, external data: what the text form does not say.
+    # Features that the text form cannot express: a function called twice, a branch, external data.
     w = numpy_helper.from_array(np.ones(8, np.float32), "w")
     x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 4, 8])
     loss = helper.make_tensor_value_info("loss", onnx.TensorProto.FLOAT, [])

@@ -46,13 +46,13 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
   return seed;
 }
 
-/// What makes a unit's saved block again, and the forward that made it.
+/// The body that recomputes a unit's saved block, and the forward that made the block.
 struct Repeated {
   const bundle::Body *body;
   uint32_t forward;
 };
 
-/// Of the unit whose forward, or whose repeated part of it, a body is.
+/// Finds the unit of a body that is its forward or its recomputation.
 static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index) {
   for (const auto &unit : summary.units()) {
     const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
@@ -63,7 +63,8 @@ static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, c
   return std::nullopt;
 }
 
-/// \param saves  what makes the saved block again: the block depends on what that reads alone; null: on all
+/// \param saves  the body that recomputes the saved block, which then depends only on the slots of this body; null: it
+/// depends on all slots
 static void unit(const bundle::Body &body, const bundle::Body *saves, bool seeds, uint32_t index, int64_t rows, int64_t sampleBase,
                  uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, instanceBase), forSaved = common;

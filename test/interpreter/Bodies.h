@@ -1,4 +1,4 @@
-// What a call of a body does to words: shared by the run of programs and the one-device reference.
+// The effect of a call of a body on words. The interpreter of programs and the one-device reference use it.
 #pragma once
 
 #include "bundle.pb.h"
@@ -22,7 +22,7 @@ template <typename... Rest> uint64_t mix(uint64_t a, uint64_t b, Rest... rest) {
 /// Words of the scalars block.
 constexpr size_t kDecidedBegin = 16, kDecidedEnd = 32, kSeedsBegin = 32, kScalarWords = 192, kSumWords = 32, kNormWords = 4, kBlockWords = 256;
 
-/// All that a decision leaves in an optimizer step.
+/// Hash of all words of an optimizer step that a decision writes.
 inline uint64_t hashOfStep(const Words &words) {
   uint64_t all = words[0];
   for (size_t w = 2; w < words.size(); ++w)
@@ -37,10 +37,10 @@ uint64_t scalarWord(size_t word, int step);
 enum class Role { Unit, Update, Norm, SumLoss, Decide, ScaleSeeds };
 Role roleOf(const bundle::ModelSummary &summary, uint32_t body);
 
-/// A backward whose gradients begin with the seeds in the scalars.
+/// Whether a body is a backward that starts from the seeds in the scalars.
 bool readsSeeds(const bundle::ModelSummary &summary, uint32_t body);
 
-/// Bytes a slot has for that many rows, whatever its binding says; -1 when impossible.
+/// Bytes of a slot for `rows` rows, independent of its binding; -1 if invalid.
 int64_t slotBytes(const bundle::Slot &slot, int64_t rows);
 
 /// Computes one call in place. `slots` hold the words of each slot; `overwrite` is per slot.

@@ -5,7 +5,7 @@
 using namespace zorse;
 using namespace zorse::interpret;
 
-/// What all halves must agree on.
+/// The fields that must be equal in all halves.
 static std::string common(const bundle::Entry &entry) {
   bundle::Entry out;
   if (entry.has_all_gather()) {
@@ -35,15 +35,15 @@ static bool isIn(const Members &list, uint32_t device) { return std::find(list.b
 
 namespace {
 
-/// Elements [begin, end), whose first byte is at `byte` of some memory.
+/// Elements [begin, end) with the first byte at offset `byte`.
 struct Run {
   int64_t begin, end, byte;
 };
 
-/// What a device has of a collective over a group of `size` elements.
+/// The elements that a device has of a collective over a group of `size` elements.
 struct Part {
   std::vector<Run> whole, shards;
-  bool inside = false; ///< bytes of shards count from the start of the whole
+  bool inside = false; ///< offsets of shards are relative to the whole
 
   Part(uint32_t device, const Members &members, const bundle::Extents &runs, const bundle::Extents &owned, int64_t size, const bundle::Region &full,
        const bundle::Region &shard) {
@@ -51,7 +51,7 @@ struct Part {
     shards = runsOf(owned, device, size);
     if ((!whole.empty() && bytes(whole) != int64_t(full.bytes())) || (!shards.empty() && bytes(shards) != int64_t(shard.bytes())))
       throw Stop{Outcome::Invalid, "group or shard of the wrong size"};
-    for (int i = 0; i < owned.members_size(); ++i) // a shard is all in one run or in none
+    for (int i = 0; i < owned.members_size(); ++i) // a shard lies inside one run or outside of all
       if (inWhole(owned.begin(i), owned.end(i)) < 0)
         for (const Run &run : whole)
           if (std::max(run.begin, owned.begin(i)) < std::min(run.end, owned.end(i)))
@@ -68,7 +68,7 @@ struct Part {
       throw Stop{Outcome::Invalid, "a shard inside the whole, out of place"};
   }
 
-  /// The byte in the whole, or -1.
+  /// Offset of elements in the whole, or -1.
   int64_t inWhole(int64_t begin, int64_t end) const {
     for (const Run &run : whole)
       if (run.begin <= begin && end <= run.end)
@@ -153,7 +153,7 @@ void Machine::gather(const std::vector<Half> &halves, Active &work) {
         std::all_of(part.shards.begin(), part.shards.end(), [&](const Run &run) { return part.inWhole(run.begin, run.end) >= 0; }))
       invalid("an owner's shard is not in place");
     for (const Run &run : part.whole) {
-      // In place: the own shards stay where they are.
+      // In place: the device's own shards are not written.
       int64_t next = run.begin;
       auto write = [&](int64_t end) {
         if (next < end)
@@ -220,7 +220,7 @@ void Machine::sum(const std::vector<Half> &halves, Active &work) {
     arriving(work, half, half.entry->all_reduce().parts());
 }
 
-/// Where terms of a direct sum arrive: they are nothing to anybody else.
+/// Poisons the memory in which the terms of a direct sum arrive: no other entry may read them.
 void Machine::arriving(Active &work, const Half &half, const bundle::Region &parts) {
   if (parts.bytes() == 0)
     return;

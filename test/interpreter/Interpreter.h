@@ -1,9 +1,13 @@
-// An interpreter of serialised programs with hashes instead of tensors. It decides whether a program is harmful; it shares no code with the verifier.
+// Interprets serialized programs with hashes instead of tensors and decides whether a program is harmful. Shares no
+// code with the verifier.
 //
-// Every 4 bytes of an arena are one 64-bit word; arenas start poisoned. A forward call hashes, row by row, what it reads; so a result depends on
-// every word that went into it, and on the global index of its sample, but not on how samples were cut into rows. Gradients of parameters and sums
-// are modular sums over rows: any order and any split gives the same word. Transfers rendezvous without buffers. Between its start and its end a
-// call's outputs are poison, and what it reads must not be written: overlapping conflicting accesses are a race.
+// - Every 4 bytes of an arena are one 64-bit word. Arenas are poisoned at the start.
+// - A forward call hashes its inputs row by row. A result depends on every input word and on the global index of its
+//   sample, but not on how samples are split into micro-batches.
+// - Gradients of parameters and sums are modular sums over rows. Every order and every split gives the same word.
+// - Transfers are a rendezvous without buffers.
+// - The outputs of a call are poison between its start and its end, and its inputs must not be written in this time.
+//   Conflicting accesses that overlap are a race.
 #pragma once
 
 #include "bundle.pb.h"
@@ -16,15 +20,15 @@
 
 namespace zorse::interpret {
 
-/// What a user can see: every element of state at the end, and what each step reported.
+/// The observable result: every element of state at the end, and the reports of all steps.
 struct Result {
-  /// (kind, group, moment) and the words of its elements, padding left out.
+  /// (kind, group, moment) to the words of the elements, without padding.
   std::map<std::tuple<int, uint32_t, uint32_t>, std::map<int64_t, uint64_t>> state;
   std::vector<std::vector<uint64_t>> reports; ///< per step: decision and loss sums; an evaluation has no decision
-  std::vector<uint64_t> optimizerSteps;       ///< of the devices that have one
+  std::vector<uint64_t> optimizerSteps;       ///< one per device that has it
 };
 
-/// The steps of a run in order: 'T' trains, 'E' evaluates.
+/// The steps of a run, in order: 'T' is a training step, 'E' an evaluation.
 using Steps = std::string;
 
 struct Outcome {
@@ -33,38 +37,38 @@ struct Outcome {
   Result result;
 };
 
-/// How the next action is chosen among those that can happen.
+/// How the next action is chosen among the possible ones.
 struct Interleaving {
   uint32_t seed = 0;
   enum Policy {
-    Random,     ///< evenly
-    Priorities, ///< every queue has a random rank and the highest acts
-    Starved,    ///< one entry of one device starts, or ends, only when nothing else can happen
-    Overlapped, ///< whatever can start does, ends come last
-    Eager,      ///< whatever can end does
+    Random,     ///< with equal probabilities
+        Priorities, ///< every queue has a random priority; the highest acts
+        Starved,    ///< one entry of one device starts, or ends, only if no other action is possible
+        Overlapped, ///< starts are preferred to ends
+        Eager,      ///< ends are preferred to starts
     Policies
   } policy = Random;
 };
 
-/// What of a plan changes results.
+/// The properties of a plan that change results.
 struct Training {
   int64_t batch = 0;
-  bool splitBackward = false;  ///< units that can make their gradients in two parts do
-  bool commitsByGroup = false; ///< it is decided about updates before there are sums
+  bool splitBackward = false;  ///< units with a split backward use it
+  bool commitsByGroup = false; ///< the decision about updates precedes the sums
 };
 
-/// The result of the model trained on one device without any program.
+/// The result of training the model on one device, without programs.
 Result reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how, const Steps &steps);
 
 /// Runs the programs of all devices for all steps.
 Outcome run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,
             const Interleaving &interleaving);
 
-/// "" when equal.
+/// Describes the first difference; empty if the results are equal.
 std::string difference(const Result &expected, const Result &found);
 
-/// Whether any of `interleavings` runs differs from the reference, races or does not finish; says how.
-/// \param stop  after the first harm (the count of runs made is returned).
+/// Whether one of `interleavings` runs differs from the reference, has a race or does not finish, and how. Stops at the
+/// first such run; `runs` is the number of runs made.
 struct Harm {
   bool harmful = false;
   std::string what;

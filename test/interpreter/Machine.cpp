@@ -167,12 +167,12 @@ bool Machine::act() {
         continue;
       Action action;
       if (evaluates(stepOf(queues[p][q])) && !inEvaluation(*entry)) {
-        action.halves = {{p, q, entry}}; // keeps its place and its waits, does nothing
+        action.halves = {{p, q, entry}}; // has an effect only on order and waits
       } else if (std::vector<uint32_t> members = meeting(*entry, programs[p].device()); members.empty()) {
         action.halves = {{p, q, entry}};
       } else {
         if (members[0] != programs[p].device() && deviceOf.count(members[0]))
-          continue; // offered by its first member
+          continue; // the first member adds the action
         action.halves = meet(p, q, *entry);
         if (action.halves.empty())
           continue;
@@ -210,7 +210,7 @@ Machine::Action &Machine::choose(std::vector<Action> &actions) {
   auto any = [](const Action &) { return true; };
   switch (how.policy) {
   case Interleaving::Priorities:
-    if (random() % 64 == 0) { // someone else is fast now
+    if (random() % 64 == 0) { // change which queue is fast
       auto &list = queues[random() % queues.size()];
       if (!list.empty())
         list[random() % list.size()].rank = random();

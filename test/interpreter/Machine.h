@@ -1,9 +1,9 @@
-// The run of the programs of all devices.
+// Runs the programs of all devices.
 //
-//   Machine.cpp       memory, queues, and the scheduler that picks what happens next
-//   Operations.cpp    what calls, copies, loads, reports and transfers read and write
-//   Collectives.cpp   the same for collectives
-//   Outcome.cpp       what a user sees at the end, and whether it is what it should be
+//   Machine.cpp       memory, queues, and the scheduler that picks the next action
+//   Operations.cpp    reads and writes of calls, copies, loads, reports and transfers
+//   Collectives.cpp   reads and writes of collectives
+//   Outcome.cpp       the observable result, and its comparison with the reference
 #pragma once
 
 #include "Bodies.h"
@@ -14,7 +14,7 @@
 
 namespace zorse::interpret {
 
-/// Thrown where a run cannot go on.
+/// Thrown if a run cannot continue.
 struct Stop {
   Outcome::Kind kind;
   std::string what;
@@ -28,11 +28,11 @@ struct Span {
   bool conflicts(const Span &o) const { return device == o.device && arena == o.arena && begin < o.end && o.begin < end && (write || o.write); }
 };
 
-/// Work between its start and its end: a call of a compute entry, or a whole transfer or collective with all its halves.
+/// Work in progress: a call of a compute entry, or a transfer or collective with all its halves.
 struct Active {
   std::vector<std::pair<uint32_t, uint32_t>> queues; ///< (device, queue) of every half
   std::vector<Span> spans;
-  std::vector<std::pair<Span, Words>> writes; ///< what the end stores
+  std::vector<std::pair<Span, Words>> writes; ///< stored when the work ends
   bool lastCall = true;
   uint32_t entry = 0;
 };
@@ -55,7 +55,7 @@ private:
 
   struct QueueState {
     std::vector<int> entries; ///< indices in the program
-    size_t started = 0;       ///< entries finished, over all steps; the current one is this
+    size_t started = 0;       ///< number of finished entries over all steps; index of the current one
     int call = 0;             ///< next call of the current entry
     bool busy = false;
     uint32_t rank = 0;
@@ -74,8 +74,8 @@ private:
   };
   struct Action {
     bool ends = false;
-    size_t index = 0;         ///< ends: of the active work
-    std::vector<Half> halves; ///< starts
+    size_t index = 0;         ///< of an end: index of the active work
+    std::vector<Half> halves; ///< of a start
     uint32_t rank = 0;
     bool victim = false;
   };
@@ -97,7 +97,7 @@ private:
       arenas[s.device][s.arena][size_t(w)] = poison();
   }
 
-  // What can happen.
+  // Possible actions.
   bool evaluates(size_t step) const { return step < steps.size() && steps[step] == 'E'; }
   size_t stepOf(const QueueState &queue) const { return queue.entries.empty() ? steps.size() : queue.started / queue.entries.size(); }
   const bundle::Entry *head(size_t p, size_t q) const {
@@ -110,15 +110,15 @@ private:
   static bool inEvaluation(const bundle::Entry &entry) {
     return entry.phase() == bundle::LOAD || entry.phase() == bundle::GATHER || entry.phase() == bundle::FORWARD || entry.phase() == bundle::REPORT;
   }
-  /// Devices whose halves must meet; empty: a local entry.
+  /// The devices of all halves of an entry; empty: a local entry.
   static std::vector<uint32_t> meeting(const bundle::Entry &entry, uint32_t self);
-  /// All halves at the heads of their queues with their waits satisfied, in the same step; or nothing.
+  /// All halves, if they are at the heads of their queues in the same step and their waits are satisfied; else empty.
   std::vector<Half> meet(size_t p, size_t q, const bundle::Entry &entry);
-  /// One thing happens; false: everything is done.
+  /// Performs one action. Returns false if all programs have finished.
   bool act();
   Action &choose(std::vector<Action> &actions);
 
-  // Starting: reads are taken, writes become poison until the end.
+  // begin() takes the values of reads and poisons the written words until end().
   void begin(std::unique_ptr<Active> work);
   void end(size_t index);
   void start(const std::vector<Half> &halves);

@@ -34,7 +34,7 @@ void Machine::startCall(const Half &half, Active &work) {
     bool writes = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
     Span where = span(half.program, region, 0, bytes, writes);
     places.push_back(where);
-    // Scalars and sums share a block: calls touch their part of it.
+    // Scalars and sums share a block; calls access only their part of it.
     auto touch = [&](int64_t from, int64_t to, bool write) {
       Span part = where;
       part.begin = std::min(where.end, where.begin + from);

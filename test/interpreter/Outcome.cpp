@@ -16,7 +16,7 @@ void Machine::finish(Result &result) {
       for (int64_t e = value.begin(); e < value.end() && size_t(e - value.begin()) < words.size(); ++e)
         if (!padding(value.id(), e)) {
           auto [it, fresh] = elements.try_emplace(e, words[size_t(e - value.begin())]);
-          if (!fresh && it->second != words[size_t(e - value.begin())]) // held twice, and not the same
+          if (!fresh && it->second != words[size_t(e - value.begin())]) // stored twice with different words
             it->second = 0;
         }
     }

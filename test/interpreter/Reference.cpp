@@ -1,4 +1,5 @@
-// The model on one device, without programs: units in order, gradients of values summed over their users, one update.
+// Trains the model on one device, without programs: units run in order, gradients of values are summed over their
+// users, and one update follows.
 #include "Bodies.h"
 #include "Interpreter.h"
 
@@ -64,7 +65,7 @@ public:
         if (summary.parameters(p).trainable())
           call(summary.norm_body(), int64_t(parameters[p].size()),
                [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
-      Words none(kSumWords, 0); // what a decision finds that comes before all sums
+      Words none(kSumWords, 0); // the sums of a decision that precedes all sums
       call(summary.decide_body(), 0, [&](const bundle::Slot &slot) {
         return slot.kind() == bundle::SUMS_SLOT ? (commitsByGroup ? &none : &sums) : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
       });

@@ -1,4 +1,4 @@
-// Tables of mutations: a row says what is picked and how it is edited.
+// Tables of mutations. A row specifies how an entry is picked and how it is edited.
 #pragma once
 
 #include "Edit.h"
@@ -12,38 +12,38 @@ namespace zorse::test {
 
 struct Pick;
 
-/// A mutation at work.
+/// A mutation in progress: the programs, the picked entry and helpers of edits.
 struct Change {
   Programs &programs;
   const RealCase &original;
   Random &random;
   std::string &what;
   Place place = {};                    ///< the entry picked
-  int call = -1, slot = -1, wait = -1; ///< of that entry, by picks that choose one
+  int call = -1, slot = -1, wait = -1; ///< indices in that entry, set by picks that choose one
 
   bundle::Program &program() const { return programs[size_t(place.program)]; }
   Entry &entry() const { return entryAt(programs, place); }
   Compute &compute() const { return *entry().mutable_compute(); }
   EditedSlot binding() const { return {program(), *compute().mutable_calls(call), slot}; }
 
-  /// Of the first slot of that kind, and of that index if it is not -1, in the first call; null without one.
+  /// Region of the first slot in the first call that has this kind and, unless -1, this index; null if there is none.
   bundle::Region *regionOf(bundle::SlotKind kind, int index = -1) const;
 
-  /// From 0 to `end` - 1.
+  /// A random number from 0 to `end` - 1.
   template <typename T> T draw(T end) const { return T(random() % uint64_t(end)); }
   bool coin() const { return random() % 2; }
   bundle::Program &drawProgram() const;
   bundle::Call &drawCall() const { return *compute().mutable_calls(draw(compute().calls_size())); }
 
-  /// Picks the entry to change; `what` names it.
+  /// Picks the entry to change and appends its name to `what`.
   bool pick(const Pick &pick);
-  /// Another entry of its program; `what` names it behind `word`.
+  /// Picks another entry of the same program; appends `word` and its name to `what`.
   Entry *other(const Wanted &wanted, const char *word = " and ") const;
-  /// Calls f on every half of the entry.
+  /// Calls `f` with every half of the entry.
   template <typename F> void halves(F f) const { forHalves(programs, entry().id(), f); }
 };
 
-/// A random place: an entry for which a predicate holds, or what a function of the change finds.
+/// Picks a random place: an entry that satisfies a predicate, or the result of a function of the change.
 struct Pick {
   Pick(std::nullptr_t) {}
   template <typename F> Pick(F f) {
@@ -61,27 +61,28 @@ struct Row {
   std::string name;
   Pick pick; ///< null: the edit picks
   std::function<bool(Change &)> edit;
-  int attempts = 1; ///< picks, until an edit can be made
+  int attempts = 1; ///< number of picks to try until an edit is possible
 };
 void addRows(MutationList &list, const char *fault, const std::vector<Row> &rows);
 
-// Edits of several tables.
+// Edits that several tables use.
 
 bool dropEntry(Change &m);   ///< all halves
-bool doubleEntry(Change &m); ///< all halves, right behind the entry
+bool doubleEntry(Change &m); ///< all halves, directly after the entry
 bool dropHalf(Change &m);
 bool dropWaits(Change &m);
 bool dropCall(Change &m);
 bool moveToEnd(Change &m);
-bool moveAnywhere(Change &m); ///< in front of a random entry of its program
+bool moveAnywhere(Change &m); ///< before a random entry of its program
 bool anotherQueue(Change &m);
-bool waitEarlier(Change &m, bundle::Wait &wait); ///< for an earlier entry of the queue
-bool freshRegion(Change &m);                     ///< gives the slot bytes that nobody uses
-/// Exchanges what the entry and another of its program do.
+bool waitEarlier(Change &m, bundle::Wait &wait); ///< changed to an earlier entry of the queue
+bool freshRegion(Change &m);                     ///< moves the slot to unused bytes
+/// Swaps the payloads of the entry and another entry of its program.
 bool swapWith(Change &m, const Wanted &wanted);
-/// Another slot of the program, as large and elsewhere; none if a random one is not. `what` names it behind `word`.
+/// Picks another slot of the program, of equal size at another offset; none if the random slot is not. Appends `word`
+/// and its name to `what`.
 std::optional<EditedSlot> otherSlot(Change &m, const SlotWanted &wanted, const char *word = " and ");
-/// Exchanges two slots of the kinds.
+/// Swaps two slots of the wanted kinds.
 Row swapSlots(const char *name, const SlotWanted &wanted);
 
 } // namespace zorse::test

@@ -27,7 +27,7 @@ void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {
   spreadIds(programs);
   const uint32_t from = id * 2, to = before == UINT32_MAX ? UINT32_MAX : before * 2 - 1;
   for (auto &program : programs) {
-    // What each wait names, before anything moves.
+    // The ids of the entries that waits refer to, before entries move.
     std::vector<std::vector<uint32_t>> targets;
     std::vector<std::vector<uint32_t>> ids(size_t(program.queues_size()));
     for (const auto &entry : program.entries())
@@ -37,7 +37,7 @@ void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {
       if (entry.id() == from)
         entry.set_id(to);
       for (auto &wait : *entry.mutable_waits())
-        wait.set_position(ids[wait.queue()][wait.position()]); // an id for now
+        wait.set_position(ids[wait.queue()][wait.position()]); // temporarily an id
     }
     std::stable_sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) { return a.id() < b.id(); });
     for (auto &list : ids)

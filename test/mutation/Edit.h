@@ -1,4 +1,4 @@
-// Edits of programs that keep the rest consistent.
+// Edits of programs that keep the rest of the programs consistent.
 #pragma once
 
 #include "EditedSlot.h"
@@ -23,7 +23,7 @@ using Compute = bundle::Compute;
 using Random = std::mt19937;
 using Wanted = std::function<bool(const Entry &)>;
 
-/// A random entry for which `wanted` holds of its program and itself.
+/// Picks a random entry for which `wanted(program, entry)` holds.
 template <typename F> Place pickWhere(const Programs &programs, Random &random, F wanted) {
   Place place;
   size_t count = 0;
@@ -34,7 +34,7 @@ template <typename F> Place pickWhere(const Programs &programs, Random &random, 
   return place;
 }
 
-/// A random entry for which `wanted` holds.
+/// Picks a random entry for which `wanted` holds.
 inline Place pickEntry(const Programs &programs, Random &random, const Wanted &wanted) {
   return pickWhere(programs, random, [&](const bundle::Program &, const Entry &entry) { return wanted(entry); });
 }
@@ -46,7 +46,7 @@ inline uint32_t positionOf(const bundle::Program &program, int entry) {
   return position;
 }
 
-/// Removes an entry; waits for it disappear, waits for later ones of its queue follow them.
+/// Removes an entry and the waits for it. Waits for later entries of its queue are adjusted.
 inline void eraseEntry(bundle::Program &program, int index) {
   uint32_t queue = program.entries(index).queue(), position = positionOf(program, index);
   program.mutable_entries()->DeleteSubrange(index, 1);
@@ -60,14 +60,14 @@ inline void eraseEntry(bundle::Program &program, int index) {
       }
 }
 
-/// Makes room between ids.
+/// Doubles the spacing of ids, so that entries can be inserted.
 inline void spreadIds(Programs &programs) {
   for (auto &program : programs)
     for (auto &entry : *program.mutable_entries())
       entry.set_id(entry.id() * 2);
 }
 
-/// Inserts `copy` at list place `index`; later entries of its queue move on and waits for them follow.
+/// Inserts `copy` at position `index` of the list. Waits for later entries of its queue are adjusted.
 inline void insertEntry(bundle::Program &program, int index, const bundle::Entry &copy) {
   uint32_t queue = copy.queue(), position = 0;
   for (int e = 0; e < index; ++e)
@@ -81,7 +81,7 @@ inline void insertEntry(bundle::Program &program, int index, const bundle::Entry
     program.mutable_entries()->SwapElements(e, e - 1);
 }
 
-/// An entry of another program, for this one: bound to the same bytes.
+/// Copies an entry of program `from` for `program`, bound to the same bytes.
 inline bundle::Entry rebound(bundle::Program &program, const bundle::Entry &entry, const bundle::Program &from) {
   bundle::Entry copy = entry;
   bundle::SlotBinder binder(program);
@@ -95,7 +95,7 @@ inline bundle::Entry rebound(bundle::Program &program, const bundle::Entry &entr
   return copy;
 }
 
-/// Inserts `copy`, of another program, where its id belongs: on a queue that there is, without waits.
+/// Inserts `copy`, an entry of another program, in the order of ids: on a queue that exists, without waits.
 inline void insertById(bundle::Program &program, bundle::Entry copy) {
   copy.clear_waits();
   copy.set_queue(copy.queue() % uint32_t(program.queues_size()));
@@ -105,7 +105,7 @@ inline void insertById(bundle::Program &program, bundle::Entry copy) {
   insertEntry(program, index, copy);
 }
 
-/// Repeats every half of entry `id` right after it (ids must be even: spreadIds).
+/// Repeats every half of entry `id` directly after it. Ids must be even: see spreadIds().
 inline void repeatEntry(Programs &programs, uint32_t id) {
   for (auto &program : programs)
     for (int e = 0; e < program.entries_size(); ++e)
@@ -125,7 +125,7 @@ inline void eraseId(Programs &programs, uint32_t id) {
         eraseEntry(program, e);
 }
 
-/// What an entry does, exchanged; id, queue, waits and planned time stay.
+/// Swaps the payloads of two entries; id, queue, waits and planned time stay.
 inline void swapPayload(bundle::Entry &a, bundle::Entry &b) {
   bundle::Entry old = a;
   auto keep = [](bundle::Entry &entry, const bundle::Entry &from) {
@@ -140,7 +140,7 @@ inline void swapPayload(bundle::Entry &a, bundle::Entry &b) {
   keep(b, old);
 }
 
-/// Every region of a program that is read or written.
+/// All regions that a program reads or writes.
 inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
   std::vector<bundle::Region *> list;
   auto add = [&](bundle::Region *region) {
@@ -180,7 +180,7 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
   return list;
 }
 
-// Places to change.
+// Places in programs that can be changed.
 
 inline Entry &entryAt(Programs &programs, Place place) { return *programs[place.program].mutable_entries(place.entry); }
 inline std::string at(const Programs &programs, Place place) {
@@ -211,18 +211,18 @@ inline Wanted taskIs(Compute::Task task) {
   return [task](const Entry &entry) { return isTask(entry, task); };
 }
 
-/// Of a transfer.
+/// The region of a transfer.
 inline bundle::Region &regionOf(Entry &entry) {
   return entry.has_send() ? *entry.mutable_send()->mutable_region() : *entry.mutable_receive()->mutable_region();
 }
-/// Of a transfer or copy.
+/// The value of a transfer or copy.
 inline bundle::Value &valueOf(Entry &entry) {
   return entry.has_send()      ? *entry.mutable_send()->mutable_value()
          : entry.has_receive() ? *entry.mutable_receive()->mutable_value()
                                : *entry.mutable_copy()->mutable_value();
 }
 
-/// Another entry of the same program for which `wanted` holds, or none.
+/// Picks another entry of the same program for which `wanted` holds, or none.
 inline Place pickOther(const Programs &programs, Random &random, Place place, const Wanted &wanted) {
   Place other;
   size_t count = 0;
@@ -233,7 +233,7 @@ inline Place pickOther(const Programs &programs, Random &random, Place place, co
   return other;
 }
 
-/// A random slot binding of the chosen kinds.
+/// A slot of a call.
 struct SlotPlace {
   Place place;
   int call = -1, slot = -1;
@@ -248,7 +248,7 @@ inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
   return {programs[size_t(p.place.program)], *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
 }
 
-/// Calls f on every half of entry `id`.
+/// Calls `f` with every half of entry `id`.
 template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
   for (auto &program : programs)
     for (auto &entry : *program.mutable_entries())
@@ -256,12 +256,13 @@ template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
         f(program, entry);
 }
 
-/// Moves all halves of entry `id` in front of entry `before` (an id), or to the end with UINT32_MAX; waits follow the entries they name.
+/// Moves all halves of entry `id` before the entry with id `before`, or to the end if it is UINT32_MAX. Waits are
+/// adjusted.
 void moveEntry(Programs &programs, uint32_t id, uint32_t before);
-/// Exchanges what two entries do on every device that has both.
+/// Swaps the payloads of two entries on every device that has both.
 void swapEverywhere(Programs &programs, uint32_t x, uint32_t y);
 
-/// Bytes at the end of an arena that nobody uses; the arena grows.
+/// Grows an arena and returns the offset of `bytes` unused bytes at its end.
 uint64_t freshBytes(bundle::Program &program, uint32_t arena, uint64_t bytes);
 
 } // namespace zorse::test

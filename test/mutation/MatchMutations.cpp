@@ -1,4 +1,4 @@
-// Matching: the halves of a transfer and the members of a collective.
+// Mutations of the match between the halves of a transfer and between the members of a collective.
 #include "Change.h"
 
 using namespace zorse;
@@ -29,7 +29,7 @@ bool wrongPeer(Change &m) {
   return peer != old;
 }
 
-/// The receive moves there, too.
+/// Also moves the receive to that device.
 bool sendElsewhere(Change &m) {
   if (m.programs.size() < 3)
     return false;

@@ -1,5 +1,5 @@
-// Ways to break programs, one file per family of faults. Each takes correct programs and changes one thing, at both ends where a compiler would have,
-// mostly so that sizes and order stay legal.
+// Mutations that break correct programs, with one file per family of faults. A mutation makes one change, at both ends
+// of a transfer if a compiler bug would affect both. Most mutations keep sizes and order legal.
 //
 //   OrderMutations.cpp    ordering, waits
 //   MatchMutations.cpp    matching
@@ -7,8 +7,8 @@
 //   StateMutations.cpp    groups, extents, versions
 //   ScaleMutations.cpp    scales
 //   ValueMutations.cpp    rows, values, tasks
-//   ResidencyMutations.cpp  state and activations on the host, activations made again
-//   StepMutations.cpp     the step boundary: what shows in the second step, or in an evaluation
+//   ResidencyMutations.cpp  state and activations on the host, recomputed activations
+//   StepMutations.cpp     the step boundary: faults that only the second step or an evaluation shows
 #pragma once
 
 #include "RealPrograms.h"
@@ -21,15 +21,15 @@
 namespace zorse::test {
 
 struct Mutation {
-  const char *fault; ///< the class, e.g. "ordering"
+  const char *fault; ///< class of the fault, e.g. "ordering"
   std::string name;
-  /// Changes `programs` in one random place; false when there is no such place. `what` says what was done.
+  /// Changes `programs` in one random place and describes the change in `what`. Returns false if no place is suitable.
   std::function<bool(std::vector<bundle::Program> &programs, const RealCase &original, std::mt19937 &random, std::string &what)> apply;
 };
 
 using MutationList = std::vector<Mutation>;
 
-/// All, class by class.
+/// All mutations, ordered by class.
 const MutationList &mutations();
 
 void addOrderMutations(MutationList &list);
@@ -42,8 +42,9 @@ void addStepMutations(MutationList &list);
 void addSplitMutations(MutationList &list);
 void addResidencyMutations(MutationList &list);
 
-/// Whether a checker of sizes and order alone would find nothing: regions inside arenas, slots as long as their bodies say, ids ascending, waits
-/// earlier, both halves there with equal sizes, members of collectives agreeing.
+/// Whether a checker of only sizes and order would find no error: regions lie inside arenas, slots have the sizes that
+/// bodies declare, ids ascend, waits refer to earlier entries, transfers have both halves with equal sizes, and the
+/// members of a collective agree.
 bool keepsSizesAndOrder(const RealCase &original, const std::vector<bundle::Program> &programs);
 
 } // namespace zorse::test

@@ -1,4 +1,4 @@
-// Options of test programs.
+// Parses numeric options of test programs.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +7,7 @@
 
 namespace zorse::test {
 
-/// "--name=NUMBER" into `target`; false when the word is another option.
+/// Parses "--name=NUMBER" into `target`. Returns false if `word` is another option.
 template <typename T> bool numberOption(const char *word, const char *name, T &target) {
   size_t length = std::strlen(name);
   if (std::strncmp(word, name, length) != 0 || word[length] != '=')

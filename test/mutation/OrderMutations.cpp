@@ -1,4 +1,4 @@
-// Ordering: what comes before what. Waits: what keeps it so.
+// Mutations of order (which entry precedes which) and of the waits that enforce it.
 #include "Change.h"
 
 using namespace zorse;

@@ -1,4 +1,5 @@
-// Offsets: bytes elsewhere. Sizes: too few or too many. Lifetimes: buffers that share bytes while both are needed.
+// Mutations of offsets (other bytes), sizes (too few or too many bytes) and live ranges (buffers that share bytes while
+// both are live).
 #include "Change.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// Onto another buffer of the arena, or by some blocks.
+/// Moves a region onto another buffer of the arena, or by some blocks.
 bool moveRegion(Change &m, bundle::Program &program, bundle::Region &region, bool onLive) {
   uint64_t size = program.arenas(int(region.arena())).bytes(), old = region.offset();
   if (onLive) {
@@ -32,7 +33,7 @@ bool moveRegion(Change &m, bundle::Program &program, bundle::Region &region, boo
   return region.offset() != old;
 }
 
-/// A region and the value it is declared to hold.
+/// A region and the value that it is declared to contain.
 struct Use {
   bundle::Region *region;
   bundle::Value value;
@@ -82,7 +83,7 @@ std::vector<Use> usesOf(bundle::Program &program) {
   return uses;
 }
 
-/// The buffer of a random value, with all its uses on its device, moves: onto another buffer, or by some blocks.
+/// Moves the buffer of a random value, with all its uses on its device, onto another buffer or by some blocks.
 bool moveBuffer(Change &m, const std::function<bool(bundle::Value::Kind)> &wanted) {
   auto &program = m.drawProgram();
   std::vector<Use> uses = usesOf(program);
@@ -98,7 +99,7 @@ bool moveBuffer(Change &m, const std::function<bool(bundle::Value::Kind)> &wante
     return u.region->arena() == chosen.region->arena() && gradients(u.value.kind()) == gradients(chosen.value.kind()) &&
            u.value.id() == chosen.value.id() && (chosen.value.kind() != bundle::Value::MOMENTS || u.value.cut() == chosen.value.cut());
   };
-  // The buffer: bytes that uses of the value join to the chosen ones.
+  // The buffer: the chosen bytes, extended by all uses of the value that overlap or touch them.
   uint64_t begin = chosen.region->offset(), end = begin + chosen.region->bytes();
   for (bool grown = true; grown;) {
     grown = false;
@@ -180,7 +181,7 @@ bool changeSize(Change &m) {
 
 bool hasRows(const bundle::Value &value) { return value.end() - value.begin() > 1; }
 
-/// Both halves, bytes and declared samples.
+/// Reduces the bytes and the declared samples of both halves.
 bool sendFewerRows(Change &m) {
   const auto row = uint64_t(m.original.model.summary.values(int(valueOf(m.entry()).id())).bytes_per_row());
   const bool last = m.coin();
@@ -198,7 +199,7 @@ bool sendFewerRows(Change &m) {
   return true;
 }
 
-/// Both halves agree on too little.
+/// Reduces the bytes of both halves equally.
 bool sendFewerBytes(Change &m) {
   m.halves([](bundle::Program &, Entry &entry) { regionOf(entry).set_bytes(regionOf(entry).bytes() - 64); });
   return true;
@@ -206,7 +207,7 @@ bool sendFewerBytes(Change &m) {
 
 bool copyFewerRows(Change &m) {
   auto &copy = *m.entry().mutable_copy();
-  const uint64_t row = copy.from().bytes() / uint64_t(copy.value().end() - copy.value().begin()); // of state, an element
+  const uint64_t row = copy.from().bytes() / uint64_t(copy.value().end() - copy.value().begin()); // for state: bytes of an element
   copy.mutable_from()->set_bytes(copy.from().bytes() - row);
   copy.mutable_to()->set_bytes(copy.to().bytes() - row);
   copy.mutable_value()->set_end(copy.value().end() - 1);
@@ -232,7 +233,7 @@ bool shortenArena(Change &m) {
 
 bool reportPart(Change &m) {
   auto &report = *m.entry().mutable_report();
-  if (m.coin()) { // the sums alone
+  if (m.coin()) { // only the sums
     report.mutable_region()->set_offset(report.region().offset() + 256);
     report.mutable_region()->set_bytes(128);
     report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_SUM : bundle::Value::SUMS);
@@ -242,7 +243,7 @@ bool reportPart(Change &m) {
   return true;
 }
 
-/// What arrives overwrites what is still needed.
+/// The loaded input overwrites data that is still needed.
 bool loadEarly(Change &m) {
   m.entry().clear_waits();
   const uint32_t id = m.entry().id();

@@ -18,7 +18,7 @@ struct Drawer {
   int64_t between(int64_t low, int64_t high) { return low + int64_t(random() % uint64_t(high - low)); } // [low, high)
   bool chance(int percent) { return between(0, 100) < percent; }
 
-  /// `parts` ranges of [0, total), none empty: their ends.
+  /// Splits [0, total) into `parts` nonempty ranges; returns their ends.
   std::vector<int64_t> cut(int64_t total, int64_t parts) {
     std::vector<int64_t> ends;
     for (int64_t i = 1; i < total; ++i)
@@ -43,14 +43,14 @@ struct Drawer {
     options.skipNonFinite = chance(80);
     options.irregular = chance(60);
     options.scales = seed % 3 == 1;
-    if (seed % 6 == 0) { // groups may commit on their own
+    if (seed % 6 == 0) { // groups may commit separately
       options.clipNorm = 0;
       options.skipNonFinite = false;
     }
     return makeModel(options);
   }
 
-  /// Cells of one pipeline: units cut into stages, each on some of `devices`.
+  /// Adds the cells of one pipeline: the units are split into stages, each on some of `devices`.
   void pipeline(step::Plan &plan, int64_t units, int64_t sampleBegin, int64_t sampleEnd, std::vector<uint32_t> devices) {
     std::shuffle(devices.begin(), devices.end(), random);
     const int64_t stages = between(1, std::min<int64_t>(units, int64_t(devices.size())) + 1);
@@ -69,7 +69,7 @@ struct Drawer {
     }
   }
 
-  /// Chunks go round the devices, or back and forth; micro-batches of any size.
+  /// Adds the cells of a looped schedule (ring or V shape) with micro-batches of any size.
   void laps(step::Plan &plan, int64_t units, int64_t devices, bool folded) {
     auto chunks = cut(units, between(std::min(units, devices + 1), units + 1));
     auto micro = cut(plan.batch, between(1, plan.batch + 1));
@@ -150,7 +150,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     plan.cells.clear();
     auto ends = draw.cut(batch, draw.between(1, 4));
     for (size_t i = 0; i < ends.size(); ++i)
-      draw.pipeline(plan, units, i ? ends[i - 1] : 0, ends[i], all); // devices may serve more than one
+      draw.pipeline(plan, units, i ? ends[i - 1] : 0, ends[i], all); // devices may belong to more than one pipeline
     break;
   }
   default:

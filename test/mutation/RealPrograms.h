@@ -1,4 +1,4 @@
-// Programs as the compiler makes them: a synthetic model, a plan, the step graph, serialised.
+// Makes programs as the compiler does: from a synthetic model and a plan through the step graph to serialized programs.
 #pragma once
 
 #include "SyntheticModel.h"
@@ -22,13 +22,13 @@ struct RealCase {
   std::vector<bundle::Program> programs;
 };
 
-/// Expands and converts a plan. `stepTime`: the expansion's, if not null.
+/// Expands a plan and converts it to programs. Writes the step time of the expansion to `stepTime` if it is not null.
 Status makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs = nullptr, double *stepTime = nullptr);
 
-/// Case `seed` of RandomCases.h, small enough to interpret, of `model`, or of a random synthetic model when that is null.
+/// Case `seed` of RandomCases.h, small enough to interpret. `model` null: a random synthetic model.
 Result<RealCase> realCase(uint32_t seed, const SyntheticModel *model);
 
-/// Summary and bodies of a bundle: a compiled model to draw plans for.
+/// Reads the summary and bodies of a bundle: a compiled model for random plans.
 Result<SyntheticModel> modelOfBundle(const std::string &directory);
 
 } // namespace zorse::test

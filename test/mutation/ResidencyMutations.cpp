@@ -1,5 +1,5 @@
-// State that comes from the host and goes back, and activations that go there and come back: left out, at the wrong time, of another home, into
-// another image, of another version.
+// Mutations of the copies of state and activations between device and host: missing, at the wrong time, from another
+// persistent buffer, into another device buffer, or of another version.
 #include "Change.h"
 
 #include "zorse/Summary/Summary.h"
@@ -11,7 +11,7 @@ namespace {
 
 bundle::MemoryKind kindOf(const bundle::Program &program, const bundle::Region &region) { return program.arenas(int(region.arena())).kind(); }
 
-/// What a device keeps on its host: a kind of values, and what their copies are called.
+/// A kind of values that a device keeps on its host, and the names of their copies.
 struct Kept {
   const char *fetch, *store;
   bool (*is)(bundle::Value::Kind kind);
@@ -25,7 +25,7 @@ const Kept kKept[] = {
      [](bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::ACTIVATION; }},
 };
 
-/// A random copy from or to a host, other than `besides` and on its device.
+/// Picks a random copy from or to a host. If `besides` is given, the copy is another one on the same device.
 Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place besides = {}) {
   return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Entry &e) {
     if (!e.has_copy() || !kept.is(e.copy().value().kind()))
@@ -36,7 +36,7 @@ Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place besides =
   });
 }
 
-/// One end of a copy moves to that of another, as large and elsewhere.
+/// Moves one end of a copy to that of another copy, of equal size at another offset.
 bool takeEnd(Change &m, const Kept &kept, bool fetch, bool from, const char *word) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     Place place = pickCopy(m, kept, fetch), other = place ? pickCopy(m, kept, fetch, place) : Place();
@@ -92,7 +92,7 @@ bool isRepeated(const Entry &e, const bundle::Call &call, const bundle::ModelSum
   return call.body() == functionOf(summary, unit, bundle::UnitFunction::FORWARD).body() || (repeats && call.body() == repeats->body());
 }
 
-/// A random call with which a B begins, of what its F did.
+/// Picks a random call at the start of a B that recomputes its F.
 Place pickRepeated(Change &m) {
   Place place;
   size_t count = 0;
@@ -130,7 +130,7 @@ bool moveToDevice(Change &m) {
   return false;
 }
 
-// The place of an update, and the decision that comes to it.
+// Device or host of an update, and the decision that is copied there.
 
 bool isByHost(const bundle::Program &program, const Entry &e) {
   return kindOf(program, bundle::SlotBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
@@ -143,7 +143,7 @@ Pick updateBy(bool host) {
   };
 }
 
-/// All slots of an update or one of them, to where it is not done.
+/// Moves all slots of an update, or one of them, to the memory in which the update does not run.
 bool moveSlots(Change &m, bool all) {
   auto &program = m.program();
   const bool toHost = !isByHost(program, m.entry());
@@ -183,13 +183,13 @@ void addDecisions(MutationList &list, const std::string &name, bundle::Value::Ki
           });
 }
 
-// Commit by group.
+// Updates by group.
 
 Pick byGroup(const Wanted &wanted) {
   return [wanted](Change &m) { return m.original.plan.commitsByGroup ? pickEntry(m.programs, m.random, wanted) : Place(); };
 }
 
-/// Those that tasks add to lie before those that decisions read.
+/// Replaces sums. The sums that tasks add to lie before the sums that decisions read.
 bool otherSums(Change &m, bool next) {
   auto *sums = m.regionOf(bundle::SUMS_SLOT);
   if (!sums)

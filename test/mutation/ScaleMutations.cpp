@@ -1,4 +1,4 @@
-// Scales: what multiplies the first gradients of a step, and who decides the next.
+// Mutations of loss scales: the factor of the first gradients of a step, and the decision about the next scale.
 #include "Change.h"
 
 using namespace zorse;
@@ -8,7 +8,7 @@ namespace {
 
 bool isScaling(const Entry &e) { return isTask(e, Compute::SCALE_SEEDS); }
 
-/// Moves the slot of `kind`, back where there is room.
+/// Moves the slot of `kind` by `by` bytes, backwards if possible.
 bool moveSlot(Change &m, bundle::SlotKind kind, uint64_t by) {
   auto *region = m.regionOf(kind);
   region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);

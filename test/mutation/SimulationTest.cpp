@@ -1,4 +1,4 @@
-// Programs of random plans: replayed, their first step takes as long as the expansion that listed them says.
+// Simulates the programs of random plans: the first step takes the time that the expansion predicted.
 #include "RandomCases.h"
 #include "RealPrograms.h"
 
@@ -16,7 +16,7 @@ using namespace zorse;
 
 namespace {
 
-/// Devices of different speeds on nodes of two sites; every link is narrow enough to matter now and then.
+/// Devices of different speeds on nodes of two sites; every link is slow enough to affect some steps.
 planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
   std::mt19937_64 random(seed);
   auto between = [&](double low, double high) { return low * std::pow(high / low, double(random() >> 11) * 0x1p-53); };
@@ -63,7 +63,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     test::RandomCase drawn = test::randomCase(seed, nullptr, 1 + int(seed % 3));
     planning::Cluster cluster = randomCluster(drawn.plan, seed);
     planning::Profile profile;
-    for (const step::PlanDevice &device : drawn.plan.devices) { // every second device's processor moves bytes itself
+    for (const step::PlanDevice &device : drawn.plan.devices) { // the CPU of every second device moves bytes itself
       profile.devices.emplace_back();
       profile.devices.back().device = device.name;
       profile.devices.back().communicationPerByte = profile.devices.size() % 2 ? 1e-9 : 0;
@@ -78,21 +78,21 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     bundle.summary = drawn.model.summary;
     bundle.programs = real.programs;
     for (const step::PlanDevice &device : drawn.plan.devices)
-      bundle.devices.push_back({device.name, "sim", 1, 0}); // a thread per queue, as the expansion has it
+      bundle.devices.push_back({device.name, "sim", 1, 0}); // one thread per queue, as in the expansion
     bundle.topology = costs->topology();
     runtime::Result<runtime::Simulation> simulation = runtime::simulatePrograms(bundle, {});
     ASSERT_FALSE(simulation.failed()) << simulation.message();
     double difference = std::abs(simulation->firstStep / stepTime - 1);
-    // The expansion may hold cells back until others have made room (1f1b on tilings that are no stages, timed, laps), and what comes from the host
-    // for an update until that is decided, or for a backward: programs do not know. Nor, where communication blocks, of arrivals behind what a queue
-    // has sent.
+    // Programs do not contain all delays of the expansion. It may delay cells until other cells have freed memory (1f1b
+    // on tilings that are not stages, timed, laps), and copies from the host until an update is decided or a backward
+    // needs them. If communication blocks, it may also delay arrivals after the sends of a queue.
     const bool offloads = std::any_of(drawn.plan.cells.begin(), drawn.plan.cells.end(),
                                       [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     bool heldBack = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe && drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
                     !drawn.plan.residency.empty() || drawn.plan.blocking || offloads;
     bool earlier = heldBack && simulation->firstStep < stepTime;
-    // What arrives over a short link counts only after what its queue received before over a longer one. Orders by time put it where it arrives in
-    // the expansion, and so meet this most.
+    // A transfer over a short link completes only after earlier receives of its queue over longer links. Orders by time
+    // place a receive at its arrival time in the expansion and are therefore affected most.
     const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::Timed || drawn.plan.schedule.kind == step::ScheduleKind::Folded;
     const double mostLater = byTime ? 0.2 : 0.1;
     bool later = difference > 0.01 && simulation->firstStep > stepTime;
@@ -104,7 +104,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     if (!earlier && !later)
       worst = std::max(worst, difference);
 
-    // Where one thread does all communication nothing is faster, and everything runs.
+    // If one thread does all communication, no program is faster, and every program completes.
     for (runtime::BundleDevice &device : bundle.devices)
       device.kind = "cpu";
     simulation = runtime::simulatePrograms(bundle, {});

@@ -1,4 +1,5 @@
-// The backward in two tasks: W left out, doubled, too early, too late, or with the wrong block; contributions by both.
+// Mutations of split backwards: W is missing, repeated, too early, too late or uses the wrong block; both tasks add
+// contributions.
 #include "Change.h"
 
 #include "zorse/Summary/Summary.h"
@@ -19,12 +20,12 @@ Place partner(const Programs &p, Place w) {
   return {};
 }
 
-/// The two parts of a split unit in the tasks of one cell.
+/// The calls of a split unit in B and W of one cell.
 struct Parts {
   Place b;
   bundle::Call *inBackward = nullptr, *inWeights = nullptr;
 };
-/// Of a random W, which becomes the place of the change.
+/// Picks the parts of a random W, which becomes the place of the change.
 bool pickParts(Change &m, Parts &parts) {
   for (int attempt = 0; attempt < 20; ++attempt) {
     parts = {};
@@ -69,7 +70,7 @@ bool swapParts(Change &m) {
   return true;
 }
 
-/// W uses the block of another task.
+/// Makes W use the block of another task.
 Row otherBlock(const char *name, bundle::SlotKind kind) {
   return {name, slotWhere([kind](const Entry &e, const bundle::Slot &slot) { return isW(e) && slot.kind() == kind; }),
           [kind](Change &m) {
@@ -82,7 +83,7 @@ Row otherBlock(const char *name, bundle::SlotKind kind) {
           40};
 }
 
-/// The whole backward in B's place.
+/// Replaces B by the whole backward.
 bool gradientsTwice(Change &m) {
   Parts parts;
   if (!pickParts(m, parts))
@@ -100,7 +101,7 @@ bool gradientsTwice(Change &m) {
       return false;
     bundle::Region region = found ? found->region : bundle::Region();
     const uint64_t bytes = uint64_t(slot.bytes().fixed() + slot.bytes().per_row() * whole.rows());
-    if (region.bytes() != bytes) { // a workspace of its own
+    if (region.bytes() != bytes) { // a separate workspace
       region.set_bytes(bytes);
       region.set_offset(freshBytes(m.program(), 0, bytes));
     }
@@ -125,7 +126,7 @@ void test::addSplitMutations(MutationList &list) {
               otherBlock("deferred block of another task", bundle::DEFERRED),
               otherBlock("W with another saved block", bundle::SAVED),
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
-              {"deferred block that nobody wrote", slotOf({bundle::DEFERRED}), freshRegion},
+              {"deferred block that was never written", slotOf({bundle::DEFERRED}), freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
               {"call of W dropped", [](const Entry &e) { return isW(e) && hasCalls(e); }, dropCall},
           });

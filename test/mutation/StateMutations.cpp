@@ -1,4 +1,5 @@
-// Groups: which state, and who takes part. Extents: who owns which elements. Versions: before or after which update.
+// Mutations of groups (which state, which participants), extents (which owner has which elements) and versions (before
+// or after which update).
 #include "Change.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ bool wrongGroup(Change &m, bool everywhere) {
   return true;
 }
 
-/// An owner adds whatever its bytes hold.
+/// Adds an owner as a contributor; its bytes have arbitrary contents.
 bool addContributor(Change &m) {
   auto &program = m.program();
   uint64_t bytes = 0;
@@ -106,7 +107,7 @@ bool swapGroups(Change &m) {
   return true;
 }
 
-/// On one device, where they are equally long.
+/// Swaps two buffers of equal size on one device.
 bool swapBuffers(Change &m) {
   Entry *other = m.other(isOwned);
   if (!other)
@@ -144,7 +145,7 @@ bool shrinkCall(Change &m) {
   return true;
 }
 
-/// Moves a call's extent by 16 elements, all of its slots or one.
+/// Moves the extent of all slots of a call, or of one, by 16 elements.
 bool shiftCall(Change &m, bool all) {
   auto &call = m.drawCall();
   const auto &body = m.original.model.bodies.bodies(int(call.body()));
@@ -169,8 +170,9 @@ bool shiftCall(Change &m, bool all) {
   return true;
 }
 
-/// The border between two owners moves.
-/// \param where  0: on all members of one collective; 1: on one member; 2: of all collectives of the group and of the state.
+/// Moves the boundary between two owners.
+/// \param where  0: on all members of one collective; 1: on one member; 2: in all collectives of the group and in its
+/// state.
 bool moveBorder(Change &m, int where) {
   const uint32_t id = m.entry().id(), device = m.program().device(), group = groupOf(m.entry());
   const int64_t step = 64 * (1 + m.draw(int64_t(2))) * (m.coin() ? 1 : -1);
@@ -226,7 +228,7 @@ bool swapOwners(Change &m) {
   return true;
 }
 
-/// Its elements reach nobody, or come from nobody.
+/// Removes an owner from a collective: its elements are not sent or not received.
 bool dropOwner(Change &m) {
   const int i = m.draw(ownersOf(m.entry()));
   const uint32_t id = m.entry().id(), victim = extentsOf(m.entry())->members(i);
@@ -264,13 +266,13 @@ bool updateEarly(Change &m) {
   return swapWith(m, [&](const Entry &e) { return e.has_compute() && e.queue() == queue && e.id() < id; });
 }
 
-/// Exchanged with another collective, on all members.
+/// Swaps a gather with another collective on all members.
 bool gatherLate(Change &m) {
   Place other = pickEntry(m.programs, m.random, isCollective);
   const uint32_t x = m.entry().id(), y = entryAt(m.programs, other).id();
   if (x == y)
     return false;
-  for (auto &program : m.programs) { // where a device has only one of the two, ids would no longer fit
+  for (auto &program : m.programs) { // if a device has only one of the two, ids are out of order
     int found = 0;
     for (auto &entry : program.entries())
       found += entry.id() == x || entry.id() == y;

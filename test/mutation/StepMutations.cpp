@@ -1,5 +1,5 @@
-// The step boundary: programs whose first step is right, as state is loaded and arenas are fresh, and whose second is not; and what shows in
-// evaluation only.
+// Mutations at the step boundary. The first step is correct, because state has just been loaded and arenas are fresh;
+// the second step is not. Also faults that only an evaluation shows.
 #include "Change.h"
 
 using namespace zorse;
@@ -7,7 +7,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// A random wait for the step before.
+/// Picks a random wait for the previous step.
 Place pickPrevious(Change &m) {
   Place chosen;
   size_t count = 0;
@@ -35,7 +35,7 @@ bool dropAllPrevious(Change &m) {
   return true;
 }
 
-/// What a gather brings of elements from `begin` to `end` becomes state.
+/// Declares the gathered elements from `begin` to `end` as state.
 void keep(bundle::Program &program, const bundle::AllGather &gather, bundle::ElementType type, int64_t begin, int64_t end) {
   if (begin >= end)
     return;
@@ -51,7 +51,7 @@ void keep(bundle::Program &program, const bundle::AllGather &gather, bundle::Ele
 
 bool loadOnce(Change &m) {
   const uint32_t id = m.entry().id();
-  const bool owned = m.coin(); // also elements the device owns, or only those that it would receive
+  const bool owned = m.coin(); // also elements that the device owns, or only the received ones
   m.halves([&](bundle::Program &program, Entry &entry) {
     const auto &gather = entry.all_gather();
     if (!gather.full().bytes())
@@ -74,7 +74,7 @@ bool loadOnce(Change &m) {
   return true;
 }
 
-/// What is read next is what was loaded.
+/// The next step reads the loaded values.
 bool updateCopy(Change &m) {
   auto *state = m.program().add_state();
   state->set_type(m.original.model.summary.groups(int(m.binding().value().id())).type());
@@ -84,7 +84,7 @@ bool updateCopy(Change &m) {
   return true;
 }
 
-/// What comes before it reads the last step's.
+/// Entries before the load read the input of the previous step.
 bool loadLate(Change &m) {
   const uint32_t id = m.entry().id();
   Entry *other = m.other([&](const Entry &e) { return e.id() > id; }, " before ");
@@ -94,7 +94,7 @@ bool loadLate(Change &m) {
   return true;
 }
 
-/// No contribution starts the accumulator afresh.
+/// No contribution overwrites the accumulator.
 bool neverOverwrite(Change &m) {
   const auto &value = m.binding().value();
   bool changed = false;
@@ -148,7 +148,7 @@ void test::addStepMutations(MutationList &list) {
           {"wrong phase", isAny, wrongPhase},
           {"left out of evaluation", [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::REPORT; },
            [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
-          {"done in evaluation, too", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
+          {"also done in evaluation", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
            [](Change &m) { return setPhase(m, m.coin() ? bundle::REPORT : bundle::FORWARD); }},
       });
 }

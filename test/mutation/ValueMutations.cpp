@@ -1,4 +1,5 @@
-// Rows: which samples. Values: which tensor, and how it is added to. Tasks: work left out or done twice.
+// Mutations of rows (which samples), values (which tensor, and whether it is overwritten or added to) and tasks
+// (missing or repeated work).
 #include "Change.h"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ bool otherRows(Change &m) {
   return true;
 }
 
-/// A row less of all calls or one, and of their slots.
+/// Removes one row from all calls or from one, and from their slots.
 bool fewerRows(Change &m) {
   const bool all = m.coin();
   auto *calls = m.compute().mutable_calls();
@@ -59,7 +60,7 @@ bool fewerRows(Change &m) {
   return true;
 }
 
-/// The cells that two tasks name, and with them nothing else.
+/// Swaps only the cell numbers of two tasks.
 bool swapCells(Change &m) {
   Entry *other = m.other(taskIs(m.compute().task()));
   if (!other)
@@ -71,7 +72,7 @@ bool swapCells(Change &m) {
   return true;
 }
 
-/// The samples of two tasks; their buffers stay.
+/// Swaps the samples of two tasks; their buffers stay.
 bool swapSamples(Change &m) {
   auto &own = m.compute();
   Entry *other = m.other([&](const Entry &e) {
@@ -102,7 +103,7 @@ bool loadOtherSamples(Change &m) {
   return true;
 }
 
-/// Declared alike at both ends.
+/// Both halves declare the same wrong rows.
 bool sendOtherRows(Change &m) {
   const auto &value = valueOf(m.entry());
   const int64_t by = m.coin() ? 1 : -1;
@@ -125,7 +126,7 @@ bool loadOtherInput(Change &m) {
   return true;
 }
 
-/// Declared alike at both ends.
+/// Both halves declare the same wrong value.
 bool sendOtherValue(Change &m) {
   const auto fresh = uint32_t(m.draw(m.original.model.summary.values_size()));
   if (fresh == valueOf(m.entry()).id())
@@ -185,7 +186,7 @@ bool wrongInstances(Change &m) {
 
 // ---- tasks ----
 
-/// Waits for the last entry of every other queue.
+/// Makes `entry` wait for the last entry of every other queue.
 void waitForAll(const bundle::Program &program, Entry &entry) {
   for (int q = 0; q < program.queues_size(); ++q) {
     uint32_t length = 0;
@@ -199,7 +200,7 @@ void waitForAll(const bundle::Program &program, Entry &entry) {
   }
 }
 
-/// Besides the report there is, or in its place.
+/// Adds a second report, or moves the report.
 bool reportElsewhere(Change &m) {
   Place load = pickEntry(m.programs, m.random, loadsScalars), report = pickEntry(m.programs, m.random, isReport);
   if (!load || !report || load.program == report.program)
@@ -228,7 +229,7 @@ bool doubleCall(Change &m) {
   return true;
 }
 
-/// The entry moves; its buffers do not.
+/// Moves the entry to another device, but not its buffers.
 bool computeElsewhere(Change &m) {
   if (m.programs.size() < 2)
     return false;

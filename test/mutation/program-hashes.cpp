@@ -1,6 +1,6 @@
-// program-hashes: one line per random plan, "SEED PROGRAMS TIMES": hashes of its serialised programs, and of what planning asks of the same step (its
-// time, and by device the seconds of compute and the peak of memory, as bits). Two states of the compiler that print the same write the same
-// programs:
+// program-hashes: prints one line per random plan, "SEED PROGRAMS TIMES". PROGRAMS is a hash of the serialized
+// programs. TIMES is a hash of the results that planning uses: step time, and per device the compute seconds and peak
+// memory (hashed as bits). Two versions of the compiler that print the same lines write the same programs:
 //
 //   program-hashes --plans=3000 > before;  ...;  program-hashes --plans=3000 | diff before -
 #include "NumberOption.h"

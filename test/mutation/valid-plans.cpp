@@ -1,5 +1,5 @@
-// valid-plans: random valid plans of random models, expanded, serialised and verified. None may be refused on the way. Small ones are also run by the
-// interpreter: what the verifier accepts here is right.
+// valid-plans: expands, serializes and verifies random valid plans of random models. No plan may be refused. Small
+// plans are also run by the interpreter, which checks that the programs that the verifier accepted are correct.
 #include "Interpreter.h"
 #include "NumberOption.h"
 #include "RandomCases.h"
@@ -22,18 +22,18 @@ struct Options {
   uint64_t plans = 1000, first = 0;
   int largest = 4, interleavings = 5;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  size_t interpreted = 400; ///< entries of a program that is interpreted, at most
+  size_t interpreted = 400; ///< maximum number of entries of interpreted programs
 };
 
 struct Outcome {
-  std::string problem; ///< "" when accepted
+  std::string problem; ///< empty if accepted
   size_t devices = 0, cells = 0, entries = 0;
   bool interpreted = false;
 };
 
 Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) {
   Outcome outcome;
-  // One in two is small, so that most are interpreted; the others grow with the seed.
+  // Every second case is small and can be interpreted; the others grow with the seed.
   drawn = test::randomCase(seed, nullptr, seed % 2 ? 1 : 1 + int(seed / 2 % uint64_t(options.largest)));
   test::RealCase real;
   real.model = drawn.model;
@@ -61,7 +61,7 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
         interpret::reference(real.model.summary, real.model.bodies, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
     auto harm = interpret::findHarm(real.model.summary, real.model.bodies, real.programs, expected, steps, options.interleavings, uint32_t(seed));
     if (harm.harmful)
-      outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; harmful, too: ") + harm.what;
+      outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; also harmful: ") + harm.what;
   }
   return outcome;
 }
@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
   work();
   for (auto &thread : threads)
     thread.join();
-  printf("| plan | schedule | plans | accepted | interpreted, too |\n|---|---|---|---|---|\n");
+  printf("| plan | schedule | plans | accepted | also interpreted |\n|---|---|---|---|---|\n");
   for (const auto &[name, row] : rows)
     printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
   printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", entries, cells, devices,

@@ -1,5 +1,6 @@
-// verification-cost: what share of a compilation verification takes, on many devices. Runs the phases of zorse-compile from the plan file to the
-// bundle with a synthetic model of 80 blocks, or verifies a bundle again and again to be profiled.
+// verification-cost: measures the fraction of compile time that verification takes for plans with many devices. Runs
+// the phases of zorse-compile from the plan file to the bundle with a synthetic model of 80 blocks, or verifies a
+// bundle repeatedly for a profiler.
 #include "SyntheticModel.h"
 
 #include "Programs.h" // lib/Pipelines: the phases themselves
@@ -27,7 +28,7 @@ struct Options {
   int stages = 32, replicas = 16, microBatches = 40, blocks = 80, repeat = 3;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
   double limit = 0.35;
-  double seconds = 0.5;       ///< of verification, at most
+  double seconds = 0.5;       ///< maximum time of verification
   int64_t memoryLimit = 2048; ///< MiB
   std::string bundle, keep;
 };
@@ -50,7 +51,7 @@ std::string contentsOf(const std::string &path) {
   return bytes;
 }
 
-/// stages x replicas devices; each stage's samples are dealt in micro-batches of one row.
+/// A plan for stages x replicas devices. Each stage distributes its samples in micro-batches of one row.
 std::string planFile(const Options &o) {
   std::string text = "{\"global_batch_size\": " + std::to_string(o.replicas * o.microBatches) + ", \"schedule\": \"1f1b\", \"devices\": [";
   auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
@@ -130,7 +131,7 @@ bool parse(int argc, char **argv, Options &o) {
   return true;
 }
 
-/// Of one run: when its phases began and ended, by the clock and in seconds of processors.
+/// Start and end times of the phases of one run: wall-clock time and CPU time.
 struct Marks {
   double at[6] = {now()}, processors[6] = {cpu()};
   void end(int phase) {
@@ -144,7 +145,7 @@ bundle::BundleContents contentsFor(const test::SyntheticModel &model, const step
   contents.model = "synthetic";
   contents.batch = plan.batch;
   contents.summary = model.summary;
-  for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes that agree with the bytes: the runtime's loader compares them
+  for (bundle::GraphInput &input : *contents.summary.mutable_inputs()) { // shapes must match the bytes: the runtime's loader compares them
     input.clear_shape();
     input.add_shape(input.bytes_per_row() / (input.type() == bundle::I64 || input.type() == bundle::F64 ? 8 : 4));
   }
@@ -202,9 +203,9 @@ int main(int argc, char **argv) {
 
   test::SyntheticOptions shape;
   shape.units = o.blocks * 2 + 2;
-  shape.skip = false; // what a chain of blocks has
+  shape.skip = false; // as in a chain of blocks
   const test::SyntheticModel model = test::makeModel(shape);
-  // With --keep the bundle stays, for zorse-run --simulate.
+  // --keep keeps the bundle, for zorse-run --simulate.
   const std::string text = planFile(o),
                     directory = !o.keep.empty()
                                     ? o.keep

@@ -1,5 +1,6 @@
-// zorse-mutate: breaks real programs one way at a time and asks two independent judges: the interpreter whether the mutant is harmful, the verifier
-// whether it is rejected. Prints a table; exits with 1 when a harmful mutant is accepted or a correct program rejected.
+// zorse-mutate: mutation testing of the verifier. It makes one change to a real program at a time. The interpreter
+// decides whether the mutant is harmful, and the verifier decides independently whether to reject it. Prints a table.
+// Exits with 1 if a harmful mutant is accepted or a correct program is rejected.
 #include "Interpreter.h"
 #include "Mutations.h"
 #include "NumberOption.h"
@@ -66,7 +67,7 @@ bool parse(int argc, char **argv, Options &options) {
   return true;
 }
 
-/// What the judges say, of all plans.
+/// Results for all plans.
 struct Outcome {
   std::vector<Row> rows = std::vector<Row>(test::mutations().size());
   std::map<std::string, int> plansOf;
@@ -76,7 +77,7 @@ struct Outcome {
   std::mutex mutex;
 };
 
-/// One plan before the judges.
+/// Tests one plan and its mutants.
 struct Trial {
   const Options &options;
   Outcome &outcome;
@@ -92,7 +93,7 @@ struct Trial {
     return verify::verifyPrograms(original.model.summary, original.model.bodies, original.plan, programs, {});
   }
 
-  /// Whether both judges let the compiler's own programs pass.
+  /// Whether the interpreter and the verifier accept the compiler's own programs.
   bool passes() const {
     auto harm = harmOf(original.programs, seed);
     auto findings = findingsOf(original.programs);
@@ -111,7 +112,7 @@ struct Trial {
     return false;
   }
 
-  /// Mutation `c` of the list, for the n-th time.
+  /// Applies mutation `c` of the list for the n-th time.
   void mutate(uint32_t c, uint32_t n) const {
     const test::Mutation &mutation = test::mutations()[c];
     std::mt19937 random(seed * 7919u + c * 104729u + n);

@@ -1,4 +1,4 @@
-// η and its factors: products, limits, and that no plan beats the bound.
+// Tests the efficiency η and its factors: their product, their limits, and that no plan is faster than the lower bound.
 #include "Optima.h"
 
 #include "RandomPlan.h"
@@ -23,7 +23,7 @@ void expectSound(const Efficiency &e, const std::string &what) {
 }
 
 TEST(Efficiency, OneDevice) {
-  auto instance = makeInstance(1008); // several devices: the others idle
+  auto instance = makeInstance(1008); // several devices: all but one are idle
   Layout layout;
   layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
   Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, layout));
@@ -32,8 +32,8 @@ TEST(Efficiency, OneDevice) {
   EXPECT_NEAR(e->bound, lowerBound(*instance->problem), 1e-12);
   EXPECT_NEAR(e->idle, lowerBound(*instance->problem) / lowerBound(*instance->problem, {0}), 1e-9);
   EXPECT_NEAR(e->kernel, lowerBound(*instance->problem, {0}) / lowerBound(*instance->problem, {0}, 1), 1e-9);
-  EXPECT_NEAR(e->balance, 1, 1e-9); // nobody to share with
-  EXPECT_NEAR(e->bubble, 1, 1e-9);  // nobody to wait for
+  EXPECT_NEAR(e->balance, 1, 1e-9); // no other device to share work with
+  EXPECT_NEAR(e->bubble, 1, 1e-9);  // no other device to wait for
   EXPECT_LT(e->exposed, 1);         // the update
 }
 
@@ -55,7 +55,7 @@ TEST(Efficiency, NoLayoutBeatsTheBound) {
   EXPECT_GT(tried, 600u);
 }
 
-/// Any tiling, any order, split backwards and whole ones, devices in any number.
+/// Arbitrary tilings, orders and numbers of devices, with split and whole backwards.
 TEST(Efficiency, NoRandomPlanBeatsTheBound) {
   ModelShape shape;
   shape.name = "small";
@@ -94,7 +94,7 @@ TEST(Efficiency, PlansOfOtherClusters) {
   plan = makePlan(*instance->problem, layout);
   plan.batch += 1;
   EXPECT_TRUE(efficiency(*instance->problem, plan).failed());
-  // A plan that lists the one device it uses: the same figures.
+  // A plan that lists only the device that it uses has the same values.
   plan = makePlan(*instance->problem, layout);
   Result<Efficiency> all = efficiency(*instance->problem, plan);
   plan.devices.resize(1);

@@ -1,4 +1,5 @@
-// Giffler and Thompson's active schedules with a bound per device: what is left to do there between the earliest head and the shortest tail.
+// Branch and bound over active schedules (Giffler and Thompson). The lower bound of a device is its earliest head, plus
+// its remaining work, plus its shortest tail.
 
 #include "ExactOrder.h"
 
@@ -22,7 +23,7 @@ struct Dependence {
 struct Task {
   step::TaskName name;
   uint32_t device = 0;
-  double seconds = 0, tail = 0; ///< tail: least time from its end to the end of the step
+  double seconds = 0, tail = 0; ///< tail: lower bound on the time from its end to the end of the step
   std::vector<Dependence> before, after;
 };
 
@@ -36,7 +37,7 @@ public:
       return std::nullopt;
     makeTasks();
     findTails();
-    // Start from schedules that are there anyway.
+    // Start from the existing schedules.
     for (auto kind : {step::ScheduleKind::Timed, step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
       for (double inFlight : {1.0, 2.0, 8.0}) {
         step::Plan other = plan;
@@ -109,7 +110,7 @@ private:
         for (const auto &value : summary.values()) {
           if (!holds(p, value.producer()) || std::none_of(value.users().begin(), value.users().end(), [&](uint32_t u) { return holds(q, u); }))
             continue;
-          // A value that passes through cells between takes longer; less is a bound all the same.
+          // A value that passes through cells in between takes longer; omitting this keeps the bound valid.
           double delay =
               p.unitEnd == q.unitBegin && p.device != q.device ? alone(p.device, q.device, static_cast<double>(rows * value.bytes_per_row())) : 0;
           link(index[a], index[b], delay);
@@ -121,7 +122,7 @@ private:
     symmetric = findSymmetry();
   }
 
-  /// Every stage one device and all stages cut alike into equal parts: samples can change names.
+  /// Whether samples are interchangeable: every stage has one device, and all stages have the same equal micro-batches.
   bool findSymmetry() const {
     for (const step::Cell &cell : plan.cells) {
       bool alike = cell.rows() == plan.cells[0].rows();
@@ -137,7 +138,7 @@ private:
     return true;
   }
 
-  /// Tasks come in the order F, B, W: longest paths by repetition, a plan is small.
+  /// Computes longest paths by repeated relaxation. Tasks are in the order F, B, W; plans are small.
   void findTails() {
     for (bool changed = true; changed;) {
       changed = false;
@@ -160,7 +161,7 @@ private:
   }
 
   double bound() {
-    // Heads of what is left, in the order of a topological sweep by repetition from the known ones.
+    // Computes the heads of the remaining tasks from the known heads by repeated relaxation.
     std::vector<double> start(head);
     for (bool changed = true; changed;) {
       changed = false;
@@ -194,7 +195,7 @@ private:
     return most;
   }
 
-  /// \returns false when out of nodes.
+  /// \returns false if the limit on nodes is reached.
   bool extend(size_t count) {
     if (nodesLeft == 0)
       return false;
@@ -222,11 +223,11 @@ private:
       if (done[t] || missing[t] != 0 || task.device != device)
         continue;
       double start = std::max(head[t], free[device]);
-      if (start >= earliest && start + task.seconds > earliest) // free devices with tasks of no length aside
+      if (start >= earliest && start + task.seconds > earliest) // except zero-length tasks on free devices
         continue;
       if (symmetric && task.name.kind == step::TaskKind::Forward && plan.cells[task.name.cell].unitBegin == 0) {
         if (entered)
-          continue; // samples enter in their order: tasks are in the order of cells, cells by sample
+          continue; // samples enter in order: tasks are in the order of cells, cells by sample
         entered = true;
       }
       choices.push_back(t);

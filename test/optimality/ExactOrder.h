@@ -1,4 +1,4 @@
-// The best order of tasks of one small plan, by branch and bound: what schedules are certified against.
+// Finds the best order of the tasks of a small plan by branch and bound. Tests compare schedules with it.
 #pragma once
 
 #include "zorse/Step/Costs.h"
@@ -11,14 +11,15 @@
 
 namespace zorse::planning {
 
-/// Least simulated step time over the orders of a plan's tasks (F, B and, where it splits its backward, W), whatever its schedule says and memory
-/// holds.
+/// Minimum simulated step time over the orders of a plan's tasks (F, B and, if it splits its backward, W), independent
+/// of its schedule and of memory limits.
 ///
-/// Orders are enumerated on links that are each other's equals: a transfer takes what it takes alone. Of these all active ones are tried (no task
-/// could start earlier without delaying another), which include a best one; each is timed by the full simulation. So the result is the least where
-/// transfers do not meet; where they do it is a time that some order reaches, and there may be a better one that is not active.
+/// Orders are enumerated without contention: a transfer takes as long as it takes alone. All active orders are tried,
+/// in which no task can start earlier without delaying another; they include a best one. The full simulation gives the
+/// time of each order. The result is therefore the minimum if transfers do not overlap. If they do, it is the time of
+/// some order, and an order that is not active may be better.
 ///
-/// \returns nullopt for a plan that is not valid, or if `mostNodes` partial orders did not suffice.
+/// \returns nullopt for an invalid plan, or if more than `mostNodes` partial orders are needed.
 std::optional<double> bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t mostNodes = 2000000);
 
 } // namespace zorse::planning

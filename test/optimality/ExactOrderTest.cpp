@@ -1,4 +1,5 @@
-// The best order of small plans, against random orders and a case computed by hand; timed schedules against the best order.
+// Compares the best order of small plans with random orders and a case computed by hand, and timed schedules with the
+// best order.
 
 #include "ChainModel.h"
 
@@ -29,8 +30,8 @@ TEST(ExactOrder, ByHand) {
   ChainCosts costs(units, {1, 1}, oneDevicePerNode(2, 0, 0));
   Plan plan = chainPlan(2, 3);
   EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 12, 1e-9);
-  // Split: the first stage's last backward, which is all W, has to follow the second stage's last B; its own W's fill the rest. 1 + 3 x 2 on the
-  // second device until its last B, then 2 on the first.
+  // Split: the first stage's last backward, which is only W, follows the second stage's last B; the second stage's W
+  // fill the remaining time. 1 + 3 x 2 on the second device until its last B, then 2 on the first.
   plan.schedule.splitBackward = true;
   EXPECT_NEAR(planning::bestOrder(summary, plan, costs).value_or(0), 10, 1e-9);
   EXPECT_FALSE(planning::bestOrder(summary, plan, costs, 0)) << "out of nodes";

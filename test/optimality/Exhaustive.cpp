@@ -10,7 +10,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Goes through the families, and through the shares and rows of each.
+/// Enumerates the families, and the shares and rows of each family.
 class Search : Families {
 public:
   using Families::Families;
@@ -18,7 +18,7 @@ public:
   Optimum run() {
     std::vector<Family> families;
     onePipeline(families);
-    seed(families); // a good layout early makes the rest short
+    seed(families); // a good layout at the start shortens the rest of the search
     if (options.pipelines > 1)
       twoPipelines(families);
     std::stable_sort(families.begin(), families.end(), [](const Family &a, const Family &b) { return a.bound < b.bound; });
@@ -33,7 +33,7 @@ public:
   }
 
 private:
-  /// A member of a family: shares and rows.
+  /// A member of a family: its shares and rows.
   struct Walk {
     const Family &family;
     State state;
@@ -54,7 +54,7 @@ private:
     stage(w, 0, 0, 0, 0);
   }
 
-  /// Chooses shares and rows of stage s of pipeline p; `down` and `up`: latencies of the stages before.
+  /// Enumerates shares and rows of stage `s` of pipeline `p`. `down` and `up` are the latencies of the earlier stages.
   void stage(Walk &w, size_t p, size_t s, double down, double up) {
     if (p == w.family.pipelines.size())
       return leaf(w);
@@ -91,7 +91,7 @@ private:
     own[d] = 0;
   }
 
-  /// Of the cells the stage has.
+  /// Times of the fastest cells of the stage.
   std::pair<double, double> fastestCells(const Walk &w, size_t p, size_t s) const {
     const PipelineShape &pipeline = w.family.pipelines[p];
     const auto &own = w.samples[p][s];
@@ -132,7 +132,7 @@ private:
   void finishStage(Walk &w, size_t p, size_t s, double down, double up) {
     const PipelineShape &pipeline = w.family.pipelines[p];
     const auto &own = w.samples[p][s];
-    if (w.rows[p][s] == 2) { // with one sample each it is the same as one row
+    if (w.rows[p][s] == 2) { // if each member has one sample, this equals one row
       bool differs = false;
       for (int d = 0; d < n; ++d)
         differs |= own[d] > 1;
@@ -148,7 +148,7 @@ private:
     stage(w, p, s + 1, down, up);
   }
 
-  /// Equal devices in one stage: the larger share first.
+  /// Whether equal devices of a stage are in the order of decreasing shares.
   bool firstOfEquals(const Walk &w) const {
     for (const auto *p : w.stabiliser) {
       int64_t order = 0;
@@ -236,7 +236,7 @@ private:
     best.layout = std::move(layout);
   }
 
-  /// Simulates the evenest shares of the families with the least bounds.
+  /// Simulates the most even shares of the families with the lowest bounds.
   void seed(std::vector<Family> &families) {
     if (!options.prune)
       return;

@@ -39,7 +39,7 @@ Tables::Tables(const Problem &problem)
   for (int u = 0; u < units; ++u) {
     double bytes = 0;
     for (const auto &group : problem.summary.groups())
-      if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // tied groups count at their first unit: bounds stay bounds
+      if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // a lower bound also for tied groups
         bytes += 4.0 * static_cast<double>(group.elements());
     parameterBytes.push_back(parameterBytes.back() + bytes);
     savedBytes.push_back(savedBytes.back() + static_cast<double>(classOf(problem.summary, problem.summary.units(u)).saved_bytes().per_row()));
@@ -65,7 +65,7 @@ State zorse::optimality::stateOf(const Tables &t, const std::vector<PipelineShap
       for (int d = 0; d < t.devices; ++d) {
         if (!((*p.shape)[s] >> d & 1))
           continue;
-        double inside = 0, outside = 0, owned = 0; // bytes that come from the node and from elsewhere; bytes owned
+        double inside = 0, outside = 0, owned = 0; // bytes received from the same node and from other nodes; bytes owned
         double fastInside = 0, fastOutside = 0;    // seconds per byte of the fastest link
         for (int u = p.begin(s); u < p.ends[s]; ++u) {
           int count = __builtin_popcount(contributors[u]);
@@ -82,11 +82,11 @@ State zorse::optimality::stateOf(const Tables &t, const std::vector<PipelineShap
             fast = fast == 0 ? t.perByte[o][d] : std::min(fast, t.perByte[o][d]);
           }
         }
-        // Rounding of shares to 512 bytes: a block per unit less.
+        // Shares are rounded to 512 bytes: subtract one block per unit and device.
         double slack = 512.0 * (p.ends[s] - p.begin(s)) * t.devices;
         int64_t elements = static_cast<int64_t>(std::max(0.0, owned - slack) / 4);
         state.gather[d] = std::max(std::max(0.0, inside - slack) * fastInside, std::max(0.0, outside - slack) * fastOutside);
-        // One task is the last to add to all gradients of a stage, so norms come after it.
+        // A single task adds the last contributions to all gradients of a stage, so norms run after it.
         state.reduce[d] = std::max(state.gather[d], t.problem.costs.norm(d, elements));
         state.update = std::max(state.update, t.problem.costs.update(d, elements));
       }
@@ -110,7 +110,8 @@ double zorse::optimality::linkBound(const Tables &t, const std::vector<PipelineS
             here += samples[p][s][d];
             next += samples[p][s + 1][d];
           }
-        // One way the values, the other way their gradients, of the same samples: each direction passes these bytes once.
+        // Values cross in one direction and their gradients, for the same samples, in the other: each direction
+        // transfers these bytes once.
         double seconds = static_cast<double>(std::llabs(here - next)) * t.boundary[pipelines[p].ends[s]] / bandwidth;
         all += seconds;
         if (seconds > 0)
@@ -152,7 +153,7 @@ double zorse::optimality::stateBound(const Tables &t, const std::vector<Pipeline
       }
     const double k = __builtin_popcount(contributors);
     const double bytes =
-        std::max(0.0, (t.parameterBytes[end] - t.parameterBytes[begin]) * (1 - 1 / k) - 512.0 * (end - begin) * k); // less rounding of shares
+        std::max(0.0, (t.parameterBytes[end] - t.parameterBytes[begin]) * (1 - 1 / k) - 512.0 * (end - begin) * k); // minus rounding of shares
     double first = INFINITY;
     for (int d = 0; d < t.devices && k > 1; ++d) {
       if (!(contributors >> d & 1))

@@ -1,4 +1,4 @@
-// Times that no layout of a kind can be below, for the enumeration in Exhaustive.cpp.
+// Lower bounds on the step times of sets of layouts, for the enumeration in Exhaustive.cpp.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -12,9 +12,9 @@ namespace zorse::optimality {
 
 using Mask = uint32_t;
 using Shape = std::vector<Mask>;                      ///< devices of every stage
-using Samples = std::vector<std::array<int64_t, 16>>; ///< of every device in every stage
+using Samples = std::vector<std::array<int64_t, 16>>; ///< samples of every device in every stage
 
-/// Times and sizes of everything the bounds ask for, by prefix sums over units.
+/// Times and sizes that the bounds use, as prefix sums over units.
 class Tables {
 public:
   explicit Tables(const planning::Problem &problem);
@@ -32,39 +32,42 @@ public:
   std::vector<double> forward[16][2], backward[16][2];
   double latency[16][16], perByte[16][16];
   std::vector<double> parameterBytes, savedBytes; ///< prefix sums over units
-  std::vector<double> boundary;                   ///< by cut: bytes of a sample
+  std::vector<double> boundary;                   ///< by cut: bytes per sample
 };
 
-/// A pipeline's place in a family: devices and units of its stages, its samples.
+/// A pipeline of a family: devices and units of its stages, and its number of samples.
 struct PipelineShape {
   const Shape *shape = nullptr;
-  std::vector<int> ends; ///< units
+  std::vector<int> ends; ///< end of the units of every stage
   int64_t samples = 0;
   int begin(size_t s) const { return s ? ends[s - 1] : 0; }
 };
 
-/// What bounds need to know of state.
+/// Lower bounds on the times of operations on state.
 struct State {
-  std::vector<double> gather; ///< by device: before its first forward
-  std::vector<double> reduce; ///< between its last backward and the decision: the reduction and the norm of what it owns
-  double update = 0;          ///< after the decision, for which all devices wait: the longest update
+  std::vector<double> gather; ///< by device: gathers before its first forward
+  std::vector<double> reduce; ///< by device: reduction and norm of its shards, between its last backward and the decision
+  double update = 0;          ///< the longest update, after the decision that all devices wait for
 };
 
-/// Under equal shares everything is known; under another rule only what has one contributor, who owns it.
+/// Computes the state bounds. With equal shares, all shards are known. With other rules, only groups with one
+/// contributor count: it is the owner.
 State stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines, planning::StateRule rule);
 
-/// Latencies of one pipeline for one sample, each the least possible: before the first forward of a stage, after its last backward, there and back.
+/// Minimum latencies of one pipeline for one sample: before the first forward of a stage, after its last backward, and
+/// of the whole way to the end and back.
 struct Path {
   std::vector<double> down, up, link; ///< by stage; link: to the next stage
   double whole = 0;
 };
 
-/// Bytes that a network card, or the link between sites, must pass in one direction over its bandwidth: all of them together, and those of one
-/// boundary with what is in front of the first and behind the last. `samples`: of every device in every stage.
+/// A lower bound from the bandwidth of NICs and of the link between sites in one direction: the time for all bytes, and
+/// the time for the bytes of one stage boundary plus the latencies before the first and after the last of them.
+/// `samples`: samples of every device in every stage.
 double linkBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Samples> &samples, const std::vector<Path> &paths);
 
-/// Gathers and reductions when it is not known who owns how much: of k contributors one owns at most 1/k, and has to get the rest. `least` gives a
-/// bound on the compute of a device.
+/// A lower bound for gathers and reductions if shard sizes are not known: one of k contributors owns at most 1/k and
+/// must receive the rest. `least` returns a lower bound on the compute time of a device.
 double stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Path> &paths,
                   const std::function<double(size_t pipeline, size_t stage, int device)> &least);
 

@@ -11,7 +11,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Permutations of devices that change nothing but names.
+/// Permutations of devices that map the cluster to itself.
 std::vector<std::vector<int>> symmetries(const Problem &problem) {
   const int n = static_cast<int>(problem.cluster.devices.size());
   const sim::Network &network = problem.costs.network();
@@ -44,7 +44,7 @@ std::vector<std::vector<int>> symmetries(const Problem &problem) {
   return result;
 }
 
-/// Samples of stages that lie in one node or site, whatever the shares; of others one per device. For linkBound: what certainly crosses.
+/// The samples of devices that form a stage alone, for linkBound; 0 for devices that share a stage.
 Samples leastSamples(const PipelineShape &p) {
   Samples samples(p.ends.size(), Samples::value_type{});
   for (size_t s = 0; s < p.ends.size(); ++s)
@@ -60,7 +60,7 @@ Mask devicesOf(const Shape &shape) {
   return all;
 }
 
-/// Every member has a sample.
+/// Whether every member can have at least one sample.
 bool fewEnough(const Shape &shape, int64_t samples) {
   for (Mask m : shape)
     if (__builtin_popcount(m) > samples)
@@ -116,7 +116,7 @@ bool Families::canonical(const std::vector<const Shape *> &pipelines, std::vecto
   return true;
 }
 
-/// Least time of the busiest member over all shares and rows.
+/// Computes the minimum time of the busiest member over all shares and rows.
 void Families::leastBusy() {
   least.assign(busyIndex(Mask(1) << n, 0, 0, 0), INFINITY);
   for (Mask m = 1; m < Mask(1) << n; ++m)
@@ -228,7 +228,7 @@ void Families::cuts(size_t stages, std::vector<int> &ends, const std::function<v
 }
 
 void Families::addFamily(std::vector<Family> &families, std::vector<PipelineShape> pipelines) const {
-  bool shared = pipelines.size() > 1, single = true; // single: every stage is one device, so samples are known
+  bool shared = pipelines.size() > 1, single = true; // single: every stage has one device, so samples are known
   std::vector<Path> paths;
   std::vector<Samples> samples;
   for (const PipelineShape &p : pipelines) {
@@ -242,7 +242,7 @@ void Families::addFamily(std::vector<Family> &families, std::vector<PipelineShap
   const double links = single ? linkBound(t, pipelines, samples, paths) : 0;
   for (StateRule rule : {StateRule::Equal, StateRule::FreeMemory}) {
     if (rule == StateRule::FreeMemory && !shared)
-      continue; // every group has one contributor, who owns it
+      continue; // every group has one contributor, which owns it
     State state = stateOf(t, pipelines, rule);
     double bound = links + state.update;
     for (size_t p = 0; p < pipelines.size(); ++p)
@@ -264,7 +264,7 @@ void Families::onePipeline(std::vector<Family> &families) const {
 }
 
 void Families::twoPipelines(std::vector<Family> &families) const {
-  // The best bound of every shape with so many samples, and the cuts that are below the limit.
+  // The best bound of every shape for each number of samples, and the cuts with bounds below the limit.
   struct Option {
     std::vector<int> ends;
     double bound;

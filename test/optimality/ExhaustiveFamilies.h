@@ -1,4 +1,5 @@
-// The families of layouts that the enumeration goes through: devices of every stage, cuts, splits of the batch and state rules, each with its bound.
+// Families of layouts for the enumeration. A family fixes the devices of every stage, the cuts, the split of the batch
+// and the state rule, and has a lower bound on its step time.
 #pragma once
 
 #include "Exhaustive.h"
@@ -22,8 +23,8 @@ public:
   void twoPipelines(std::vector<Family> &families) const;
 
 protected:
-  /// Whether the labelling is the first among those that equal devices and an exchange of pipelines make of it. `stabiliser` gets what leaves it as
-  /// it is.
+  /// Whether the labeling is the first of all labelings that permutations of equal devices and of pipelines make of it.
+  /// `stabiliser` receives the permutations that leave it unchanged.
   bool canonical(const std::vector<const Shape *> &pipelines, std::vector<const std::vector<int> *> *stabiliser = nullptr) const;
   double fastestLink(Mask from, Mask to, int cut) const;
   Path pathOf(const PipelineShape &p) const;
@@ -33,7 +34,7 @@ protected:
   Tables t;
   const int n, U;
   const int64_t B;
-  double limit; ///< only what is faster is of interest
+  double limit; ///< layouts that are not faster are skipped
 
 private:
   void addShapes(Shape shape, Mask free);

@@ -1,4 +1,5 @@
-// The enumeration: against one without pruning, its bounds against the simulator, and counts by hand.
+// Compares the enumeration with one without pruning, its bounds with the simulator, and its counts with counts made by
+// hand.
 #include "Must.h"
 #include "Optima.h"
 
@@ -41,7 +42,7 @@ TEST(Exhaustive, NothingIsFasterThanItsBound) {
   EXPECT_GT(tried, 2000u);
 }
 
-/// One device: one assignment, one cut; rows 1 and 2 and both schedules: 4 layouts.
+/// One device has one assignment and one cut; 1 and 2 rows and both schedules give 4 layouts.
 TEST(Exhaustive, CountsOfOneDevice) {
   auto instance = makeInstance(0, {2, 1, 3, 4});
   while (instance->cluster.devices.size() > 1) {

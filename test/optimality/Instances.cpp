@@ -30,7 +30,7 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   model.set_compute_type(bundle::F32);
   model.set_moments(2);
   model.set_count_body(-1);
-  const int types = static_cast<int>(random.between(1, 2)); // inner units alternate
+  const int types = static_cast<int>(random.between(1, 2)); // inner units alternate between types
   double flops[2], saved[2];
   int64_t elements[2];
   for (int t = 0; t < 2; ++t) {
@@ -127,7 +127,7 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
   std::vector<int> typeOf(static_cast<size_t>(devices));
   for (int d = 0; d < devices; ++d)
     typeOf[d] = d < types ? d : static_cast<int>(random.between(0, types - 1));
-  if (random.chance(75)) // types together, else mixed nodes
+  if (random.chance(75)) // nodes of one type, else mixed nodes
     std::sort(typeOf.begin(), typeOf.end());
   int inNode = 0, room = 0;
   for (int d = 0; d < devices; ++d) {
@@ -153,10 +153,10 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
     cluster.devices.push_back(device);
     cluster.topology.add_node_of_device(device.node);
   }
-  // Bandwidths relative to what compute takes: a unit's forward over one sample on a device of 1 TFLOP/s.
+  // Bandwidths are relative to compute time: a unit's forward for one sample on a device of 1 TFLOP/s.
   const double boundary = static_cast<double>(model.values(0).bytes_per_row()), unit = work / 1e12;
   const double card = kind == Kind::SlowLinks ? boundary / (unit * random.magnitude(0.3, 3)) : boundary / (unit * random.magnitude(0.01, 0.1));
-  // What the stored optima were found with.
+  // The algorithms with which the stored optima were found.
   for (auto algorithm : {bundle::Topology::ALL_PAIRS, bundle::Topology::RING, bundle::Topology::TREE, bundle::Topology::HIERARCHICAL})
     cluster.topology.add_algorithms(algorithm);
   const size_t sites = kind == Kind::TwoSites && cluster.nodes.size() > 1 ? 2 : 1;

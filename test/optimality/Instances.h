@@ -1,4 +1,4 @@
-// Random small planning problems, the same from a seed on every machine.
+// Makes small random planning problems. A seed gives the same problem on every machine.
 #pragma once
 
 #include "../../lib/Planning/Search/Draws.h"
@@ -13,9 +13,9 @@ namespace zorse::optimality {
 class Random : public planning::Draws {
 public:
   using Draws::Draws;
-  /// In [low, high].
+  /// A random number in [low, high].
   int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }
-  /// In [low, high), all magnitudes equally likely.
+  /// A random number in [low, high), uniform in its logarithm.
   double magnitude(double low, double high);
 };
 
@@ -28,7 +28,7 @@ struct Size {
   int64_t batch = 12;
 };
 
-/// Owns what the problem refers to.
+/// A problem and the objects that it refers to.
 struct Instance {
   uint64_t seed = 0;
   Kind kind = Kind::Plain;
@@ -39,16 +39,17 @@ struct Instance {
   std::string describe() const; ///< one line
 };
 
-/// Kinds take turns by seed; sizes are drawn up to `most`.
+/// Kinds alternate with the seed; sizes are drawn up to `most`.
 ///
-/// Chains of units with random work, parameters and activations, the last one a head; 2 devices or more of up to three types (speeds over a factor of
-/// 8, with and without a loss at few rows) in nodes of one to three, alike or mixed; then
+/// Models are chains of units with random work, parameters and activations; the last unit is a head. Clusters have 2
+/// devices or more of up to three types, with speeds that differ by up to a factor of 8, with and without lower speed
+/// at few rows. Nodes have one to three devices, of equal or mixed types. Kinds:
 ///
-///   plain         links that cost little, memory for everything
+///   plain         fast links, enough memory for everything
 ///   tight-memory  memory for 20 to 60 % of the model with all activations
-///   slow-links    a boundary takes 0.3 to 3 times a unit's compute between nodes
+///   slow-links    transferring a boundary between nodes takes 0.3 to 3 times a unit's compute
 ///   heavy-head    the head costs 3 to 8 units
-///   two-sites     half of the nodes behind a link with latency
+///   two-sites     half of the nodes at a second site, over a link with latency
 ///   odd-batch     a batch that is odd and larger than 3
 std::unique_ptr<Instance> makeInstance(uint64_t seed, const Size &most = {});
 

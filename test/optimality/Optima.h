@@ -1,4 +1,4 @@
-// Optima of instances, kept in a file: one JSON object per line.
+// Reads and writes files of optima of instances, with one JSON object per line.
 #pragma once
 
 #include "Exhaustive.h"
@@ -14,17 +14,19 @@ struct Known {
   double step = 0;
   planning::Layout layout;
   uint64_t simulated = 0;
-  double sample = 0; ///< sampleTimes when it was computed
+  double sample = 0; ///< sampleTimes() when the optimum was computed
 };
 
-/// Sum of the simulated times of a few layouts drawn from the seed: differs if the simulator, the costs or the instance do.
+/// Sum of the simulated times of a few layouts drawn from the seed. It changes if the simulator, the costs or the
+/// instance change.
 double sampleTimes(const Instance &instance);
 
-/// A layout of the enumerated space, drawn at random; every member gets a sample. Returns nothing for a draw that is not one.
+/// Draws a random layout of the enumerated space, with at least one sample per member. Returns nullopt if the draw is
+/// not a valid layout.
 std::optional<planning::Layout> randomLayout(const Instance &instance, Random &random);
 
-std::string writeKnown(uint64_t seed, const Known &known); ///< a line
-/// Ends the program with a message for a file that cannot be read.
+std::string writeKnown(uint64_t seed, const Known &known); ///< returns one line
+/// Reads a file of optima. Prints a message and exits if the file cannot be read.
 std::map<uint64_t, Known> readOptima(const std::string &path);
 
 } // namespace zorse::optimality

@@ -51,7 +51,7 @@ public:
     for (int u = 0; u < summary.units_size(); ++u) {
       stateBytes.push_back(0);
       for (const auto &group : summary.groups())
-        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // tied groups count at their first unit: bounds stay bounds
+        if (group.units_size() > 0 && group.units(0) == static_cast<uint32_t>(u)) // a lower bound also for tied groups
           stateBytes.back() += 4.0 * static_cast<double>(group.elements());
     }
     std::vector<int> p(static_cast<size_t>(devices));
@@ -106,7 +106,7 @@ private:
 
   void assign(size_t c) {
     if (c == cells.size()) {
-      for (const auto &p : symmetries) { // the first of those that equal devices make of it
+      for (const auto &p : symmetries) { // only the first of all assignments that permutations of equal devices give
         int order = 0;
         for (size_t i = 0; i < cells.size() && order == 0; ++i)
           order = p[cells[i].device] - static_cast<int>(cells[i].device);
@@ -128,7 +128,7 @@ private:
     }
   }
 
-  /// Whole parameters and accumulators of the device's units, and what its largest cell saves.
+  /// Counts all parameters and accumulators of a device's units and the saved activations of its largest cell.
   bool certainlyTooLarge() const {
     for (int d = 0; d < devices; ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
@@ -154,7 +154,7 @@ private:
     return false;
   }
 
-  /// Parts of every unit's state that devices own, and who contributes to it.
+  /// Computes the fraction of every unit's state that each device owns, and the contributors to its gradients.
   void setOwners(step::DefaultOwners rule) {
     const size_t units = boundary.size() - 1;
     owned.assign(units * devices, 0);
@@ -177,7 +177,7 @@ private:
     }
   }
 
-  /// The longest update: all of them wait for a decision, which waits for all backwards.
+  /// Time of the longest update. All updates wait for a decision, which waits for all backwards.
   double updates() const {
     double longest = 0;
     for (int d = 0; d < devices; ++d) {
@@ -192,8 +192,9 @@ private:
     return longest;
   }
 
-  /// A gather or a reduction is one operation: nobody has its result before all bytes are where they have to be. So a cell waits for what every
-  /// device and every card has to pass at least, in one direction, of all its units: in comes what others own, out what others need.
+  /// A lower bound on the time of gathers or reductions that a cell waits for. A collective completes only when all
+  /// bytes have arrived, so the cell waits until every device and every NIC has transferred its minimum number of bytes
+  /// for the cell's units in one direction: in, the shards of others; out, the shards that others need.
   double moves(const step::Cell &cell) const {
     const sim::Network &network = problem.costs.network();
     double worst = 0;
@@ -209,7 +210,7 @@ private:
           }
         if (!here || !elsewhere)
           continue;
-        double bytes = std::max(0.0, stateBytes[u] - 512.0 * devices); // less the rounding of shares
+        double bytes = std::max(0.0, stateBytes[u] - 512.0 * devices); // minus rounding of shares
         in += bytes * (1 - own);
         out += bytes * own;
       }
@@ -241,7 +242,7 @@ private:
     for (step::DefaultOwners each : {step::DefaultOwners::Equal, step::DefaultOwners::Proportional}) {
       rule = each;
       setOwners(rule);
-      if (rule == step::DefaultOwners::Equal || owned != equal) // otherwise the same again
+      if (rule == step::DefaultOwners::Equal || owned != equal) // otherwise equal to the previous rule
         ordersOf();
       equal = owned;
     }
@@ -266,7 +267,7 @@ private:
         before[2 * o + 1].push_back({static_cast<int>(2 * c + 1), link(static_cast<int>(cell.device), static_cast<int>(other.device), bytes)});
       }
     }
-    // Longest way from the end of every task to the end of the step, and the first moment of every forward.
+    // Longest path from the end of every task to the end of the step, and earliest start of every forward.
     const double update = updates();
     tail.assign(tasks, update);
     release.assign(tasks, 0);
@@ -287,7 +288,7 @@ private:
     freeAt.assign(static_cast<size_t>(devices), 0);
     left = busy;
     sequence.clear();
-    // Before anything is ordered: each device after its first possible start and before its least tail.
+    // Bound before ordering: first possible start of each device, plus its work, plus its minimum tail.
     for (int d = 0; d < devices && options.prune; ++d) {
       double least = INFINITY, first = INFINITY;
       for (size_t t = 0; t < tasks; ++t)
@@ -316,7 +317,7 @@ private:
         if (ready)
           at = std::max(at, start[b.task] + time[b.task] + b.link);
       }
-      // Sequences run by start time, so that every set of orders comes once.
+      // Sequences are sorted by start time, so that every set of orders is enumerated once.
       if (!ready || at < last || (at == last && static_cast<int>(t) < lastTask))
         continue;
       if (options.prune && (at + time[t] + tail[t] >= limit || at + left[d] >= limit))
@@ -335,7 +336,8 @@ private:
     }
   }
 
-  /// Every open task after its device is free and no earlier than `last`, and every device with what is left to do.
+  /// Whether the bounds allow a better step time. Every remaining task starts when its device is free, and no earlier
+  /// than `last`; every device still has its remaining work.
   bool possible(double last) const {
     for (size_t t = 0; t < time.size(); ++t)
       if (start[t] < 0) {

@@ -1,4 +1,4 @@
-// The best of all rectangle tilings and task orders of a tiny problem, by branch and bound.
+// Finds the best of all rectangle tilings and task orders of a tiny problem by branch and bound.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -11,20 +11,21 @@ struct TilingOptimum {
   bool feasible = false;
   step::Plan plan;
   double step = 0;
-  uint64_t tilings = 0, assignments = 0, orders = 0, simulated = 0; ///< looked into
+  uint64_t tilings = 0, assignments = 0, orders = 0, simulated = 0; ///< numbers visited
 };
 
 struct TilingOptions {
   bool prune = true;
-  double known = 1e300; ///< a step time some feasible plan reaches
+  double known = 1e300; ///< step time of a known feasible plan
 };
 
-/// All tilings of units x samples by rectangles, all assignments of devices to cells, all orders of F and B on every device that can run, state in
-/// equal shares or in proportion to samples; timed by the full expansion, memory checked.
+/// Enumerates all tilings of units x samples by rectangles, all assignments of devices to cells, all orders of F and B
+/// on every device that do not deadlock, and state in equal shares or in proportion to samples. The full expansion
+/// gives the step time and the memory.
 ///
-/// Orders are enumerated as sequences in the order of start times on a relaxed clock: compute as it is, every transfer alone on its links, parameters
-/// and gradients of a cell as if no other cells moved theirs. Whatever is not faster than the best so far on the relaxed clock is not on the full
-/// one.
+/// Orders are enumerated as sequences sorted by start time in a relaxed simulation: compute times are exact, every
+/// transfer has its links to itself, and parameters and gradients of a cell are moved as if no other cell moved its
+/// own. An order that is not faster than the best one in the relaxed simulation is not faster in the full one.
 TilingOptimum bestTiling(const planning::Problem &problem, const TilingOptions &options = {});
 
 /// Calls `act` with every tiling of units x samples; for tests.

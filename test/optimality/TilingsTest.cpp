@@ -1,4 +1,4 @@
-// The search of tilings and orders: counts of tilings, and pruning against none.
+// Tests the search of tilings and orders: numbers of tilings, and equal results with and without pruning.
 #include "Tilings.h"
 #include "Instances.h"
 
@@ -17,7 +17,7 @@ uint64_t count(int units, int64_t samples) {
   return n;
 }
 
-/// Dissections of grids into rectangles (OEIS A116694): 1, 2, 4; 8, 34; 322; 4 x 4: 70,878.
+/// Numbers of dissections of grids into rectangles (OEIS A116694): 1, 2, 4; 8, 34; 322; 4 x 4: 70,878.
 TEST(Tilings, AreAllTilings) {
   EXPECT_EQ(count(1, 1), 1u);
   EXPECT_EQ(count(1, 3), 4u);

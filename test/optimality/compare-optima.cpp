@@ -1,8 +1,10 @@
-// The planner on the instances of a file of optima (compute-optima): its gap to the optimum, and other planners on the same instances. compare-optima
-// optima.jsonl [--every=N] [--threads=N] [--verbose]
+// Runs the planner on the instances of a file of optima (see compute-optima) and prints its gap to the optimum. Also
+// runs other planners on the same instances.
 //
-// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner finds no plan where there is one,
-// or if another planner's plan is faster than the planner's.
+//     compare-optima optima.jsonl [--every=N] [--threads=N] [--verbose]
+//
+// Fails if the file is older than the simulator, if a plan is more than 2 % slower than the optimum, if the planner
+// finds no plan although one exists, or if another planner finds a faster plan.
 #include "Optima.h"
 
 #include "zorse/Baselines/Baselines.h"
@@ -28,8 +30,8 @@ struct Judged {
   std::string description;
   bool stale = false, feasible = false;
   double optimum = 0;
-  double found[2] = {0, 0};   ///< by the planner: as it is; with one or two rows at most. 0: no plan
-  std::vector<double> others; ///< by baselines; 0: none
+  double found[2] = {0, 0};   ///< step times of the planner: default options; at most two rows. 0: no plan
+  std::vector<double> others; ///< step times of the baselines; 0: no plan
 };
 
 Judged judge(uint64_t seed, const Known &known) {
@@ -63,7 +65,7 @@ Judged judge(uint64_t seed, const Known &known) {
   return r;
 }
 
-/// One line of the table of gaps. \returns the worst gap; infinite if a plan is missing.
+/// Prints one line of the table of gaps. \returns the worst gap; infinite if a plan is missing.
 double summarise(const char *title, const std::vector<Judged> &results, int which, int kind) {
   int count = 0, atZero = 0, within = 0, better = 0, missing = 0;
   double worst = 0, sum = 0;
@@ -145,8 +147,8 @@ int main(int argc, char **argv) {
     for (int k = 0; k < kKinds; ++k)
       summarise((std::string("    ") + nameOf(static_cast<Kind>(k))).c_str(), results, which, k);
   }
-  std::printf("(better: than every plan of the enumerated space, by schedules or row counts it does not have%s)\n\n",
-              unexpected ? ("; plans where it has none: " + std::to_string(unexpected)).c_str() : "");
+  std::printf("(better: faster than every enumerated plan, with schedules or row counts that are not enumerated%s)\n\n",
+              unexpected ? ("; plans for instances without an enumerated plan: " + std::to_string(unexpected)).c_str() : "");
 
   std::printf("%-22s %10s %10s %10s %10s\n", "other planners", "no plan", "median", "worst", "faster");
   int faster = 0;
@@ -172,9 +174,9 @@ int main(int argc, char **argv) {
     else
       std::printf("%-22s %10d %9.2f x %9.2f x %10d\n", baselines()[b].title, none, ratios[ratios.size() / 2], ratios.back(), own);
   }
-  std::printf("(step time over the planner's; faster: than the planner's plan)\n\n");
+  std::printf("(step time relative to the planner's; faster: plans that are faster than the planner's)\n\n");
   if (stale > 0) {
-    std::printf("FAILED: %d optima are not those of this simulator: compute them again (test/optimality/README.md)\n", stale);
+    std::printf("FAILED: %d optima differ from this simulator: compute them again (test/optimality/README.md)\n", stale);
     return 1;
   }
   bool good = std::max(worst[0], worst[1]) <= 0.02 && faster == 0;

@@ -1,7 +1,7 @@
-// Set 2: all rectangle tilings and all task orders of tiny instances.
+// Compares the planner with the best of all rectangle tilings and task orders of tiny instances (set 2).
 //
-//     compare-tilings --compute FIRST COUNT [--threads=N] > tilings.jsonl     the optima, one JSON object a line
-//     compare-tilings tilings.jsonl [--every=N] [--verbose]                    the planner against them
+//     compare-tilings --compute FIRST COUNT [--threads=N] > tilings.jsonl     compute the optima, one JSON object per line
+//     compare-tilings tilings.jsonl [--every=N] [--verbose]                    compare the planner with them
 //
 // Fails if the file is older than the simulator, or if the planner's plan is more than 2 % slower than the optimum.
 #include "Optima.h"
@@ -24,7 +24,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Units and batch by seed, of two or three devices: at most 12 pieces, so that all of their tilings and orders can be gone through.
+/// Makes an instance with two or three devices. Units x batch is at most 12, so that all tilings and orders can be
+/// enumerated.
 std::unique_ptr<Instance> makeTiny(uint64_t seed) {
   constexpr struct {
     int units;
@@ -46,7 +47,7 @@ int compute(uint64_t first, uint64_t count, unsigned threads) {
     pool.emplace_back([&] {
       for (uint64_t i; (i = next++) < count;) {
         auto instance = makeTiny(first + i);
-        Optimum layout = exhaustive(*instance->problem); // one of the tilings: a good start
+        Optimum layout = exhaustive(*instance->problem); // layouts are tilings: the best one is a good start
         TilingOptions options;
         options.known = layout.step;
         TilingOptimum tiling;
@@ -118,7 +119,7 @@ int main(int argc, char **argv) {
     better += gap < -1e-6;
   }
   if (stale > 0) {
-    std::printf("FAILED: %d optima are not those of this simulator: compute them again (test/optimality/README.md)\n", stale);
+    std::printf("FAILED: %d optima differ from this simulator: compute them again (test/optimality/README.md)\n", stale);
     return 1;
   }
   bool good = worst <= 0.02;

@@ -1,5 +1,8 @@
-// Enumerates all layouts of random small instances and prints their optima: compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N]
-// [--devices=N --units=N --batch=N] Lines come in the order of the seeds; progress on stderr. --start: optima of an older simulator, whose layouts
+// Enumerates all layouts of small random instances and prints their optima.
+//
+//     compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N --batch=N]
+//
+// Prints one line per seed, in order, and progress on stderr. --start reads optima of an older simulator; their layouts
 // bound the search from the start.
 #include "Optima.h"
 

@@ -1,4 +1,4 @@
-// A chain of units whose tasks take given times: for schedules, where only times, bytes and memory count.
+// A chain of units with given task times, for tests of schedules: only times, bytes and memory matter.
 #pragma once
 
 #include "zorse/Step/Costs.h"
@@ -12,13 +12,13 @@ namespace zorse::test {
 
 struct ChainUnit {
   double forward = 1, inputs = 1, weights = 1; ///< seconds per row at speed 1
-  int64_t saved = 0, boundary = 64;            ///< bytes per row: kept from F to B and W; handed to the next unit
+  int64_t saved = 0, boundary = 64;            ///< bytes per row: saved from F to B and W; sent to the next unit
 };
 
-/// One parameter per unit, all units split their backward but the first, which has it in W alone.
+/// One parameter per unit. All units but the first split their backward; the first has its whole backward in W.
 bundle::ModelSummary chainSummary(const std::vector<ChainUnit> &units);
 
-/// Times by unit and the device's speed; state costs nothing.
+/// Times by unit and device speed. Operations on state cost nothing.
 class ChainCosts final : public step::Costs {
 public:
   ChainCosts(std::vector<ChainUnit> units, std::vector<double> speeds, const bundle::Topology &topology)
@@ -37,10 +37,11 @@ private:
   sim::Network links;
 };
 
-/// Every device a node of its own, with a card of `bandwidth` bytes/s (0: not limited) and `latency` seconds from node to node.
+/// Each device is a separate node with a NIC of `bandwidth` bytes/s (0: not limited) and `latency` seconds between
+/// nodes.
 bundle::Topology oneDevicePerNode(size_t devices, double bandwidth, double latency);
 
-/// One device of speed 1 for each unit, which does samples one by one.
+/// One device of speed 1 per unit; micro-batches have one sample.
 step::Plan chainPlan(int stages, int64_t batch);
 
 } // namespace zorse::test

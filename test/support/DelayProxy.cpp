@@ -39,7 +39,7 @@ struct Direction {
 
 struct Connection {
   int ends[2];
-  Direction to[2]; ///< to[i]: bytes on their way to ends[i]
+  Direction to[2]; ///< to[i]: bytes in flight to ends[i]
 };
 
 } // namespace

@@ -1,5 +1,5 @@
-// A long link for tests: forwards TCP connections on loopback, every byte late, with a bounded number of bytes under way per connection and direction
-// (as a TCP window bounds them on a real link).
+// Simulates a link with high latency. The proxy forwards TCP connections on loopback and delays every byte. The number
+// of bytes in flight per connection and direction is bounded, as by the TCP window of a real link.
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -27,7 +27,7 @@ private:
   std::thread thread_;
 };
 
-/// A group whose ranks reach each other's transports through proxies.
+/// A group of ranks with transports that connect through proxies.
 class ProxiedGroup final : public runtime::Group {
 public:
   ProxiedGroup(runtime::Group &inner, double delayMilliseconds, size_t windowBytes)
@@ -36,7 +36,7 @@ public:
   uint32_t size() const override { return inner_.size(); }
   uint64_t generation() const override { return inner_.generation(); }
   runtime::Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override;
-  /// Lives as long as the transport.
+  /// The caller keeps the proxy alive as long as the transport.
   std::unique_ptr<DelayProxy> takeProxy() { return std::move(proxy_); }
 
 private:

@@ -1,4 +1,4 @@
-// Slots of programs that tests change.
+// Changes slots of programs in tests.
 #pragma once
 
 #include "SlotBindings.h"
@@ -8,7 +8,8 @@
 
 namespace zorse::test {
 
-/// One slot of a call, of a program's compute entry. What is changed is a row of its own first, as other slots may share the one that it was.
+/// One slot of a call in a compute entry of a program. A table row that other slots share is copied before it is
+/// changed.
 class EditedSlot {
 public:
   EditedSlot(bundle::Program &program, bundle::Call &call, int slot) : program(&program), call(&call), slot(slot) {}
@@ -55,7 +56,7 @@ inline std::vector<EditedSlot> slotsOf(bundle::Program &program, bundle::Call &c
   return slots;
 }
 
-/// Leaves a call without slots.
+/// Removes the slots of a call.
 inline void unbind(bundle::Call &call) {
   call.clear_regions();
   call.clear_values();

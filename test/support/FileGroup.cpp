@@ -21,7 +21,7 @@ std::optional<std::string> readFile(const std::string &path) {
   return text.str();
 }
 
-/// Appears whole or not at all.
+/// Writes a file atomically.
 void writeFile(const std::string &path, const std::string &text, uint32_t rank) {
   std::string beside = path + ".new" + std::to_string(rank);
   std::ofstream(beside, std::ios::binary) << text;

@@ -1,4 +1,5 @@
-// A group of ranks that share a folder, for tests: threads, forked processes, or processes in network namespaces of their own.
+// A group of ranks that communicate through a shared directory, for tests. Ranks are threads, forked processes, or
+// processes in separate network namespaces.
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -10,7 +11,7 @@ namespace zorse::test {
 
 class FileGroup final : public runtime::Group {
 public:
-  /// The folder exists and is empty when the first rank comes.
+  /// The directory must exist, and be empty when the first rank joins.
   FileGroup(std::string folder, uint32_t rank, uint32_t size, uint64_t generation = 1);
 
   uint32_t rank() const override { return rank_; }
@@ -18,7 +19,7 @@ public:
   uint64_t generation() const override { return generation_; }
   runtime::Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override;
 
-  /// Every exchange under way or later fails with this, on all ranks. More than once is as good as once.
+  /// Makes all current and later exchanges fail with this message, on all ranks. Repeated calls have no further effect.
   void fail(const std::string &why);
 
 private:

@@ -1,4 +1,4 @@
-// Results of a test's preparations: a test whose preparations failed ends there, instead of going on with what it does not have.
+// Unwraps results of the setup of a test. The test ends if its setup failed.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -7,8 +7,8 @@
 
 namespace zorse {
 
-/// The value; without one the test ends as failed with the error's message (GoogleTest reports exceptions as such; in a thread of its own it ends the
-/// program).
+/// Returns the value. Throws an exception with the error's message if there is none: GoogleTest then reports a failed
+/// test; in another thread, the program terminates.
 template <typename T> T must(Result<T> result) {
   if (result.failed())
     throw std::runtime_error(result.message());

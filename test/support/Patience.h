@@ -1,12 +1,12 @@
-// Times in tests.
+// Time limits in tests.
 #pragma once
 
 #include <cstdlib>
 
 namespace zorse::test {
 
-/// By how much a loaded or instrumented machine may exceed the times that tests state: ZORSE_TEST_PATIENCE, which CTest sets; 1 where a test runs by
-/// itself.
+/// Factor by which a loaded or instrumented machine may exceed the time limits of tests: ZORSE_TEST_PATIENCE, which
+/// CTest sets; 1 if a test runs alone.
 inline double patience() {
   const char *text = std::getenv("ZORSE_TEST_PATIENCE");
   double factor = text ? std::atof(text) : 1;

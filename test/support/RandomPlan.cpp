@@ -12,11 +12,11 @@ using namespace zorse::step;
 
 namespace {
 
-/// The standard library's distributions differ between implementations.
+/// Used instead of the standard library's distributions, which differ between implementations.
 class Random : public zorse::planning::Draws {
 public:
   using Draws::Draws;
-  /// In [low, high).
+  /// A random number in [low, high).
   int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
 };
 
@@ -47,7 +47,7 @@ public:
   }
 
 private:
-  /// Four arms around a centre, in either direction of rotation.
+  /// Four arms around a center, in either direction of rotation.
   void pinwheel(Rectangle r, int depth) {
     int32_t ua = static_cast<int32_t>(random.between(r.u0 + 1, r.u1 - 1)), ub = static_cast<int32_t>(random.between(ua + 1, r.u1));
     int64_t sa = random.between(r.s0 + 1, r.s1 - 1), sb = random.between(sa + 1, r.s1);
@@ -67,10 +67,10 @@ private:
 
   Random &random;
   std::vector<Cell> &cells;
-  int stop; ///< percent of rectangles left whole
+  int stop; ///< percentage of rectangles that are not divided further
 };
 
-/// An order that can run: tasks drawn one by one from those whose predecessors have been drawn.
+/// Draws an order without deadlocks: a random topological order of the tasks.
 void drawOrder(Random &random, Plan &plan) {
   size_t n = plan.cells.size(), tasks = (plan.schedule.splitBackward ? 3 : 2) * n;
   std::vector<std::vector<uint32_t>> after(tasks); // F of cell c is task c, its B is n + c, its W 2n + c
@@ -109,7 +109,8 @@ void drawOrder(Random &random, Plan &plan) {
   }
 }
 
-/// Rules for one plan in three, some of them chunk by chunk. Numbers of their own: what else a seed gives stays what it was.
+/// Draws residency rules for a third of the plans, some of them with gathers by phase. A separate random number
+/// generator keeps the rest of the plan of a seed unchanged.
 void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary &summary) {
   Random random(seed ^ 0x7265736964ull);
   for (int64_t rules = random.chance(33) ? random.between(1, 4) : 0; rules > 0; --rules) {
@@ -130,7 +131,7 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
     if (rule.parameters || rule.moments || rule.gradients || rule.gather || rule.images)
       plan.residency.push_back(std::move(rule));
   }
-  if (Random update(seed ^ 0x757064617465ull); !plan.residency.empty() && update.chance(40)) { // by the hosts of some devices, of some groups
+  if (Random update(seed ^ 0x757064617465ull); !plan.residency.empty() && update.chance(40)) { // host updates on some devices, for some groups
     ResidencyRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       if (update.chance(60))
@@ -173,7 +174,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   plan.interNode = {1e8, 1e-4};
 
   Cutter(random, plan.cells, static_cast<int>(random.between(5, 40))).cut({0, summary.units_size(), 0, batch}, 0);
-  // Some devices stay idle; stretches of cells go to one device, so that neighbours share buffers.
+  // Some devices stay idle. Consecutive cells are assigned to the same device, so that neighbors share buffers.
   uint32_t working = static_cast<uint32_t>(random.between(1, devices + 1));
   uint32_t device = 0;
   for (Cell &cell : plan.cells) {
@@ -181,7 +182,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
       device = static_cast<uint32_t>(random.between(0, working));
     cell.device = (device + static_cast<uint32_t>(seed)) % devices;
   }
-  for (size_t i = plan.cells.size(); i > 1; --i) // the order of the list means nothing
+  for (size_t i = plan.cells.size(); i > 1; --i) // the order of the list has no meaning
     std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
 
   plan.defaultOwners = static_cast<DefaultOwners>(random.between(0, 3));

@@ -65,7 +65,7 @@ public:
       backwardCell(c);
     commit();
     for (int d = 0; d < plan.devices; ++d) {
-      // The first entry of a step waits for the last of the step before.
+      // The first entry of a step waits for the last entry of the previous step.
       auto &program = programs[d];
       if (program.entries_size() > 1)
         waitFor(d, program.mutable_entries(0), program.entries_size() - 1, true);
@@ -85,8 +85,8 @@ private:
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
-  std::set<std::tuple<uint32_t, uint32_t>> startedGroups; ///< (device, group): its accumulator has a contribution
-  uint32_t next = 0;                                      ///< id
+  std::set<std::tuple<uint32_t, uint32_t>> startedGroups; ///< (device, group) pairs with a contribution in their accumulator
+  uint32_t next = 0;                                      ///< next id
 
   bundle::Region region(uint32_t device, const std::string &key, int64_t bytes) {
     auto [it, fresh] = regions.try_emplace({device, key});
@@ -114,7 +114,7 @@ private:
     wait->set_previous_step(previous);
   }
 
-  /// A new entry with the current id, after everything before it on its device.
+  /// Adds an entry with the current id that waits for all earlier entries of its device.
   bundle::Entry *add(int d, uint32_t queue, bundle::Phase phase) {
     auto *entry = programs[d].add_entries();
     entry->set_id(next);
@@ -134,7 +134,7 @@ private:
           devices.insert(cell.device);
     return devices;
   }
-  /// Those that move: not padding, where it stays with its owner.
+  /// The shards that are communicated: all but padding that stays with its owner.
   std::vector<SerialShard> ownersOf(uint32_t group) const {
     std::vector<SerialShard> list;
     for (const auto &shard : owners)
@@ -144,7 +144,7 @@ private:
     return list;
   }
 
-  /// What every device that uses a group has of it. Slots begin on multiples of 64 bytes.
+  /// The elements of a group that every device that uses the group stores. Slots begin at multiples of 64 bytes.
   Compact wholeOf(uint32_t group) const {
     Compact runs;
     if (!plan.compact || !summary.groups(int(group)).trainable())
@@ -182,7 +182,7 @@ private:
     return "moments" + std::to_string(m) + "." + std::to_string(shard.group) + "." + std::to_string(shard.begin);
   }
 
-  /// In what a device that uses the group has of it, else among its shards alone.
+  /// The region of a shard: inside the whole group on a device that uses the group, else among the device's own shards.
   bundle::Region shardRegion(const SerialShard &shard, const std::string &whole, const std::string &alone) {
     const int64_t bytes = (shard.end - shard.begin) * 4;
     if (isPadding(shard))
@@ -196,7 +196,7 @@ private:
     return shardRegion(shard, "gradients" + std::to_string(shard.group), "reduced" + std::to_string(shard.group));
   }
 
-  /// Of a collective: from a device's first shard on, all of their bytes.
+  /// The region of a collective: all bytes of a device's shards, from the first one.
   bundle::Region shardsFrom(bundle::Region first, uint32_t group, uint32_t device) const {
     first.set_bytes(uint64_t(ownOf(group, device).elements() * 4));
     return first;
@@ -272,7 +272,7 @@ private:
     return int(summary.values(int(v)).producer()) < cut && int(*summary.values(int(v)).users().rbegin()) >= cut;
   }
 
-  /// Moves the rows two touching cells share of a value or its gradient.
+  /// Moves the rows of a value or its gradient that two adjacent cells share.
   void move(int from, int to, const char *what, const bundle::Value &declared, int64_t bytesPerRow, bundle::Phase phase) {
     const auto &a = plan.cells[from], &b = plan.cells[to];
     bundle::Region source = part(region(a.device, cellKey(from, what, declared.id()), (a.endSample - a.firstSample) * bytesPerRow),
@@ -464,7 +464,7 @@ private:
 
   uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).body(); }
 
-  /// The body a task calls for a unit, or -1.
+  /// The body that a task calls for a unit, or -1.
   int bodyOf(int u, bundle::Compute::Task task) const {
     const auto &unit = summary.units(u);
     if (task == bundle::Compute::F)
@@ -481,7 +481,7 @@ private:
     return first == onlyWeights ? -1 : int(bodyOf(unit, bundle::UnitFunction::BACKWARD));
   }
 
-  /// Runs of elements without padding and without a change of decay.
+  /// Ranges of elements without padding and with the same decay.
   std::vector<std::tuple<int64_t, int64_t, bool>> runs(const SerialShard &shard) const {
     std::vector<std::tuple<int64_t, int64_t, bool>> list;
     for (uint32_t p : summary.groups(int(shard.group)).parameters()) {

@@ -1,5 +1,6 @@
-// The simplest correct programs of a plan: every buffer has bytes of its own and every device does one thing at a time, in list order.
-// Independent of lib/Step: unit tests of the verifier break these programs one way at a time.
+// Makes the simplest correct programs of a plan: buffers do not share bytes, and every device executes one entry at a
+// time, in list order. Independent of lib/Step. Unit tests of the verifier introduce one fault at a time into these
+// programs.
 #pragma once
 
 #include "SyntheticModel.h"
@@ -23,9 +24,9 @@ struct SerialPlan {
   int64_t batch = 0;
   int devices = 1;
   std::vector<SerialCell> cells;
-  std::vector<SerialShard> owners; ///< groups without owners: all of it on the first device with a cell that uses it. A device may have several
-  bool splitBackward = false;      ///< B and W, one right after the other
-  bool compact = false;            ///< devices read parameters, and add up their gradients, without the padding between them
+  std::vector<SerialShard> owners; ///< several per device; default: the whole group on its first device with a cell that uses it
+  bool splitBackward = false;      ///< W runs directly after B
+  bool compact = false;            ///< parameters and gradient accumulators without the padding between parameters
 };
 
 std::vector<bundle::Program> serialPrograms(const SyntheticModel &model, const SerialPlan &plan);

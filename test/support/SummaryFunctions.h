@@ -1,11 +1,11 @@
-// Classes and functions of made-up summaries, by unit.
+// Classes and functions of synthetic summaries, by unit.
 #pragma once
 
 #include "zorse/Summary/Summary.h"
 
 namespace zorse::test {
 
-/// The class of a unit, added where there is none.
+/// The class of a unit; added if missing.
 inline bundle::UnitClass &mutableClass(bundle::ModelSummary &summary, int unit) {
   while (summary.classes_size() <= static_cast<int>(summary.units(unit).class_id()))
     summary.add_classes();
@@ -14,7 +14,7 @@ inline bundle::UnitClass &mutableClass(bundle::ModelSummary &summary, int unit) 
   return unitClass;
 }
 
-/// A function of the class of a unit, added where there is none.
+/// A function of the class of a unit; added if missing.
 inline bundle::UnitFunction &mutableFunction(bundle::ModelSummary &summary, int unit, bundle::UnitFunction::Task task) {
   bundle::UnitClass &unitClass = mutableClass(summary, unit);
   for (bundle::UnitFunction &function : *unitClass.mutable_functions())

@@ -47,7 +47,8 @@ struct Maker {
     return uint32_t(model.summary.inputs_size() - 1);
   }
 
-  /// Groups: parameters with equal users and trainability, decaying ones first, each on a multiple of 512 bytes.
+  /// Forms groups of parameters with equal users and trainability. Parameters with weight decay come first; each begins
+  /// at a multiple of 512 bytes.
   void group() {
     auto &summary = model.summary;
     std::map<std::vector<uint32_t>, std::vector<uint32_t>> byUsers;
@@ -138,7 +139,7 @@ struct Maker {
         const auto &p = summary.parameters(int(unit->parameters(i)));
         const bool copy = summary.groups(int(p.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
         if (task == Function::RECOMPUTE && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
-          continue; // a product that only results need
+          continue; // a matmul that only results need
         slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
         if (!forward && task != Function::INPUT_GRADIENTS && p.trainable())
           slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
@@ -236,7 +237,7 @@ struct Maker {
     summary.set_cast_body(model.bodies.bodies_size() - 1);
   }
 
-  /// What real models have besides a chain.
+  /// Adds irregularities of real models to the chain.
   void vary() {
     auto &summary = model.summary;
     auto pick = [&](int begin, int end) { return begin + int(random() % uint32_t(end - begin)); };
@@ -252,7 +253,7 @@ struct Maker {
       if (u > 0 && u + 1 < options.units && random() % 4 == 0)
         unit->add_inputs(uint32_t(random() % uint32_t(summary.inputs_size())));
     }
-    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) { // values with any users behind their producer
+    for (int extra = pick(0, 3); extra > 0 && options.units > 2; --extra) { // values with arbitrary users after their producer
       const int producer = pick(0, options.units - 1);
       uint32_t v = value("x" + std::to_string(extra), uint32_t(producer), 64 * (1 + random() % 2));
       summary.mutable_values(int(v))->set_needs_gradient(random() % 2);
@@ -262,13 +263,13 @@ struct Maker {
         if (u == last || random() % 2)
           summary.mutable_units(u)->add_values_in(v);
     }
-    for (int extra = pick(0, 3); extra > 0; --extra) { // parameters of any units
+    for (int extra = pick(0, 3); extra > 0; --extra) { // parameters used by arbitrary units
       uint32_t p = parameter("shared" + std::to_string(extra), 16 * pick(1, 20), random() % 4 != 0, random() % 2);
       for (int u = 0; u < options.units; ++u)
         if (u == int(p) % options.units || random() % 3 == 0)
           summary.mutable_units(u)->add_parameters(p);
     }
-    for (int p = 0; p < summary.parameters_size(); ++p) { // a parameter nobody uses any more
+    for (int p = 0; p < summary.parameters_size(); ++p) { // parameters that are no longer used
       bool used = false;
       for (const auto &unit : summary.units())
         for (uint32_t q : unit.parameters())

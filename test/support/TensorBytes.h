@@ -1,4 +1,4 @@
-// Elements of tensors as bytes in a device's memory, and buffers whose unwritten bytes show.
+// Tensor elements as bytes in device memory, and buffers with poisoned contents.
 #pragma once
 
 #include "zorse/runtime/Device.h"
@@ -21,7 +21,7 @@ inline int64_t bytesOf(mlir::Type element) {
 
 struct Buffer {
   explicit Buffer(size_t bytes) : size(roundUp64(bytes + 64)), data(static_cast<char *>(std::aligned_alloc(64, size)), std::free) {
-    // A NaN as f32 and as f64: whatever reads what nobody wrote shows.
+    // A NaN as f32 and as f64, so that reads of unwritten bytes are visible.
     for (size_t i = 0; i + 8 <= size; i += 8)
       std::memcpy(data.get() + i, &runtime::kPoisonWord, 8);
   }
@@ -29,7 +29,7 @@ struct Buffer {
   std::unique_ptr<char, void (*)(void *)> data;
 };
 
-/// A number as an element of bf16 or f16, and back.
+/// Converts a number to a bf16 or f16 element, and back.
 inline uint16_t halfOf(double value, mlir::Type element) {
   llvm::APFloat number(value);
   bool lost;

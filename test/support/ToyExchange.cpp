@@ -108,7 +108,8 @@ private:
     slot(body, kind, index, mode, 0, ToyExchange::kRow);
   }
 
-  /// \param perColumn  a point is a number of the 16, else a row. \param accumulated  operand that may be added to, -1: none
+  /// \param perColumn  a point is one of the 16 columns, else a row. \param accumulated  operand that may be added to;
+  /// -1: none
   static void kernel(bundle::Body *body, const char *symbol, const std::vector<uint32_t> &operands, bool perColumn = false, int accumulated = -1) {
     auto *launch = body->add_launches()->mutable_kernel();
     launch->set_symbol(symbol);

@@ -1,5 +1,5 @@
-// random-plan SUMMARY DEVICES BATCH SEED OUTPUT: a random valid plan of a model (summary.pb of a bundle), for the devices d0, d1, ... BATCH counts
-// samples.
+// random-plan SUMMARY DEVICES BATCH SEED OUTPUT: writes a random valid plan of a model (summary.pb of a bundle) for the
+// devices d0, d1, ... BATCH is in samples.
 #include "RandomPlan.h"
 
 #include "zorse/Summary/Summary.h"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A Slurm cluster on loopback for one command: slurm-on-loopback.sh COMMAND [ARG...]
+# Runs a command on a temporary Slurm cluster on loopback: slurm-on-loopback.sh COMMAND [ARG...]
 #
-# One slurmctld and two slurmd (nodes zn1 and zn2, 8 CPUs each as far as Slurm knows) with their own munge key, sockets and ports in a temporary folder. COMMAND finds them
-# through SLURM_CONF. Its exit code is the script's; 77 where Slurm or munge are not installed. Everything started here is ended by id when COMMAND has ended, whatever happens.
+# Starts one slurmctld and two slurmd (nodes zn1 and zn2, declared with 8 CPUs each) with their own munge key, sockets and ports in a temporary directory. SLURM_CONF points
+# COMMAND to them. The exit code is that of COMMAND, or 77 if Slurm or munge is not installed. When COMMAND has ended, all started processes are ended by id.
 #
-# Where mount namespaces are allowed (root), zn1 and zn2 resolve to 127.0.0.1 and 127.0.0.2 as a cluster's names do. Elsewhere ZORSE_STORE tells the address.
+# With mount namespaces (root), zn1 and zn2 resolve to 127.0.0.1 and 127.0.0.2 as in a real cluster. Otherwise, ZORSE_STORE contains the address.
 set -euo pipefail
 [ $# -gt 0 ] || { sed -n '2,8s/^# \?//p' "$0"; exit 2; }
 PATH=$PATH:/usr/sbin:/sbin
@@ -28,7 +28,7 @@ pids=()
 cleanup() {
   set +e
   trap '' INT TERM
-  # Jobs first, while their daemons can still end them; then whatever names our configuration in its environment (step daemons are nobody's children); then the daemons.
+  # First end jobs, while their daemons still run; then processes with our configuration in their environment (step daemons are not our children); then the daemons.
   timeout 5 scancel --signal=KILL --full --state=RUNNING 2>/dev/null
   for p in /proc/[0-9]*; do
     pid=${p#/proc/}
@@ -55,7 +55,7 @@ chmod 755 "$folder"
 mkdir "$folder/state" "$folder/zn1" "$folder/zn2"
 (umask 077; head -c 128 /dev/urandom >"$folder/munge.key")
 listens() { grep -qiE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
-for _ in $(seq 100); do # three ports that nobody has, below those the system gives out
+for _ in $(seq 100); do # find three free ports below the ephemeral range
   first=$((16000 + RANDOM % 4000))
   listens "$first" || listens $((first + 1)) || listens $((first + 2)) || break
 done

@@ -1,4 +1,4 @@
-// Runs unit functions on host tensors, arguments found by slot and index.
+// Runs unit functions on host tensors. Arguments are found by slot and index.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -53,7 +53,7 @@ inline Slots::key_type keyOf(SlotAttr slot) {
   return {(known ? stringifyScalarField(slot.getField()) : stringifySlotKind(slot.getKind())).str(), slot.getIndex()};
 }
 
-/// Runs a unit function; its results by slot. Empty on failure.
+/// Runs a unit function and returns its results by slot; empty on failure.
 inline Slots run(mlir::func::FuncOp function, const Slots &slots, const reference::Options &options) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)

@@ -1,4 +1,4 @@
-// Every vector-Jacobian product against central differences in f64, for every saved set.
+// Compares every vector-Jacobian product with central differences in f64, for every saved set.
 #include "UnitFunctions.h"
 
 #include "mlir/IR/Verifier.h"
@@ -23,13 +23,13 @@ struct Case {
   const char *name;
   std::vector<Argument> arguments;
   const char *body; ///< defines %y
-  const char *type; ///< of %y
+  const char *type; ///< type of %y
   double low = -1.0, high = 1.0;
 };
 
 void PrintTo(const Case &c, std::ostream *os) { *os << c.name; }
 
-/// Sampled floats are boundary values, unsampled ones parameters, integers and booleans inputs.
+/// Batched floats become boundary values, unbatched floats parameters, integers and booleans inputs.
 std::string functionText(const Case &c) {
   std::string arguments;
   int parameters = 0, inputs = 0, boundaries = 0;
@@ -48,7 +48,8 @@ std::string functionText(const Case &c) {
 std::string slotOf(mlir::func::FuncOp f, unsigned i) { return stringifySlotKind(slotOfArgument(f, i).getKind()).str(); }
 int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return slotOfArgument(f, i).getIndex(); }
 
-/// The same with every differentiable value behind a product with a parameter, so that there are gradients of both sorts: `%x0` and `%xp` for `%x`.
+/// Multiplies every differentiable value by a parameter, so that there are gradients of both kinds: `%x0` and `%xp` for
+/// `%x`.
 Case behindParameters(Case c, std::vector<std::string> &kept) {
   std::string body;
   std::vector<Argument> arguments;
@@ -71,7 +72,7 @@ Case behindParameters(Case c, std::vector<std::string> &kept) {
   return c;
 }
 
-/// Random values for every argument.
+/// Makes random values for all arguments.
 Slots randomSlots(mlir::func::FuncOp function, const Case &c, int64_t rows, std::mt19937 &rng) {
   Slots slots;
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -125,7 +126,7 @@ TEST_P(Vjp, EqualsCentralDifferences) {
         all[key] = value;
     Slots gradients = run(pair.backward, all, options);
     ASSERT_FALSE(gradients.empty());
-    // The slices make together what the joint function makes.
+    // Both slices together have the results of the joint function.
     EXPECT_EQ(jointly.size(), forward.size() + gradients.size());
     for (const Slots *part : {&forward, &gradients})
       for (auto &[key, value] : *part)
@@ -151,7 +152,7 @@ TEST_P(Vjp, EqualsCentralDifferences) {
   }
 }
 
-/// B and W together are the backward, and B keeps what was made once.
+/// B and W together are the backward, and B saves values instead of W computing them again.
 TEST_P(Vjp, PartsMakeTheWhole) {
   std::vector<std::string> kept;
   kept.reserve(32);
@@ -165,7 +166,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
     autodiff::SplitBackward split = autodiff::splitBackward(pair->backward);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
     if (!split.inputs)
-      continue; // only parameters, or no parameter
+      continue; // only parameters or no parameters
 
     reference::Options options;
     options.rows = 3, options.seed = 7, options.sampleBase = 5;
@@ -173,7 +174,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
     Slots slots = randomSlots(pair->forward, c, options.rows, rng);
     for (auto &[key, value] : slots)
       if (key.first == "parameter" && value.size() == 1)
-        value.values[0] = 0.9 + 0.05 * double(rng() % 4); // stays where the op is defined
+        value.values[0] = 0.9 + 0.05 * double(rng() % 4); // inside the domain of the op
     for (auto &[key, value] : run(pair->forward, slots, options)) {
       if (key.first == "saved")
         slots[key] = value;
@@ -181,7 +182,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
         slots[{"boundary_out_gradient", key.second}] = value;
     }
     Slots whole = run(pair->backward, slots, options), parts = run(split.inputs, slots, options);
-    slots.insert(parts.begin(), parts.end()); // the deferred ones
+    slots.insert(parts.begin(), parts.end()); // tensors saved for W
     for (auto &[key, value] : run(split.weights, slots, options))
       EXPECT_TRUE(parts.emplace(key, value).second) << key.first << " in both parts";
     for (auto &[key, value] : whole) {

@@ -1,4 +1,5 @@
-// Bundles: equal contents give equal bytes, nothing is left behind by a failure, and damage is named.
+// Tests that equal contents give bundles with equal bytes, that a failure leaves no files, and that errors name the
+// damage.
 #include "Must.h"
 
 #include "zorse/Bundle/BundleReader.h"
@@ -128,7 +129,7 @@ TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
     std::vector<std::string> expected = {"456789ab", std::string(8, '\1'), "0123"};
     for (int i = 0; i < 3; ++i) {
       const auto &entry = table["parameters"][i];
-      std::string bytes = read(folder / "w.zorse" / std::string(entry["file"])); // an absolute path stays one
+      std::string bytes = read(folder / "w.zorse" / std::string(entry["file"])); // an absolute path stays absolute
       EXPECT_EQ(bytes.substr(entry["offset"], entry["bytes"]), expected[i]) << entry;
     }
     EXPECT_EQ(table["parameters"][2]["permutation"], (std::vector<int>{1, 0}));
@@ -146,7 +147,7 @@ TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
   EXPECT_EQ(read(folder / "one.zorse" / "manifest.sha256"), digest + "  manifest.json\n");
   for (const auto &[name, hash] : bundle->files)
     EXPECT_EQ(sha256(read(folder / "one.zorse" / name)), hash) << name;
-  // Everything counts: another weight is another digest.
+  // All contents count: other weights give another digest.
   std::ofstream(folder / "model.data", std::ios::binary) << "0123456789abcdeg";
   BundleContents other = contents();
   other.weights[0].offset = 8;
@@ -193,7 +194,7 @@ TEST_F(BundleTest, OtherFilesInADirectoryAreKept) {
   EXPECT_NE(error.find("contains 'notes.txt'"), std::string::npos) << error;
   EXPECT_EQ(read(folder / "one.zorse" / "notes.txt"), "precious");
   fs::create_directory(folder / "site");
-  std::ofstream(folder / "site" / "manifest.json") << "{}"; // that of a web page
+  std::ofstream(folder / "site" / "manifest.json") << "{}"; // the manifest of a web page
   std::ofstream(folder / "site" / "index.html") << "precious";
   EXPECT_TRUE(writeBundle(contents(), path("site")).failed());
   EXPECT_EQ(read(folder / "site" / "index.html"), "precious");
@@ -203,7 +204,7 @@ TEST_F(BundleTest, OtherFilesInADirectoryAreKept) {
   EXPECT_TRUE(fs::is_symlink(folder / "link.zorse"));
 }
 
-/// What lies beside the bundles, but for the model's data.
+/// Number of leftover temporary files (.*) next to the bundles.
 size_t strayCount(const fs::path &folder) {
   size_t stray = 0;
   for (const auto &entry : fs::directory_iterator(folder))

@@ -1,4 +1,4 @@
-// Compilation as a whole: equal input gives equal bytes, equal kernels are one, the cache is used, errors name the op.
+// Tests compilation: equal input gives equal bytes, equal kernels are shared, the cache is used, errors name the op.
 #include "CodegenHarness.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -71,7 +71,8 @@ TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
   std::filesystem::remove_all(directory);
 }
 
-// What comes out of the cache is linked and run: nothing is taken that others can have written, however whole it looks.
+// Objects from the cache are linked and run, so objects that other users could have written are not used, even if they
+// look valid.
 TEST(CodegenApi, CacheTakesNothingFromOthers) {
   namespace fs = std::filesystem;
   auto directory = fs::temp_directory_path() / ("zorse-codegen-shared-" + std::to_string(getpid()));
@@ -85,7 +86,7 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   ASSERT_EQ(files.size(), 2u);
   EXPECT_EQ(fs::status(files[0]).permissions() & (fs::perms::group_all | fs::perms::others_all), fs::perms::none);
 
-  // A file that others may write, a link, an object under another's name, a checksum without a key.
+  // A file that other users can write, a link, an object under the name of another one, a checksum without a key.
   fs::permissions(files[0], fs::perms::group_write, fs::perm_options::add);
   EXPECT_EQ(compile(options).compiled, 1u);
   fs::rename(files[0], directory / "elsewhere");
@@ -104,7 +105,7 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   EXPECT_EQ(compile(options).compiled, 0u);
   EXPECT_EQ(compile(options).object, first.object);
 
-  // A folder that others may write is not used at all.
+  // A directory that other users can write is not used.
   fs::permissions(directory, fs::perms::others_write, fs::perm_options::add);
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(compile(options).compiled, 2u);
@@ -113,7 +114,8 @@ TEST(CodegenApi, CacheTakesNothingFromOthers) {
   fs::remove_all(directory);
 }
 
-// The linker's files become machine code: no other user can enter their folder, whatever the umask, or exchange it where TMPDIR is shared.
+// The linker's files become machine code. Other users can neither enter their directory, with any umask, nor replace it
+// if TMPDIR is shared.
 TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   namespace fs = std::filesystem;
   const fs::path shared = fs::temp_directory_path() / ("zorse-codegen-link-" + std::to_string(getpid()));
@@ -124,7 +126,7 @@ TEST(CodegenApi, LinkerFilesAreOutOfReach) {
   options.useCache = false;
   const codegen::CompiledBodies expected = compile(options);
 
-  // A linker that says who may enter the folder, and puts another one in its place before it begins.
+  // A linker that records the mode of the directory and replaces the directory before it starts.
   llvm::ErrorOr<std::string> linker = std::error_code();
   for (const char *name : {"ld.lld-22", "ld.lld", "ld", "cc"})
     if (linker = llvm::sys::findProgramByName(name); linker) {
@@ -192,7 +194,8 @@ func.func @f(%x: tensor<f64> {@@known64}) -> (tensor<4xf32> {@@parameter_gradien
             std::string::npos);
 }
 
-// cuBLASLt refuses a matrix whose rows overlap, even where it has one row only: here the gradient of weights from one feature.
+// cuBLASLt refuses a matrix with overlapping rows even if it has only one row, as in the weight gradient of one
+// feature.
 TEST(CodegenApi, RowsOfOperandsDoNotOverlap) {
   auto context = test::makeContext();
   auto module = test::parse(*context, R"(

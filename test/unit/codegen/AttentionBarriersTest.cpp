@@ -1,5 +1,6 @@
-// Every barrier, every wait and every exchange of the kernels of attention is needed: each is dropped in turn, and must be missed, by a finding of
-// the emulator or by other numbers. Sizes are such that every schedule goes through several tiles, the last of which is not whole.
+// Every barrier, wait and shuffle of the attention kernels is needed: each is removed in turn, and the emulator must
+// report a finding or compute other numbers. With these sizes, every schedule has several tiles, and the last tile is
+// partial.
 #include "CodegenHarness.h"
 #include "EmulatedBody.h"
 
@@ -17,7 +18,7 @@ using emulator::PlantedBug;
 
 namespace {
 
-/// A forward and a backward with heads of `size`.
+/// A forward and a backward with head size `size`.
 std::string functions(int size, int queries, int heads, int keyHeads, const std::string &attributes) {
   auto tensor = [&](int count) {
     return "tensor<?x" + std::to_string(queries) + "x" + std::to_string(count) + "x" + std::to_string(size) + "xbf16>";
@@ -88,13 +89,13 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   ASSERT_TRUE(right.findings.empty()) << right.findings.front();
   int byFindingsAlone = 0, found = 0;
   const int places = healthy->places(PlantedBug::NoCollective);
-  ASSERT_GE(places, 20); // of four kernels: there is something to drop
+  ASSERT_GE(places, 20); // in four kernels
   for (int number = 0; number < places; ++number) {
     auto code = HostCode::compile(compiled->object, error, true, {PlantedBug::NoCollective, number});
     ASSERT_TRUE(code) << error;
     const Outcome wrong = run(*code, **products, body);
     const bool differs = wrong.results != right.results, seen = !wrong.findings.empty();
-    EXPECT_TRUE(differs || seen) << "nobody misses number " << number;
+    EXPECT_TRUE(differs || seen) << "not detected: number " << number;
     found += differs || seen;
     byFindingsAlone += seen && !differs;
   }

@@ -78,7 +78,7 @@ struct Runner {
     }
   }
 
-  /// Bytes per row in front of every tensor of a packed slot, as its writer lays them out.
+  /// Offsets, in bytes per row, of the tensors of a packed slot in the layout of its writer.
   std::vector<int64_t> layOut(SlotKind kind) {
     func::FuncOp owner = function;
     if (auto unitClass = dyn_cast<ClassOp>(function->getParentOp()))
@@ -178,7 +178,7 @@ struct Runner {
     }
   }
 
-  /// On the emulated GPU: the same results, and no finding.
+  /// Checks that the emulated GPU gives the same results, without findings.
   void checkEmulated(const emulator::HostCode &code, runtime::CpuDevice &products) {
     auto expected = evaluate();
     ASSERT_TRUE(succeeded(expected));
@@ -234,12 +234,12 @@ std::unique_ptr<MLIRContext> test::makeContext() {
 OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const std::string &type) {
   for (size_t at; (at = text.find("$T")) != std::string::npos;)
     text.replace(at, 2, type);
-  // The seed of a loss arrives in f64.
+  // The seed of a loss is f64.
   for (size_t at; (at = text.find("$CAST")) != std::string::npos;)
     text.replace(at, 5,
                  type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>"
                                : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
-  // Short forms of the attributes that say what arguments and results are.
+  // Expands the short forms of the slot attributes of arguments and results.
   for (size_t at = 0; (at = text.find("@@", at)) != std::string::npos;) {
     size_t end = at + 2;
     std::string kind, index;

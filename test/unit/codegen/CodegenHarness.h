@@ -1,5 +1,5 @@
-// Compiles functions given as text for processors and for GPUs, runs them on the CPU device and on the emulator, and compares every result with the
-// reference evaluator.
+// Compiles functions given as text for CPUs and GPUs, runs them on the CPU device and on the emulator, and compares
+// every result with the reference evaluator.
 #pragma once
 
 #include "zorse/Codegen/Codegen.h"
@@ -15,10 +15,10 @@
 
 namespace zorse::test {
 
-/// A context with the dialects of unit functions.
+/// Makes a context with the dialects of unit functions.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
-/// Unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for slots.
+/// Parses unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for slots.
 mlir::OwningOpRef<mlir::ModuleOp> parse(mlir::MLIRContext &context, std::string text, const std::string &type);
 
 struct RunOptions {
@@ -28,14 +28,15 @@ struct RunOptions {
   int64_t sampleBase = 5;
   uint64_t instanceBase = 11;
   bool evaluation = false;
-  bool split = false; ///< also the two parts of every function `.backward`
+  bool split = false; ///< also split every function `.backward` into two parts
   std::string dumpDir;
-  bool cuda = true; ///< also on the emulated GPU, but for f64, which GPUs have no transcendental functions of
+  bool cuda = true; ///< also on the emulated GPU, except f64: GPUs have no f64 transcendental functions
 };
 
-/// Every function of `text`: for every type, row count, 1 and 2 threads (bit-equal), overwriting and accumulating.
+/// Checks every function of `text` for every type and row count, with 1 and 2 threads (bit-equal), overwriting and
+/// accumulating.
 ///
-/// Arguments are random; integers lie in [test.low, test.high) of the argument's attributes, so they can serve as ids.
+/// Arguments are random. Integers lie in [test.low, test.high) of the argument's attributes, so that they can be ids.
 void checkFunctions(const std::string &text, const RunOptions &options = {});
 
 } // namespace zorse::test

@@ -1,6 +1,7 @@
-// The emulator finds what is wrong: every collective dropped, every access moved, every guard opened in turn, in kernels of every class. A bug counts
-// as found when there is a finding or when results differ; and some leave results right, so numbers alone are not enough. Runs are chosen so that
-// every guard is closed for somebody: with so few rows that some threads have nothing to do, and adding to results as well as overwriting them.
+// Tests that the emulator detects faults in kernels of every class: each collective is removed, each access moved and
+// each guard opened in turn. A fault is detected if there is a finding or if results differ. Some faults leave results
+// correct, so comparing numbers is not enough. In the runs, every guard is closed for some thread: there are so few
+// rows that some threads have no work, and results are both added to and overwritten.
 #include "CodegenHarness.h"
 #include "EmulatedBody.h"
 
@@ -74,14 +75,14 @@ struct Outcome {
   std::string results;
 };
 
-/// What is run: numbers, and how.
+/// The parameters of a run.
 struct Setting {
   int64_t rows;
   bool add;
   unsigned seed;
 };
 
-/// With room around every slot, so that a bug reads or writes something.
+/// Runs a body with unused memory around every slot, so that a faulty access stays inside the allocation.
 Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, Setting setting) {
   const int64_t rows = setting.rows;
   struct alignas(64) Line {
@@ -160,7 +161,7 @@ TEST(Emulator, FindsPlantedBugs) {
         count.found += differs || seen;
         count.byNumbersAlone += differs && !seen;
         count.byFindingsAlone += seen && !differs;
-        EXPECT_TRUE(differs || seen) << count.name << ": nobody misses number " << number;
+        EXPECT_TRUE(differs || seen) << count.name << ": not detected: number " << number;
       }
   }
   int planted = 0, found = 0;

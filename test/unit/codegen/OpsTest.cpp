@@ -1,5 +1,6 @@
-// Operations as compiled code against the reference, with views, fusion and accumulation around them: those on elements, reductions, views, updates,
-// roundings, and whole blocks. RowOpsTest.cpp and ProductOpsTest.cpp have the others.
+// Compares compiled operations with the reference, combined with views, fusion and accumulation: elementwise
+// operations, reductions, views, updates, roundings and whole blocks. RowOpsTest.cpp and ProductOpsTest.cpp test the
+// others.
 #include "CodegenHarness.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %b: tensor<48x$T> {@@parame
 })");
 }
 
-// More results than the mask of those that a kernel adds to has bits.
+// More results than bits in the mask of results that a kernel adds to.
 TEST(CodegenOps, GradientsOfManySlices) {
   std::ostringstream results, lines, values, types;
   for (int i = 0; i < 70; ++i) {
@@ -119,7 +120,7 @@ func.func @f(%x: tensor<?x48x$T> {@@boundary_in0}, %r: tensor<48x$T> {@@paramete
   checkFunctions(track, options);
 }
 
-// Alone, among other values, and behind a sum.
+// Alone, among other values, and after a sum.
 TEST(CodegenOps, NumbersOfSamples) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x$T> {@@boundary_out1}, tensor<?x$T> {@@boundary_out2}) {
@@ -192,7 +193,7 @@ TEST(CodegenOps, Updates) {
   }
 }
 
-// What has no samples, constants (splat and not), scalars, booleans, integers.
+// Unbatched values, constants (splat and not), scalars, booleans, integers.
 TEST(CodegenOps, UnsampledAndIntegers) {
   checkFunctions(R"(
 func.func @f(%l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 4 : i64}, %g: tensor<6x$T> {@@parameter0}, %x: tensor<?x6x$T> {@@boundary_in0})
@@ -216,7 +217,7 @@ func.func @f(%l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 4 :
 })");
 }
 
-// Dimensions of size 1 everywhere, and results that are arguments, each other, or constants.
+// Dimensions of size 1, and results that are arguments, equal to each other, or constants.
 TEST(CodegenOps, UnitDimensionsAndTrivialResults) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@parameter0}, %dy: tensor<?x1x1x$T> {@@boundary_out_gradient0})
@@ -233,7 +234,7 @@ func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@para
 })");
 }
 
-// Labels that the graph shifts itself: a kernel must not read of a concat what it only just writes.
+// Labels that the graph shifts: a kernel must not read parts of a concat that it writes at the same time.
 TEST(CodegenOps, ReadsOfConcatsComeAfterAllOfTheirParts) {
   checkFunctions(R"(
 func.func @f(%l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %x: tensor<?x6x50x$T> {@@boundary_in0}, %y: tensor<?x6x$T> {@@boundary_in1})
@@ -256,7 +257,7 @@ func.func @f(%l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %x: tensor<?x
 })");
 }
 
-// Vectors too long to be kept on the stack are computed again in later phases; odd lengths leave remainders.
+// Vectors that are too long for the stack are recomputed in later phases; odd lengths leave remainders.
 TEST(CodegenOps, LongAndOddVectors) {
   RunOptions options;
   options.rows = {1, 2};
@@ -275,7 +276,7 @@ func.func @f(%x: tensor<?x70001x$T> {@@boundary_in0}, %y: tensor<?x3x131x$T> {@@
                  options);
 }
 
-// The attention half of a GPT block as units and autodiff make it, at its real size.
+// The attention half of a GPT block, as made by units and autodiff, at its real size.
 TEST(CodegenOps, GptBlock) {
   std::ifstream file(ZORSE_SOURCE_DIR "/test/lit/codegen/gpt-block.mlir");
   std::stringstream text;
@@ -290,7 +291,7 @@ TEST(CodegenOps, GptBlock) {
   checkFunctions(functions, options);
 }
 
-// The parts of a backward by themselves: a norm in front of two products, gelu between them.
+// The separate parts of a split backward: a norm before two matmuls, with gelu between them.
 TEST(CodegenOps, SplitBackward) {
   RunOptions options;
   options.split = true;
@@ -322,7 +323,7 @@ zorse.class @f {
                  options);
 }
 
-// Roundings alone are exact: numbers of every size, with ties, subnormal ones and those too large.
+// Roundings are exact: numbers of all magnitudes, including ties, subnormal and too large numbers.
 TEST(CodegenOps, Roundings) {
   RunOptions options;
   options.tolerance32 = options.tolerance64 = 0;
@@ -352,11 +353,12 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %e: tensor<?x5x48xi32> {@@i
   }
 }
 
-// A rounding between two operations of one kernel is done, though its result is never stored; and what is stored in two bytes is read as it was.
+// A rounding between two operations of one kernel is performed although its result is not stored. A value stored in two
+// bytes is read unchanged.
 TEST(CodegenOps, RoundingInsideACluster) {
   RunOptions options;
   options.types = {"f32"};
-  options.tolerance32 = 0; // sums and differences of numbers of few bits are exact
+  options.tolerance32 = 0; // sums and differences of numbers with few bits are exact
   checkFunctions(R"(
 func.func @f(%x: tensor<?x5x48xf32> {@@boundary_in0}) -> (tensor<?x5x48xf32> {@@boundary_out0}, tensor<?x5x48xbf16> {@@boundary_out1}, tensor<?x5x48xf32> {@@boundary_out2}) {
   %n = arith.truncf %x : tensor<?x5x48xf32> to tensor<?x5x48xbf16>

@@ -1,4 +1,4 @@
-// Products and attention, as compiled code against the reference.
+// Compares compiled matmuls and attention with the reference.
 #include "CodegenHarness.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 using zorse::test::checkFunctions;
 using zorse::test::RunOptions;
 
-// Rows that are masked as a whole have equal probabilities: a logarithm of their sum would be lost beside 3e38.
+// Fully masked rows have equal probabilities. The logarithm of their sum would be absorbed by 3e38.
 TEST(CodegenOps, RowsThatAreMaskedAsAWhole) {
   checkFunctions(R"(
 func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@boundary_in1}, %v: tensor<?x7x2x8x$T> {@@boundary_in2}, %do: tensor<?x6x4x8x$T> {@@boundary_in3}, %m: tensor<?x1x6x7xi1> {@@input0}, %x: tensor<?x6x5x$T> {@@boundary_in4}, %l: tensor<?x6xi64> {@@input1, test.low = 0 : i64, test.high = 5 : i64}, %d: tensor<?x6x$T> {@@boundary_in5})
@@ -47,7 +47,7 @@ func.func @f(%x: tensor<?x5x24x$T> {@@boundary_in0}, %w: tensor<24x16x$T> {@@par
 })");
 }
 
-// Unfused attention: batched products over transposed views of slices, unsampled operands, products of transposes.
+// Unfused attention: batched matmuls over transposed views of slices, unbatched operands, matmuls of transposes.
 TEST(CodegenOps, BatchedProducts) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %t: tensor<5x9x$T> {@@parameter0})
@@ -106,7 +106,7 @@ zorse.class @f {
 })");
 }
 
-// One query whose position has no stride of its own, and keys that are one key repeated: no matrix product has such rows.
+// One query without a stride of its position, and keys that are copies of one key: no matmul supports such rows.
 TEST(CodegenOps, AttentionOfRowsThatAreNoMatrix) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x2x8x1x$T> {@@boundary_in0}, %y: tensor<?x1x2x8x$T> {@@boundary_in1}, %z: tensor<?x5x2x8x$T> {@@boundary_in2})
@@ -121,7 +121,7 @@ func.func @f(%x: tensor<?x2x8x1x$T> {@@boundary_in0}, %y: tensor<?x1x2x8x$T> {@@
 })");
 }
 
-// Masks: an operand shared by all heads, of booleans and of floats, and the recognised causal one as a tensor.
+// Masks: boolean and float operands shared by all heads, and the recognized causal mask as a tensor.
 TEST(CodegenOps, AttentionMasks) {
   checkFunctions(R"(
 func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@boundary_in1}, %v: tensor<?x7x2x8x$T> {@@boundary_in2}, %m: tensor<?x1x6x7xi1> {@@input0}, %n: tensor<1x4x6x7x$T> {@@parameter0})
@@ -135,11 +135,11 @@ func.func @f(%q: tensor<?x6x4x8x$T> {@@boundary_in0}, %k: tensor<?x7x2x8x$T> {@@
 })");
 }
 
-// Values in two bytes: read by products, attention, norms and scatters as they are, through views; results of both types.
+// Two-byte values: read directly by matmuls, attention, norms and scatters, through views; results of both types.
 TEST(CodegenOps, HalfStorage) {
   RunOptions options;
   options.types = {"bf16", "f16"};
-  options.tolerance32 = 1.0 / 128; // a sum in f32 and one in f64 may be rounded to neighbours
+  options.tolerance32 = 1.0 / 128; // sums in f32 and f64 may be rounded to neighboring numbers
   checkFunctions(R"(
 func.func @products(%x: tensor<?x6x40x$T> {@@boundary_in0}, %w: tensor<40x56x$T> {@@parameter0}, %v: tensor<24x40x$T> {@@parameter1}, %d: tensor<?x6x56x$T> {@@boundary_in1}, %g: tensor<40xf32> {@@parameter2})
     -> (tensor<?x6x56xf32> {@@boundary_out0}, tensor<?x6x24x$T> {@@boundary_out1}, tensor<40x56xf32> {@@parameter_gradient0}, tensor<?x6x40x$T> {@@boundary_in_gradient0}, tensor<?x40x6xf32> {@@boundary_out2}) {
@@ -166,7 +166,7 @@ func.func @attention(%x: tensor<?x7x6x8x$T> {@@boundary_in0}, %do: tensor<?x7x4x
                  options);
 }
 
-// Gradients in f32 that are added to what is there, of heads that fill their tile in part, and that two blocks share.
+// f32 gradients that are added to existing values, with heads that fill a part of their tile and that two blocks share.
 TEST(CodegenOps, AttentionAddsGradients) {
   RunOptions options;
   options.types = {"bf16"};

@@ -1,4 +1,5 @@
-// Operations on rows, as compiled code against the reference: norms, softmax, cross entropy, and what takes rows or elements by index.
+// Compares compiled operations on rows with the reference: norms, softmax, cross entropy, and operations that select
+// rows or elements by index.
 #include "CodegenHarness.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 
 using zorse::test::checkFunctions;
 
-// Row-wise ops in one kernel with what surrounds them: the residual stream of a transformer.
+// Row-wise ops in one kernel with the ops around them: the residual stream of a transformer.
 TEST(CodegenOps, ResidualLayerNorm) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %h: tensor<?x5x48x$T> {@@boundary_in1}, %g: tensor<48x$T> {@@parameter0}, %b: tensor<48x$T> {@@parameter1})
@@ -30,7 +31,7 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %dy: tensor<?x5x48x$T> {@@b
 })");
 }
 
-// Of what an operation is expanded to, only what is read stays: a gain that is trained with a bias that is not, and the other way round.
+// Only the parts of an expanded operation that are read remain: a trained gain with a frozen bias, and the reverse.
 TEST(CodegenOps, GradientsThatNobodyReads) {
   for (const char *read : {"%dg", "%db"})
     checkFunctions(std::string(R"(
@@ -102,7 +103,7 @@ func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@inpu
 })");
 }
 
-// Of one element there is one to take; what lies in front of it are other dimensions.
+// Takes from vectors of one element; the leading dimensions are larger.
 TEST(CodegenOps, TakeOfOneElement) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 1 : i64}, %d: tensor<?x6x$T> {@@boundary_in1})
@@ -118,7 +119,7 @@ func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input
 })");
 }
 
-// Rows of one column: nothing is left to be summed.
+// Rows of one column need no sum.
 TEST(CodegenOps, RowsOfOneElement) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.low = -1 : i64, test.high = 1 : i64}, %g: tensor<1x$T> {@@parameter0})

@@ -1,4 +1,4 @@
-// Descriptions of machines that are not here: trees of /proc and /sys, and a stub of NVML.
+// Tests descriptions of other machines, with trees of /proc and /sys and a stub of NVML.
 #include "Describe.h"
 #include "Nvml.h"
 
@@ -37,7 +37,7 @@ protected:
     write("sys/class/net/eth1/speed", "100000\n");
     write("sys/class/net/eth1/operstate", "down\n");
     write("sys/class/net/eth1/device/vendor", "x");
-    write("sys/class/net/bridge/speed", "400000\n"); // no device behind it
+    write("sys/class/net/bridge/speed", "400000\n"); // no hardware device
     write("sys/block/nvme0n1/size", "2000000000\n");
     write("sys/block/sda/size", "9000000000\n");
   }
@@ -52,7 +52,7 @@ protected:
     notes.clear();
     for (const std::string &note : found->notes)
       notes += note + "\n";
-    // What is described is a cluster file.
+    // The description can be read as a cluster file.
     Result<planning::Cluster> again = planning::readCluster(planning::writeCluster(found->cluster));
     EXPECT_FALSE(again.failed()) << again.message();
     return found->cluster;
@@ -72,7 +72,7 @@ TEST_F(DescribeMachine, Processors) {
   EXPECT_EQ(cluster.devices[0].capacity(), 896000000u);
   EXPECT_EQ(cluster.nodes[0].hostMemory, 1024000000u);
   EXPECT_EQ(cluster.nodes[0].nvme, 1024000000000u);
-  EXPECT_EQ(cluster.topology.nodes(0).nic().bandwidth(), 25e9 / 8); // up, with a device behind it
+  EXPECT_EQ(cluster.topology.nodes(0).nic().bandwidth(), 25e9 / 8); // the only NIC that is up and has a hardware device
   EXPECT_NE(notes.find("Fast Processor 16, 16 processors"), std::string::npos) << notes;
   EXPECT_NE(notes.find("no-nvml.so: cannot be loaded"), std::string::npos) << notes;
 }
@@ -107,13 +107,13 @@ TEST_F(DescribeMachine, Gpus) {
   EXPECT_EQ(cluster.devices[1].type, "A100-40");
   EXPECT_EQ(cluster.devices[1].kind, "cuda");
   EXPECT_EQ(cluster.devices[1].arch, "sm_80");
-  EXPECT_EQ(cluster.devices[2].arch, "sm_86"); // what it is itself, sm_87, is not among those that code is made for
+  EXPECT_EQ(cluster.devices[2].arch, "sm_86"); // its own architecture, sm_87, is not supported
   EXPECT_EQ(cluster.devices[1].memory, 42505273344u);
   EXPECT_EQ(cluster.devices[1].speed[planning::speedIndex(bundle::BF16)], 253e12);
   EXPECT_EQ(cluster.devices[2].speed[0], 10e12);
   EXPECT_NE(notes.find("Mystery 9000 is not in the table of GPU types"), std::string::npos) << notes;
   EXPECT_NE(notes.find("PCIe 4 x16, 12 NVLinks"), std::string::npos) << notes;
-  // The slowest: the card without NVLink, PCIe 4 x8.
+  // The slowest device: the GPU without NVLink, PCIe 4 x8.
   EXPECT_NEAR(cluster.topology.nodes(0).port().bandwidth(), 0.8 * 1.97e9 * 8, 1);
   EXPECT_NEAR(cluster.nodes[0].pcie, 0.8 * 1.97e9 * 8, 1);
   options.cpu = true;

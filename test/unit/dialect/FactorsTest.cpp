@@ -1,5 +1,5 @@
-// The factors of every op, by its numbers: an op that is cut in two along a factor, each part on its share of the operands, yields the parts of the
-// results, or results that combine to the whole.
+// Tests the factors of every op numerically. An op is divided into two parts along a factor, and each part gets its
+// share of the operands. The parts must give the parts of the results, or results that combine to the whole.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 #include "zorse/Support/ReferenceEvaluator.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kRows = 5;
 
-/// One op each: its operands' types, and the op on %0, %1, ...
+/// One op: the types of its operands, and the op on %0, %1, ...
 struct Case {
   const char *operands, *op;
 };
@@ -122,16 +122,17 @@ const Case kCases[] = {
     {"tensor<?x3xf64>", "math.tanh %0 : tensor<?x3xf64>"},
 };
 
-/// A share of a factor.
+/// A range of a factor.
 struct Share {
   unsigned factor;
   int64_t begin, end;
-  bool padded = false; ///< ids count along the factor: one point of zeros is added, for ids outside of the share
+  bool padded = false; ///< ids index along the factor: one point of zeros is added, for ids outside the share
 };
 
 int64_t sizeOf(int64_t size) { return size == ShapedType::kDynamic ? kRows : size; }
 
-/// Points of a dimension that belong to a share, -1 for the added one; all of them if the dimension has nothing of the factor.
+/// Points of a dimension that belong to a share, -1 for the added point; all points if the dimension does not contain
+/// the factor.
 std::vector<int64_t> pointsOf(const OpFactors &rule, const OpFactors::Dimension &dimension, const Share &share) {
   std::vector<int64_t> points;
   int64_t at = 0;
@@ -160,7 +161,8 @@ std::vector<std::vector<int64_t>> pointsOf(const OpFactors &rule, const OpFactor
   return points;
 }
 
-/// Calls `visit` with every index of `points`, row-major: its place in the whole tensor (-1: none) and in the part.
+/// Calls `visit` for every index of `points`, in row-major order, with its position in the whole tensor (-1: none) and
+/// in the part.
 template <typename Visit> void forEachPoint(ArrayRef<int64_t> shape, const std::vector<std::vector<int64_t>> &points, Visit visit) {
   int64_t count = 1;
   for (const std::vector<int64_t> &dimension : points)
@@ -190,7 +192,7 @@ protected:
     return registry;
   }
 
-  /// A function around the op of a case. Null after a failure.
+  /// Parses a function that contains the op of a case. Null on failure.
   OwningOpRef<ModuleOp> parse(const Case &one) {
     std::string arguments, type;
     int depth = 0, count = 0;
@@ -215,7 +217,7 @@ protected:
   std::mt19937 random{7};
 };
 
-/// Random operands; ids of rows where the op counts.
+/// Random operands; row ids for operands that are indices.
 std::vector<Tensor> operandsOf(Operation *op, const OpFactors &rule, std::mt19937 &random) {
   std::vector<Tensor> operands;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
@@ -240,7 +242,7 @@ std::vector<Tensor> operandsOf(Operation *op, const OpFactors &rule, std::mt1993
   return operands;
 }
 
-/// The op of a share, at the end of a block of its own arguments.
+/// Makes the op of a share, at the end of a block with its arguments.
 Operation *partOf(Operation *op, const OpFactors &rule, const Share &share, Block &block) {
   auto typeOf = [&](Value value, const OpFactors::Value &dimensions) -> Type {
     auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -262,7 +264,7 @@ Operation *partOf(Operation *op, const OpFactors &rule, const Share &share, Bloc
   return part;
 }
 
-/// Operands of a share, with ids that count from its beginning.
+/// Operands of a share, with ids relative to its beginning.
 std::vector<Tensor> operandsOf(const OpFactors &rule, const Share &share, ArrayRef<Tensor> whole) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < whole.size(); ++i) {
@@ -301,7 +303,8 @@ double combine(Combiner combiner, double a, double b) {
   }
 }
 
-/// Where the shares [0, cut) and [cut, size) of a factor do not make the whole; empty: they do.
+/// Checks that the shares [0, cut) and [cut, size) of a factor give the whole. Returns the first difference, or an
+/// empty string.
 std::string compareShares(Operation *op, const OpFactors &rule, unsigned factor, int64_t cut, ArrayRef<Tensor> operands, ArrayRef<Tensor> whole) {
   int64_t size = sizeOf(rule.factors[factor].size);
   bool isSamples = rule.factors[factor].size == ShapedType::kDynamic;
@@ -329,7 +332,7 @@ std::string compareShares(Operation *op, const OpFactors &rule, unsigned factor,
           value = result.values[from];
         else if (!mentions(rule.results[i], factor))
           value = combine(rule.factors[factor].combiner, value, result.values[from]);
-        else if (value != result.values[from]) // another segment: both shares have it whole
+        else if (value != result.values[from]) // a segment that both shares have completely
           value = INFINITY;
       });
   }
@@ -368,7 +371,7 @@ TEST_F(FactorsOfOps, SharesMakeTheWhole) {
   std::cout << tried << " cuts of " << std::size(kCases) << " ops" << std::endl;
 }
 
-/// An op that is new comes with a case.
+/// A new op needs a case.
 TEST_F(FactorsOfOps, EveryOpHasACase) {
   std::set<std::string> missing;
   for (RegisteredOperationName name : context.getRegisteredOperations())

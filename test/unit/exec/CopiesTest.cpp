@@ -1,5 +1,6 @@
-// Copies of parameters: programs with every mistake that can be made around casts, gathers of copies and their readers, each of which the verifier
-// must find. Every change below makes some unit read other bytes than the copy of this step's parameters, or leaves it open which it reads.
+// Tests that the verifier detects every kind of fault in casts, gathers of copies, and their readers. After each
+// change, some unit reads other bytes than the copy of this step's parameters, or it is not determined which bytes it
+// reads.
 #include "EditedSlot.h"
 #include "ProgramCases.h"
 
@@ -14,7 +15,7 @@ namespace {
 bool isCast(const bundle::Entry &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
 bool isCopyGather(const bundle::Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::PARAMETER_COPY; }
 
-/// The call of a cast, and its program; null: there is none.
+/// The call of a cast and its program; null if there is none.
 struct Cast {
   bundle::Program *program = nullptr;
   bundle::Call *call = nullptr;
@@ -30,7 +31,7 @@ Cast cast(Programs &programs, Random &random) {
   return {};
 }
 
-/// A slot of a unit's call that reads a copy.
+/// Picks a slot of a unit's call that reads a copy.
 std::optional<EditedSlot> reader(Programs &programs, Random &random) {
   std::vector<EditedSlot> found;
   for (bundle::Program &program : programs)
@@ -116,7 +117,7 @@ const std::vector<Mistake> &mutations() {
        }},
       {"readers that do not wait for the cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         // All waits of one device's gathers and units: the cast is on a queue before theirs, or is not waited for.
+         // Removes all waits of one device's gathers of copies after the cast, so that they do not wait for the cast.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
          for (bundle::Entry &entry : *program.mutable_entries()) {
@@ -186,8 +187,8 @@ const std::vector<Mistake> &mutations() {
 
 TEST(Copies, EveryMistakeIsFound) { expectEveryMistakeIsFound(mutations(), 80, 800, /*copies=*/true, /*staged=*/false); }
 
-// Per parameter of a group with copies: 12 bytes of state on its owner (the parameter and Adam's two moments), 2 on who reads it, 4 on who
-// contributes.
+// Bytes per parameter of a group with copies: 12 of state on its owner (the parameter and Adam's two moments), 2 on
+// every reader, 4 on every contributor.
 TEST(Copies, TakeTwoBytesPerParameter) {
   int gathers = 0;
   for (int seed = 0; seed < 20; ++seed) {

@@ -1,5 +1,5 @@
-// What goes directly from GPU to GPU: programs of random plans are right, and every mistake that can be made in them is found; launches in orders
-// that do not fit each other by a finding of their own.
+// Tests programs with GPU-to-GPU transfers. Programs of random plans are correct, and every kind of fault in them is
+// detected. Incompatible orders of launches have a separate finding.
 #include "ProgramCases.h"
 
 #include "Interpreter.h"
@@ -12,7 +12,8 @@ using namespace zorse::test;
 
 namespace {
 
-/// All devices reach transports by way of their hosts; some of them exchange directly, in one group or two.
+/// Makes a case in which all devices use transports through host memory, and some of them also direct transfers, in one
+/// group or two.
 ProgramCase makeDirectCase(int seed, bool copies = true) {
   SyntheticOptions options;
   options.units = 2 + seed % 5;
@@ -24,7 +25,7 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.model = makeModel(options);
   static const int64_t batches[] = {7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
-  made.plan.blocking = false; // more waits than what is right needs: without one of them nothing is wrong
+  made.plan.blocking = false; // blocking plans have redundant waits, and removing one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.staged = true;
@@ -40,7 +41,7 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
 
 bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
 
-/// Places of what a device launches.
+/// Positions of a device's launches.
 std::vector<int> launchesOf(const bundle::Program &program) {
   std::vector<int> places;
   for (int e = 0; e < program.entries_size(); ++e)
@@ -54,7 +55,7 @@ bundle::Entry *pickDirect(Programs &programs, Random &random, const std::functio
                 [&](const bundle::Program &program, const bundle::Entry &entry) { return isDirect(program, entry) && wanted(entry); });
 }
 
-/// Whether devices that launch in these orders, each the next when all of a launch's devices have come to it, come to the end.
+/// Whether launches in these orders do not deadlock. A launch completes when all of its devices have reached it.
 bool ends(const Programs &programs) {
   std::vector<std::vector<uint32_t>> order(programs.size());
   std::map<uint32_t, std::vector<size_t>> members;
@@ -123,7 +124,7 @@ const std::vector<Mistake> &mistakes() {
            entry->mutable_reduce_scatter()->mutable_parts()->set_offset(entry->reduce_scatter().full().offset());
          return entry != nullptr;
        }},
-      {"terms that arrive in memory which somebody else needs", // the first bytes of an arena hold state or scalars
+      {"terms that arrive in memory that another entry needs", // the first bytes of an arena contain state or scalars
        [](const ProgramCase &, Programs &p, Random &r) {
          Entry *entry = pickDirect(p, r, [](const Entry &e) { return e.all_reduce().parts().bytes() > 0 && e.all_reduce().parts().offset() > 0; });
          if (!entry)
@@ -209,7 +210,7 @@ TEST(Direct, EveryMistakeIsFound) {
   EXPECT_GE(changed, 450);
 }
 
-// Devices that are not of one group do not exchange directly, whatever programs say.
+// Devices of different groups must not have direct transfers.
 TEST(Direct, OnlyInsideAGroup) {
   ProgramCase c = makeDirectCase(4);
   ASSERT_TRUE(check(c, c.programs).empty());
@@ -221,10 +222,11 @@ TEST(Direct, OnlyInsideAGroup) {
   EXPECT_FALSE(check(c, c.programs).empty());
 }
 
-// Programs with direct transfers do what the model does, and no copy between device and host is left where all are direct.
+// Programs with direct transfers compute the same as the model, and contain no copies between device and host if all
+// transfers are direct.
 TEST(Direct, ComputesTheSame) {
   for (int seed = 0; seed < 40; ++seed) {
-    const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter knows no half types
+    const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
     const interpret::Steps steps = "ETT";
     const auto expected = interpret::reference(c.model.summary, c.model.bodies,
                                                {c.plan.batch, c.plan.schedule.splitBackward, c.plan.commit == step::Commit::Group}, steps);
@@ -239,7 +241,7 @@ TEST(Direct, ComputesTheSame) {
   }
 }
 
-// Launches of one device in another order: rejected always, and where devices then wait for each other for ever, by the finding that says so.
+// Launches of one device in another order are always rejected. If the devices deadlock, there is a finding about it.
 TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
   int mutants = 0, rejected = 0, stuck = 0, said = 0;
   for (int seed = 0; seed < 120; ++seed) {
@@ -251,7 +253,7 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
       const std::vector<int> places = launchesOf(program);
       if (places.size() < 2)
         continue;
-      // Two neighbours or any two; ids go with them, or stay where they are.
+      // Swap two neighbors or any two launches; ids move with them or stay.
       const size_t first = random() % (places.size() - 1);
       const size_t second = attempt % 3 ? first + 1 : first + 1 + random() % (places.size() - 1 - first);
       bundle::Entry *a = program.mutable_entries(places[first]), *b = program.mutable_entries(places[second]);
@@ -280,7 +282,7 @@ TEST(Direct, LaunchOrdersThatDoNotFitAreFound) {
   EXPECT_GE(stuck, 150);
 }
 
-// All launches of one device one place later, the last first.
+// Rotates the launches of one device by one position.
 TEST(Direct, RotatedLaunchesAreFound) {
   int circles = 0, said = 0;
   for (int seed = 0; seed < 200 && circles < 30; ++seed) {

@@ -1,5 +1,5 @@
-// How the step, its programs and their verification grow with layers and devices: what is counted does not depend on time. Twice the layers, or four
-// times the devices, may take twice and four times as much.
+// Tests how the costs of the step, its programs and their verification grow with layers and devices. The counters do
+// not depend on time. Twice the layers may cost twice as much, and four times the devices four times as much.
 #include "SyntheticModel.h"
 
 #include "zorse/Bundle/BundleWriter.h"
@@ -21,7 +21,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// Of this program: bytes and calls of `new`, and the bytes in use at once.
+/// Allocation counters of this process: bytes and calls of `new`, and bytes in use.
 struct Memory {
   std::atomic<size_t> bytes{0}, calls{0}, used{0}, most{0};
   void reset() {
@@ -53,9 +53,9 @@ namespace {
 
 using Counts = std::map<std::string, double>;
 
-/// Pipelines of equal stages; samples go one by one.
+/// Pipelines of equal stages with micro-batches of one sample.
 step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas) {
-  constexpr int kSamples = 8; // of a replica
+  constexpr int kSamples = 8; // per replica
   std::string text =
       "{\"global_batch_size\": " + std::to_string(replicas * kSamples) + ", \"schedule\": \"1f1b\", \"split_backward\": true, \"devices\": [";
   auto device = [](int d) { return "\"d" + std::to_string(d) + "\""; };
@@ -80,7 +80,7 @@ step::Plan planOf(const bundle::ModelSummary &summary, int stages, int replicas)
 Counts count(int layers, int stages, int replicas, bool direct) {
   SyntheticOptions shape;
   shape.units = 2 * layers + 2;
-  shape.skip = shape.tied = shape.frozen = false; // what a chain of blocks has
+  shape.skip = shape.tied = shape.frozen = false; // as in a chain of blocks
   shape.sumTerms = 4;
   const SyntheticModel model = makeModel(shape);
   step::Plan plan = planOf(model.summary, stages, replicas);
@@ -129,7 +129,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   return counts;
 }
 
-/// \param slack  what a constant part may hide, and lists that double when they are full
+/// \param slack  allowance for constant parts and for lists that double their capacity
 void expectLinear(const Counts &less, const Counts &more, double factor, const std::string &what, double slack) {
   for (const auto &[name, value] : less) {
     const double grown = more.at(name) / value;

@@ -1,4 +1,4 @@
-// zorse-inspect shows every view of a bundle, and says what is wrong with a broken one.
+// Tests that zorse-inspect prints every view of a bundle and reports what is wrong with an invalid one.
 #include "RandomPlan.h"
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Step/WriteProgram.h"
@@ -15,7 +15,7 @@ using namespace zorse;
 
 namespace {
 
-/// A bundle of a synthetic model under a random plan.
+/// Writes a bundle of a synthetic model with a random plan.
 void writeSynthetic(const std::string &directory, int seed) {
   test::SyntheticOptions options;
   options.units = 6;

@@ -1,4 +1,5 @@
-// Devices that own several runs of a group: programs of random plans are right, whatever memory their transports reach.
+// Tests plans in which devices own several runs of a group: programs of random plans are correct for every kind of
+// transport memory.
 #include "Interpreter.h"
 #include "ProgramCases.h"
 #include "zorse/Summary/Summary.h"
@@ -8,7 +9,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// Every group in pieces of one to three times 512 bytes, each to any device.
+/// Splits every group into pieces of one to three times 512 bytes, each with a random owner.
 void dealOwners(step::Plan &plan, const bundle::ModelSummary &summary, Random &random) {
   plan.owners.clear();
   for (int g = 0; g < summary.groups_size(); ++g) {
@@ -44,7 +45,7 @@ ProgramCase makeRunsCase(int seed) {
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + uint32_t(seed % 3), seed);
   Random random(seed);
   dealOwners(made.plan, made.model.summary, random);
-  for (step::PlanDevice &device : made.plan.devices) { // by themselves, by way of their hosts, or directly
+  for (step::PlanDevice &device : made.plan.devices) { // transports that reach device memory, host staging, or direct transfers
     device.staged = seed % 3 != 0;
     device.direct = seed % 3 == 2 ? 0 : -1;
     made.options.staged.push_back(device.staged);
@@ -69,7 +70,7 @@ TEST(OwnedRuns, ProgramsAreRight) {
         const auto &shards = entry.has_all_gather() ? entry.all_gather().shards() : entry.reduce_scatter().shards();
         several += std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
       }
-    if (seed % 5 == 4) // the interpreter knows no half types
+    if (seed % 5 == 4) // the interpreter does not support 16-bit types
       continue;
     const auto expected = interpret::reference(c.model.summary, c.model.bodies,
                                                {c.plan.batch, c.plan.schedule.splitBackward, c.plan.commit == step::Commit::Group}, "ETTET");

@@ -1,4 +1,4 @@
-// Programs of random plans of small models, and mistakes in them that the verifier must find.
+// Programs of random plans of small models, and faults in them that the verifier must detect.
 #pragma once
 
 #include "RandomPlan.h"
@@ -26,7 +26,7 @@ struct ProgramCase {
   verify::VerifyOptions options;
 };
 
-/// Programs and view of a case whose model and plan are there.
+/// Makes the programs and the view of a case from its model and plan.
 inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
   expand.bodies = &made.model.bodies;
   auto graph = step::expandPlan(made.model.summary, made.plan, expand);
@@ -41,7 +41,7 @@ inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
   made.view = *view;
 }
 
-/// \param staged  every second device reaches transports by way of its host.
+/// \param staged  every second device uses transports through host memory.
 inline ProgramCase makeCase(int seed, bool copies, bool staged) {
   SyntheticOptions options;
   options.units = 2 + seed % 5;
@@ -64,7 +64,7 @@ inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &
   return verify::verifyPrograms(c.model.summary, c.model.bodies, c.view, programs, c.options);
 }
 
-/// One of the entries for which `wanted` holds; null: there is none.
+/// Picks one of the entries for which `wanted` holds; null if there is none.
 inline bundle::Entry *pickOf(Programs &programs, Random &random, const std::function<bool(const bundle::Program &, const bundle::Entry &)> &wanted) {
   std::vector<bundle::Entry *> found;
   for (bundle::Program &program : programs)
@@ -77,7 +77,7 @@ inline bundle::Entry *pick(Programs &programs, Random &random, const std::functi
   return pickOf(programs, random, [&](const bundle::Program &, const bundle::Entry &entry) { return wanted(entry); });
 }
 
-/// Times and peaks of memory are found without entries, too.
+/// Expects that times and memory peaks are the same without entries.
 inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
   step::ExpandOptions expand;
   step::TimeOptions time;
@@ -93,10 +93,11 @@ inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::stri
 
 struct Mistake {
   const char *name;
-  std::function<bool(const ProgramCase &, Programs &, Random &)> apply; ///< false: nothing to change here
+  std::function<bool(const ProgramCase &, Programs &, Random &)> apply; ///< returns false if the programs have no place for it
 };
 
-/// The programs of `count` seeds are right, and whatever of `mistakes` can be made in them is found: `least` in all.
+/// Expects that the programs of `count` seeds are correct and that every possible fault of `mistakes` is detected. At
+/// least `least` faults must be possible.
 inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int count, int least, bool copies, bool staged) {
   int changed = 0, found = 0;
   for (int seed = 0; seed < count; ++seed) {

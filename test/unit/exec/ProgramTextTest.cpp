@@ -1,4 +1,4 @@
-// Programs as text for people: every kind of entry, and programs that are broken.
+// Tests the human-readable text of programs: every kind of entry, and invalid programs.
 #include "zorse/Bundle/ProgramText.h"
 
 #include <google/protobuf/text_format.h>
@@ -14,7 +14,7 @@ template <typename Message> Message parse(const std::string &text) {
   return message;
 }
 
-/// The program as text; empty with an error.
+/// The program as text; empty on an error.
 std::string textOf(const std::string &program, const bundle::ProgramNames &names) {
   zorse::Result<std::string> text = bundle::programText(parse<bundle::Program>(program), names);
   return text.failed() ? "" : *text;
@@ -99,14 +99,14 @@ TEST(ProgramText, ShowsWhatIsDirect) {
 }
 
 TEST(ProgramText, ShowsWhatIsBroken) {
-  // No arena, an unknown device, body and kind, rows beyond 64 bits, a binding that names no value.
+  // A missing arena, an unknown device, body and kind, rows beyond 64 bits, a binding without a value.
   const std::string text = textOf(R"(queues { kind: COMPUTE } regions { arena: 5 bytes: 8 }
     entries { compute { task: B calls { body: 9 rows: 9223372036854775807 sample_base: 1 regions: 0 values: 9 } } }
     entries { send { peer: 7 value { kind: ACTIVATION id: 99 } } })",
                                   {});
   EXPECT_NE(text.find("exec.call 9 unit 0 rows [1:-9223372036854775808] (\n      use none at 5:0+8)"), std::string::npos) << text;
   EXPECT_NE(text.find("exec.send 0 activation 99 to @device7 from 0:0+0"), std::string::npos) << text;
-  // What the text would not show.
+  // Programs that the text cannot represent.
   EXPECT_EQ(textOf("entries { queue: 1 report {} }", {}), "");
   EXPECT_EQ(textOf("queues { kind: COMPUTE } entries { waits { queue: 3 } report {} }", {}), "");
   EXPECT_EQ(textOf("queues { kind: COMPUTE } entries {}", {}), "");

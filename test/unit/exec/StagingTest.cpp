@@ -1,5 +1,5 @@
-// Devices whose transports reach their host alone: programs with every mistake that can be made around the copies between device and host, each of
-// which the verifier must find.
+// Tests devices with transports that reach only host memory. The verifier must detect every kind of fault in the copies
+// between device and host.
 #include "ProgramCases.h"
 
 using namespace zorse;
@@ -9,7 +9,7 @@ namespace {
 
 bool isCopyOfValue(const bundle::Entry &entry, bundle::Value::Kind kind) { return entry.has_copy() && entry.copy().value().kind() == kind; }
 
-/// Between the two arenas of a device: 0 is its own memory, 1 its host's.
+/// Whether an entry copies between the two arenas of a device: 0 is its own memory, 1 its host's.
 bool crosses(const bundle::Entry &entry, bool out) {
   return entry.has_copy() && entry.copy().from().arena() == (out ? 0u : 1u) && entry.copy().to().arena() == (out ? 1u : 0u);
 }
@@ -100,7 +100,7 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"one wait less",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         if (c.plan.blocking) // there are waits that only say what a device does not do at the same time
+         if (c.plan.blocking) // some waits only prevent overlap of a device's entries
            return false;
          std::vector<bundle::Entry *> waiting;
          for (size_t d = 0; d < p.size(); ++d)

@@ -1,4 +1,4 @@
-// Random plans of a synthetic model: the step graph's programs pass the verifier as serialised.
+// Tests that the verifier accepts the serialized programs of the step graph, for random plans of a synthetic model.
 #include "EditedSlot.h"
 #include "RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
@@ -13,7 +13,7 @@ using namespace zorse;
 
 namespace {
 
-/// The region of the first slot of all; null: there is none.
+/// The region of the very first slot; null if there is none.
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
     for (bundle::Entry &entry : *program.mutable_entries())
@@ -54,7 +54,8 @@ TEST_P(StepPrograms, AreVerified) {
   for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.bodies, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
 
-  // The same again where they run; and a program that was changed together with its checksum, so that a call reads other bytes, runs nowhere.
+  // The runtime checks the programs again: it refuses a program that was changed together with its checksum so that a
+  // call reads other bytes.
   runtime::Bundle bundle;
   bundle.directory = "b.zorse";
   bundle.plan = step::writePlan(plan, model.summary);

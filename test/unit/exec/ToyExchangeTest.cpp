@@ -1,5 +1,6 @@
-// An exchange inside a cell of two devices: a gather and a reduction of values of one unit, between segments of its functions. Programs are those of
-// lib/Step; they are verified, broken in ways that the verifier must find, and executed.
+// Tests an exchange inside a cell of two devices: a gather and a reduction of values of one unit, between segments of
+// its functions. lib/Step makes the programs. They are verified, changed in ways that the verifier must detect, and
+// executed.
 #include "ToyExchange.h"
 
 #include "../../runtime/TemporaryFolder.h"
@@ -31,7 +32,8 @@ namespace {
 constexpr int64_t kBatch = 8;
 using Programs = std::vector<bundle::Program>;
 
-/// Two micro-batches. \param scale, loss  devices of the first and the last unit. \param pairs  of the two between
+/// Two micro-batches. \param scale, loss  devices of the first and the last unit. \param pairs  devices of the two
+/// units in between
 step::Plan planOf(uint32_t devices, uint32_t scale, const std::vector<uint32_t> &pairs, uint32_t loss) {
   step::Plan plan;
   plan.model = "toy";
@@ -65,7 +67,7 @@ Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
   return programs;
 }
 
-/// What the verifier finds, with the plan as its file has it.
+/// Findings of the verifier, with the plan read from its file text.
 std::vector<verify::Finding> findings(const ToyExchange &toy, const step::Plan &plan, const Programs &programs, std::string *text = nullptr) {
   auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
   EXPECT_FALSE(view.failed()) << view.message();
@@ -76,7 +78,7 @@ std::vector<verify::Finding> findings(const ToyExchange &toy, const step::Plan &
   return list;
 }
 
-/// Samples are numbers from -1 to 1.
+/// Samples of numbers from -1 to 1.
 class Samples final : public runtime::DataSource {
 public:
   Result<std::shared_ptr<const runtime::Batch>> batchOf(uint64_t first, uint64_t) override {
@@ -91,10 +93,10 @@ public:
   uint64_t samplesPerEpoch() const override { return 3 * kBatch; }
 };
 
-/// What a user sees of a run.
+/// The observable results of a run.
 struct Trained {
-  std::vector<double> losses; ///< of steps and evaluations
-  std::vector<float> numbers; ///< a, then w
+  std::vector<double> losses; ///< losses of steps and evaluations
+  std::vector<float> numbers; ///< parameters a, then w
   bool operator==(const Trained &o) const { return losses == o.losses && numbers == o.numbers; }
 };
 
@@ -230,7 +232,7 @@ void erase(bundle::Program &program, const Entry *entry) {
     }
     position += program.entries(e).queue() == queue;
   }
-  for (Entry &other : *program.mutable_entries()) { // what waited for it waits for what is before it in its queue
+  for (Entry &other : *program.mutable_entries()) { // its waiters now wait for the previous entry of its queue
     auto &waits = *other.mutable_waits();
     if (position == 0)
       waits.erase(std::remove_if(waits.begin(), waits.end(), [&](const auto &wait) { return wait.queue() == queue && wait.position() == 0; }),
@@ -245,7 +247,7 @@ class Faults : public ToyExchanges {
 protected:
   Faults() : toy(/*exchanges=*/true), plan(twoDevices()), good(*programsOf(toy, plan)) {}
 
-  /// \param gather  of the first or of another exchange
+  /// \param nth  index of the exchange
   static bundle::AllGather *gather(bundle::Program &program, int nth = 0) { return find(program, isGather, nth)->mutable_all_gather(); }
   static bundle::ReduceScatter *reduction(bundle::Program &program) { return find(program, isReduction)->mutable_reduce_scatter(); }
 
@@ -286,7 +288,7 @@ TEST_F(Faults, OfGathersAreFound) {
       erase(program, find(program, isGather));
   });
   expectFound("another extent on one device", {Code::Mismatched}, [](Programs &p) { gather(p[0])->mutable_shards()->set_end(0, 48); });
-  expectFound("another extent on both", {Code::Undefined}, [](Programs &p) { // three rows of the first device, which has made two
+  expectFound("another extent on both", {Code::Undefined}, [](Programs &p) { // three rows of the first device, which has computed only two
     for (auto &program : p) {
       gather(program)->mutable_shards()->set_end(0, 48);
       gather(program)->mutable_shards()->set_begin(1, 48);
@@ -301,7 +303,7 @@ TEST_F(Faults, OfGathersAreFound) {
       gather(program)->mutable_shards()->set_begin(1, 36);
     }
   });
-  expectFound("a row that nobody brings", {Code::Mismatched}, [](Programs &p) {
+  expectFound("a row that no device provides", {Code::Mismatched}, [](Programs &p) {
     for (auto &program : p)
       gather(program)->mutable_shards()->set_begin(1, 48);
     gather(p[1])->mutable_shard()->set_bytes(ToyExchange::kRow);
@@ -327,7 +329,7 @@ TEST_F(Faults, OfGathersAreFound) {
 }
 
 TEST_F(Faults, OfSegmentsAreFound) {
-  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call is in the entry before it
+  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call moves to the entry before the gather
     auto &before = *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls();
     auto &behind = *calling(p[0], "pair.forward.1")->mutable_compute()->mutable_calls();
     *before.Add() = behind[0];
@@ -361,7 +363,7 @@ TEST_F(Faults, OfReductionsAreFound) {
       reduction(program)->mutable_shards()->set_end(1, 32);
     reduction(p[1])->mutable_shard()->set_bytes(2 * ToyExchange::kRow);
   });
-  expectFound("summed as one device has it", {Code::Declared}, [&](Programs &p) { // of the term in place of the sum
+  expectFound("summed as one device has it", {Code::Declared}, [&](Programs &p) { // the reduction declares the term instead of the sum
     for (auto &program : p) {
       const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
       reduction(program)->mutable_value()->set_id(term);

@@ -1,4 +1,5 @@
-// Cells of one chunk that read different state: where one recomputes, its backward reads what only the forwards of the others read.
+// Tests cells of one chunk that read different state: the backward of a cell that recomputes reads parameters that only
+// the forwards of other cells read.
 #include "ProgramCases.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// Backwards of the first unit do not read its parameters, as of an embedding.
+/// A model in which the backward of the first unit does not read its parameters, as for an embedding.
 SyntheticModel modelWithEmbedding() {
   SyntheticOptions options;
   options.tied = false;
@@ -21,7 +22,8 @@ SyntheticModel modelWithEmbedding() {
   return model;
 }
 
-/// One stage, a micro-batch each as `activations` says, dealt to the devices in turn. Parameters are on hosts and come by phase.
+/// A plan with one stage and one micro-batch per item of `activations`, assigned to the devices round-robin. Parameters
+/// are on hosts and are gathered by phase.
 std::string oneStage(const std::vector<const char *> &activations, int devices, const std::string &schedule, bool split) {
   std::string cells, names;
   for (size_t c = 0; c < activations.size(); ++c)

@@ -1,5 +1,5 @@
-// Operators that the importer makes of others: which use of them it refuses, and why. What they compute is compared with PyTorch
-// (test/e2e/breadth.py) and with ONNX (node_cases.py).
+// Tests the refused uses of operators that the importer decomposes, and the error messages. Results are compared with
+// PyTorch by test/e2e/breadth.py and with ONNX by node_cases.py.
 #include "TestGraph.h"
 
 #include <variant>
@@ -33,9 +33,9 @@ void set(onnx::Node &node, const Attributes &attributes) {
   }
 }
 
-/// The loss is the mean of the node's first result. Besides ids, labels [2, 6] and w [11, 4] there are image [2, 4, 8, 8], row [2, 5], other [2, 5],
-/// places and three [2, 3], the weights k [4, 4, 3, 3], c [4], d [5], m [5, 7], n [3, 5] and the integers i0 to i7, as vectors of one element;
-/// none [0, 1] and nothing [0, 5] are empty.
+/// Imports a graph with one node; the loss is the mean of the node's first result. Operands: ids, labels [2, 6], w [11,
+/// 4], image [2, 4, 8, 8], row [2, 5], other [2, 5], places and three [2, 3], the weights k [4, 4, 3, 3], c [4], d [5],
+/// m [5, 7], n [3, 5], the integers i0 to i7 as vectors of one element, and the empty none [0, 1] and nothing [0, 5].
 Outcome one(const std::string &op, const std::vector<std::string> &inputs, const Attributes &attributes = {}, int64_t opset = 20,
             const std::vector<std::string> &outputs = {"y"}) {
   Graph graph(2, opset);
@@ -98,7 +98,7 @@ TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_ERROR(one("Hardmax", {"row"}, {{"axis", 0}}), "(Hardmax): compares samples with each other");
   EXPECT_ERROR(one("TopK", {"row", "i1"}, {{"axis", 0}}), "(TopK): compares samples with each other");
   EXPECT_ERROR(one("CumSum", {"row", "i0"}), "(CumSum): runs over the samples; every op must treat samples apart");
-  EXPECT_OK(one("MeanVarianceNormalization", {"image"})); // of inputs, it is known before the step
+  EXPECT_OK(one("MeanVarianceNormalization", {"image"})); // for inputs, it is known before the step
   EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
                "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G");
   EXPECT_OK(one("LpNormalization", {"row"}, {{"axis", 0}}));
@@ -224,7 +224,7 @@ TEST(ComposedOps, ConvolutionsAndPoolings) {
 
 namespace {
 
-/// A loop that adds row to what it hands on, and collects the sums; the body's condition is `condition`.
+/// Imports a loop that adds `row` to its carried value and collects the sums; the body's condition is `condition`.
 Outcome loop(int64_t turns, const std::string &condition, bool spareInput = false) {
   Graph graph(2, 20);
   graph.input("row", 1, {2, 5});

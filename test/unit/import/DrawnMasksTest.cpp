@@ -1,4 +1,4 @@
-// Masks that a graph draws by itself become dropout of a constant; other random numbers are refused.
+// Tests that masks drawn in a graph become dropout of a constant and that other random numbers are refused.
 #include "TestGraph.h"
 
 using namespace zorse;
@@ -6,7 +6,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// mean(x * mask / p), where `x` is Gather(w, ids), [samples, 6, 4], and `each` has the shape [samples, 6, 1].
+/// mean(x * mask / p). `x` is Gather(w, ids) with shape [samples, 6, 4]; `each` has the shape [samples, 6, 1].
 struct MaskGraph : Graph {
   MaskGraph() : Graph(0) {
     node("Gather", {"w", "ids"}, {"x"});
@@ -68,7 +68,7 @@ TEST(DrawnMasks, FloorOfASum) {
   EXPECT_TRUE(contains(outcome.text, kQuarter)) << outcome.text;
 }
 
-TEST(DrawnMasks, BoundsOfTheNumbers) { // uniform in [-1, 3): above 2 in a quarter of cases, which are kept
+TEST(DrawnMasks, BoundsOfTheNumbers) { // uniform in [-1, 3): a quarter of the numbers is above 2, and these elements are kept
   MaskGraph graph;
   onnx::Node &drawn = graph.node("RandomUniformLike", {"each"}, {"r"});
   MaskGraph::real(drawn, "low", -1);

@@ -1,4 +1,5 @@
-// The check of the imported loss against the file's nodes: it passes what is right, and finds mistakes put into factors and operations.
+// Tests the check of the imported loss against the file's nodes: it accepts correct imports and detects faults injected
+// into factors and operations.
 #include "LossGraph.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr const char *kWrong = "is not imported as the file has it";
 
-/// Losses in which numbers of the batch and of inputs stand in many places.
+/// Losses with numbers of the batch and of inputs in many places.
 const std::vector<std::string> &losses() {
   static const std::vector<std::string> list{
       "loss = Identity m",
@@ -53,7 +54,7 @@ const std::vector<std::string> &losses() {
   return list;
 }
 
-/// \param large  x goes through a product that is too large for checking the whole graph
+/// \param large  x is an operand of a matmul that is too large for a check of the whole graph
 Outcome imported(const std::string &nodes, const ImportOptions &options = {}, bool large = false) {
   LossGraph graph;
   if (!large)
@@ -87,7 +88,7 @@ bool readsCounts(const std::string &factors) {
   return false;
 }
 
-/// Whether a mistake changes a factor at all.
+/// Whether a fault changes a factor.
 bool changes(HeadDamage damage, const std::string &factors) {
   const size_t last = factors.rfind("; ");
   switch (damage) {
@@ -105,7 +106,7 @@ bool changes(HeadDamage damage, const std::string &factors) {
   }
 }
 
-/// The operations of @model whose results a mistake doubles, one after the other: those that are not 0.
+/// The operations of @model with results other than 0: a fault doubles the result of one of them at a time.
 std::vector<mlir::Operation *> floatOperations(mlir::ModuleOp module) {
   std::vector<mlir::Operation *> list;
   module.walk([&](mlir::Operation *op) {
@@ -161,7 +162,7 @@ TEST(HeadCheck, FindsMistakesInFactors) {
 TEST(HeadCheck, FindsMistakesInOperations) {
   int found = 0, planted = 0;
   for (const std::string &nodes : losses())
-    for (size_t which = 0; !contains(nodes, "Softmax"); ++which) { // which is the same for every shift and factor
+    for (size_t which = 0; !contains(nodes, "Softmax"); ++which) { // Softmax does not depend on shifts and factors
       ImportOptions options;
       bool done = false;
       options.alter = [&](mlir::ModuleOp module) {
@@ -195,7 +196,7 @@ TEST(HeadCheck, NamesLossNumbersAndTheWayOut) {
   EXPECT_TRUE(contains(notes(trusted), "the loss is not checked against the file: --trust-import")) << notes(trusted);
 }
 
-// Neither the file's logits nor the imported ones are computed; how labels are counted is checked all the same.
+// Neither the file's logits nor the imported ones are computed, but the counting of labels is checked.
 TEST(HeadCheck, OfACrossEntropyOfLargeLogitsChecksWhatIsMadeOfIt) {
   const auto outcome = [](HeadDamage damage) {
     LossGraph graph;
@@ -216,7 +217,7 @@ TEST(HeadCheck, OfACrossEntropyOfLargeLogitsChecksWhatIsMadeOfIt) {
     EXPECT_ERROR(outcome(damage), kWrong);
 }
 
-// exp(x - log sum) takes a row that is masked as a whole for as many ones as it has elements.
+// For a fully masked row, exp(x - log sum) gives 1 for every element.
 TEST(HeadCheck, PassesRowsOfWhichAllIsMasked) {
   for (const std::string &of : {"Softmax", "LogSoftmax"}) {
     LossGraph graph;

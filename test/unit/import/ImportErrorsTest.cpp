@@ -1,4 +1,4 @@
-// What the importer refuses, and what it says about it.
+// Tests what the importer refuses, and its error messages.
 #include "TestGraph.h"
 
 #include "Checkpoint.h"
@@ -45,7 +45,7 @@ TEST(ImportErrors, SequenceBeyondThePositionTable) {
   EXPECT_ERROR(outcome, "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
 }
 
-// Safetensors files keep this name for themselves: a checkpoint with such a tensor could not be read.
+// The safetensors format reserves this name: a checkpoint with such a tensor could not be read.
 TEST(ImportErrors, ANameThatNoCheckpointCanHold) {
   Graph graph;
   graph.weight("__metadata__", {4});
@@ -77,7 +77,7 @@ TEST(ImportErrors, UnknownOperatorsAreReportedTogether) {
   EXPECT_ERROR(outcome, "2 operators are not supported: ImageDecoder (2 nodes: 'n_a', 'n_loss'), NonMaxSuppression (1 node: 'n_b')");
 }
 
-// What to do about an operator is said where something can be done; attributes are reported with the others.
+// Messages about operators contain a hint if one exists; attributes are reported together with operators.
 TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
   Graph graph;
   graph.input("image", 1, {2, 3, 8, 8});
@@ -93,7 +93,8 @@ TEST(ImportErrors, AllLimitsAtOnceWithRemedies) {
   EXPECT_ERROR(outcome, "\n  Pad: attribute 'edge' is not known (1 node: 'n_loss')");
 }
 
-// What the importer does not read is never skipped: an attention window would be left out, and all keys seen.
+// The importer refuses attributes that it does not read. Otherwise, for example, an attention window would be ignored
+// and all keys be visible.
 TEST(ImportErrors, AttributesThatAreNotRead) {
   auto with = [](const std::function<void(onnx::Node &)> &change) {
     Graph graph(2, 25);
@@ -115,7 +116,7 @@ TEST(ImportErrors, AttributesThatAreNotRead) {
   EXPECT_ERROR(integer("left_window_size", 2), "Attention: attribute 'left_window_size' is 2; only -1 is supported (1 node: 'n_y')");
   EXPECT_ERROR(integer("sliding_window", 2), "Attention: attribute 'sliding_window' is not known (1 node: 'n_y')");
   EXPECT_ERROR(integer("scale", 2), "attribute 'scale': expects a float, found an integer");
-  // A writer that leaves out zeros says the type alone: the value is zero, and not the default.
+  // A writer that omits zeros writes only the type: the value is zero, not the default.
   auto typed = [&](int32_t type) {
     return with([=](onnx::Node &node) {
       auto *attribute = node.add_attribute();
@@ -173,7 +174,8 @@ TEST(ImportErrors, AttributesOfFunctions) {
   EXPECT_ERROR(newer, "operator set version 13 to 26, found 27");
 }
 
-// An algorithm for training that is not understood names what it is about; test/e2e/own_training.py trains those that are.
+// The error about an unsupported training algorithm names the unsupported part; test/e2e/own_training.py trains the
+// supported ones.
 TEST(ImportErrors, TrainingInfo) {
   auto with = [](auto change) {
     Graph graph;
@@ -220,7 +222,7 @@ TEST(ImportErrors, TrainingInfo) {
   EXPECT_ERROR(import(twice.write("twice.onnx")), "has 2 algorithms; expects one");
 }
 
-// Flat buffers are believed nothing: cut anywhere, or with references that lead anywhere, they are an error and no crash.
+// Flat buffers are not trusted: truncated files and files with arbitrary references give an error, not a crash.
 TEST(ImportErrors, CheckpointsOfTrainingArtifacts) {
   std::ifstream file(ZORSE_SOURCE_DIR "/models/small/training/artifact/checkpoint", std::ios::binary);
   std::string good{std::istreambuf_iterator<char>(file), {}};
@@ -238,11 +240,11 @@ TEST(ImportErrors, CheckpointsOfTrainingArtifacts) {
   for (size_t at = 8; at + 4 <= std::min<size_t>(good.size(), 2000); at += 4) {
     std::string bytes = good;
     bytes.replace(at, 4, "\xf0\xff\xff\x7f");
-    (void)read(bytes); // good or an error
+    (void)read(bytes); // a result or an error
   }
 }
 
-// A part of the file that nothing reads is an error: any field of a later version of the format.
+// Parts of the file that the importer does not read are an error, such as a field of a later format version.
 TEST(ImportErrors, PartsThatAreNotRead) {
   Graph sparse;
   sparse.languageModel().model.mutable_graph()->add_sparse_initializer("");
@@ -251,7 +253,7 @@ TEST(ImportErrors, PartsThatAreNotRead) {
   onnx::Node *node = later.languageModel().model.mutable_graph()->mutable_node(0);
   node->GetReflection()->MutableUnknownFields(node)->AddVarint(77, 1);
   EXPECT_ERROR(import(later.write("later.onnx")), "holds field 77 of a Node");
-  Graph documented; // documentation and hints are known, and mean nothing here
+  Graph documented; // documentation and hints are known and have no effect
   documented.languageModel().model.set_doc_string("text");
   documented.model.mutable_graph()->mutable_node(0)->set_doc_string("text");
   EXPECT_TRUE(import(documented.write("documented.onnx")).ok);

@@ -1,4 +1,4 @@
-// The importer on graphs made here: what it makes of them.
+// Tests the results of the importer for graphs that the tests build.
 #include "TestGraph.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -16,7 +16,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// The notes that begin so, one behind the other.
+/// The concatenated notes that begin with `begin`.
 std::string notesOf(const Outcome &outcome, const std::string &begin) {
   std::string text;
   for (const std::string &note : outcome.model.notes)
@@ -81,7 +81,7 @@ TEST(Import, LossIsAddedOnRequest) {
   EXPECT_EQ(notesOf(outcome, "the loss is added"),
             "the loss is added: the mean cross-entropy of 'logits' at position i with 'targets' at position i + 1; "
             "labels of -100 count for nothing (--ignore-index)");
-  options.logits = options.labels = ""; // guesses are named
+  options.logits = options.labels = ""; // inferred roles are reported
   outcome = import(path, options);
   ASSERT_TRUE(outcome.ok) << outcome.text;
   EXPECT_TRUE(contains(notesOf(outcome, "the loss is added"), "'logits' (the first output; --logits=NAME says another)"));
@@ -112,7 +112,8 @@ TEST(ImportErrors, LossesThatAreNumbers) {
   EXPECT_ERROR(import(graph.write("penalty.onnx")), "is a function of parameters alone: expects a scalar that sums over samples");
 }
 
-// A decoder that is given its labels: beside another input of ids, what is compared with the logits holds labels, looked up in a table or not.
+// A decoder that gets its labels as an input: next to another input of ids, the input that is compared with the logits
+// has the role labels, also if it is used in a gather.
 TEST(Import, LabelsThatAreLookedUpAreLabels) {
   for (bool beside : {true, false}) {
     Graph graph;
@@ -153,7 +154,8 @@ TEST(Import, SumsOfTermsWithCoefficients) {
   EXPECT_TRUE(contains(outcome.text, "zorse.factor = \"1/(264*B)\"")) << outcome.text;
 }
 
-/// A scalar of parameters alone is a term of its own, and goes inside of the sum as a factor; products of sums over samples are none.
+/// A scalar that depends only on parameters is a separate term, and becomes a factor inside the sum. Products of sums
+/// over samples are not terms.
 TEST(Import, PenaltiesOfParameters) {
   Graph graph;
   graph.languageModel();
@@ -221,7 +223,7 @@ TEST(Import, TransposeWrittenTwiceIsOneParameter) {
   EXPECT_EQ(import(model(false), options).model.weights.size(), 2u);
 }
 
-/// Scores of x with itself plus what `bias` adds, a softmax, and a loss.
+/// Imports attention scores of x with itself plus the value that `bias` makes, a softmax, and a loss.
 Outcome withBias(const std::function<std::string(Graph &)> &bias, const ImportOptions &options = {}) {
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
@@ -237,7 +239,7 @@ Outcome withBias(const std::function<std::string(Graph &)> &bias, const ImportOp
 }
 
 TEST(Import, BiasesOfScores) {
-  // A table of distances under its own name is trained wherever its rows end.
+  // A table of distances with its own name is trained.
   Outcome table = withBias([](Graph &graph) {
     graph.weight("relative.weight", {3, 6});
     graph.ints("distances", {0, 1, 2, 2, 2, 1});
@@ -246,7 +248,7 @@ TEST(Import, BiasesOfScores) {
   });
   ASSERT_TRUE(table.ok) << table.text;
   EXPECT_TRUE(contains(table.text, "zorse.parameter = \"relative.weight\", zorse.trainable = true")) << table.text;
-  // A folded one could be a fixed bias: the user is asked.
+  // A folded table could be a fixed bias: the user must decide.
   Outcome folded = withBias([](Graph &graph) {
     graph.weight("val_3", {6, 6});
     return std::string("val_3");
@@ -263,7 +265,7 @@ TEST(Import, BiasesOfScores) {
   EXPECT_TRUE(contains(trained.text, "zorse.parameter = \"val_3\", zorse.trainable = true")) << trained.text;
 }
 
-// At 0 the gradient is alpha, as in PyTorch: nothing that shares it between two equal operands will do.
+// At 0 the gradient is alpha, as in PyTorch. An import with Max would divide the gradient between two equal operands.
 TEST(Import, LeakyReluChoosesBySign) {
   for (float alpha : {0.1f, 3.0f}) {
     Graph graph;
@@ -280,7 +282,8 @@ TEST(Import, LeakyReluChoosesBySign) {
   }
 }
 
-// Max of a number is PyTorch's clamp, without a gradient at the bound; of a tensor of one number its maximum, which shares the gradient there.
+// Max with a number is PyTorch's clamp, without a gradient at the bound. Max with a tensor of one number is PyTorch's
+// maximum, which divides the gradient.
 TEST(Import, MaximumOfAConstantTensorSharesItsGradient) {
   for (bool isTensor : {false, true}) {
     Graph graph;
@@ -301,7 +304,7 @@ TEST(Import, MaximumOfAConstantTensorSharesItsGradient) {
   }
 }
 
-// The root is taken of what is not 0, and neither choice passes a gradient where all is 0.
+// The root is taken only of nonzero values, and neither branch passes a gradient if all values are 0.
 TEST(Import, ANormOfZerosHasNoGradient) {
   Graph graph;
   graph.node("Gather", {"w", "ids"}, {"x"});
@@ -317,7 +320,8 @@ TEST(Import, ANormOfZerosHasNoGradient) {
   EXPECT_NE(outcome.text.find("arith.select", root), std::string::npos) << outcome.text;
 }
 
-// Values of 16 bits inside a model of f32: rounded by the cast there and, where an operator has computed on them, by the cast back.
+// 16-bit values inside an f32 model: the cast to 16 bits rounds, and so does the cast back if an operator has computed
+// on them.
 TEST(Import, CastsToSixteenBitsRound) {
   for (int64_t type : {10, 16}) {
     Graph graph;
@@ -336,7 +340,7 @@ TEST(Import, CastsToSixteenBitsRound) {
   }
 }
 
-// As PyTorch does, whatever 16-bit operators compute is rounded; moves are not.
+// As in PyTorch, results of 16-bit operators that compute are rounded; results of views are not.
 TEST(Import, ChainsOfSixteenBitOperatorsRound) {
   Graph graph;
   graph.ints("shape", {-1, 24});
@@ -361,7 +365,7 @@ TEST(Import, ChainsOfSixteenBitOperatorsRound) {
   }
 }
 
-// A mask is drawn for it as for any other value; it was taken for the constant.
+// A mask is drawn as for any other value. (Regression: the result was the constant.)
 TEST(Import, DropoutOfConstantsDropsElements) {
   for (auto [perSample, isSecond] : {std::pair(false, false), {true, false}, {true, true}}) {
     Graph graph(0);
@@ -392,7 +396,7 @@ TEST(Import, DropoutOfConstantsDropsElements) {
   }
 }
 
-// What PyTorch's squeeze does not remove, its exporter asks to remove nevertheless.
+// PyTorch's exporter writes Squeeze also for dimensions that PyTorch's squeeze does not remove.
 TEST(Import, SqueezeOfPyTorchLeavesOtherSizes) {
   for (bool torch : {false, true}) {
     Graph graph;
@@ -417,14 +421,14 @@ TEST(ImportErrors, ReductionsThatAreNotFolded) {
   Graph graph;
   graph.ints("c", {3, 4});
   graph.node("Gather", {"w", "ids"}, {"x"});
-  graph.node("ReduceL2", {"c"}, {"length"}); // a length of integers: was 7
+  graph.node("ReduceL2", {"c"}, {"length"}); // a length of integers (regression: was 7)
   graph.node("Expand", {"x", "length"}, {"y"});
   graph.node("ReduceMean", {"y"}, {"loss"});
   graph.output("loss");
   EXPECT_ERROR(import(graph.write("folded.onnx")), "node 'n_length' (ReduceL2): is defined on floats only here, found int64");
 }
 
-// Copies of a value for every sample are one value in a product: positions that a model expands to its batch (XLNet).
+// Copies of a value for every sample are one operand of a matmul: positions that a model expands to its batch (XLNet).
 TEST(Import, EinsumWithCopiesForEverySample) {
   for (const char *equation : {"bid,jbd->bij", "bid,jbd->bjid"}) {
     Graph graph;
@@ -448,7 +452,7 @@ TEST(Import, EinsumWithCopiesForEverySample) {
   }
 }
 
-// A batch of groups whose samples lie behind them, with a matrix for every group (DeepSeek's output projections).
+// A batch of groups with the samples in a later dimension and one matrix per group (DeepSeek's output projections).
 TEST(Import, MatricesForEveryGroupOfSamples) {
   Graph graph;
   graph.ints("split", {-1, 2, 2});
@@ -463,7 +467,7 @@ TEST(Import, MatricesForEveryGroupOfSamples) {
   EXPECT_TRUE(outcome.ok) << outcome.text;
 }
 
-// Flags that a scatter sets: the chosen places of a mask.
+// A scatter sets flags at selected positions of a mask.
 TEST(Import, ScatteredFlags) {
   Graph graph;
   graph.ints("two", {2});
@@ -481,8 +485,8 @@ TEST(Import, ScatteredFlags) {
   EXPECT_TRUE(outcome.ok) << outcome.text;
 }
 
-// Ids that are part of a value, part of a constant, or copies: they lie in another way than those that count from the front. The loss is compared
-// with the file's nodes by numbers.
+// Ids that are a slice of a value, a slice of a constant, or copies have another memory layout than contiguous ones.
+// The loss is compared numerically with the file's nodes.
 TEST(Import, PicksByIdsThatAreViews) {
   for (const std::string how : {"part", "constant", "copies"}) {
     Graph graph;
@@ -515,7 +519,7 @@ TEST(Import, PicksByIdsThatAreViews) {
   }
 }
 
-// Positions of logits and of labels that are two axes each, in different orders.
+// Logits and labels with two axes of positions each, in different orders.
 TEST(Import, LabelsWhoseAxesAreOthers) {
   Graph graph;
   graph.input("x", 1, {2, 4, 3, 2});
@@ -537,7 +541,7 @@ TEST(Import, LabelsWhoseAxesAreOthers) {
   EXPECT_NE(notesOf(outcome, "the loss is the file's"), "");
 }
 
-// The shape of a scalar has no elements, which no number of samples can be combined with.
+// The shape of a scalar has no elements and cannot be combined with a number of samples.
 TEST(ImportErrors, ShapeOfAScalarWithNumbersOfTheBatch) {
   Graph graph(0);
   graph.node("Gather", {"w", "ids"}, {"x"});
@@ -553,7 +557,7 @@ TEST(ImportErrors, ShapeOfAScalarWithNumbersOfTheBatch) {
   EXPECT_ERROR(import(graph.write("none.onnx")), "(Mul): combines numbers that are known only with the batch with a tensor that is none of at most");
 }
 
-// What an initializer is used as is found out before operands are checked.
+// The use of initializers is determined before operands are checked.
 TEST(Import, OperandsAnOperatorDoesNotHave) {
   for (std::vector<std::string> operands : {std::vector<std::string>{"x", "x", "bias"}, std::vector<std::string>{"bias"}}) {
     Graph graph;
@@ -567,7 +571,7 @@ TEST(Import, OperandsAnOperatorDoesNotHave) {
   }
 }
 
-// A kilobyte that asks for 2^28 nodes.
+// A kilobyte that expands to 2^28 nodes.
 TEST(Import, FunctionsThatMultiplyAreRefused) {
   Graph graph;
   for (int i = 0; i < 28; ++i) {

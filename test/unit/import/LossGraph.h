@@ -1,12 +1,13 @@
-// Graphs of losses over numbers of the batch: a few values and numbers, to which tests add nodes.
+// Graphs for losses with numbers of the batch: a few values and numbers, to which tests add nodes.
 #pragma once
 
 #include "TestGraph.h"
 
 namespace zorse::test {
 
-/// Inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x [B, 6, 4] with a mean m [] and a sum s [] of their squares, one
-/// number l [B] per sample, and the numbers B [] (samples) and numel [] of x, as integers (i) and floats (f).
+/// A graph with the inputs ids, labels [B, 6] and weights [B], the parameter w [11, 4], values x [B, 6, 4], the mean m
+/// [] and sum s [] of their squares, a number l [B] per sample, and the numbers B [] (samples) and numel [] of x, as
+/// integers (i) and floats (f).
 struct LossGraph : Graph {
   explicit LossGraph(int64_t batch = 0, bool gradients = true) : Graph(batch) {
     input("weights", 1, {batch});
@@ -74,7 +75,7 @@ struct LossGraph : Graph {
     output(loss);
     options.lossOutput = loss;
     options.trainable["w"] = TrainableChoice::Train;
-    options.trustGuess = true; // of constants of one element
+    options.trustGuess = true; // for constants of one element
     return import(write("numbers.onnx"), options);
   }
 };

@@ -1,4 +1,5 @@
-// Numbers that are known before a step: their algebra against doubles at random B and counts, what is decided for every B, and their text.
+// Tests numbers that are known before a step: their algebra, compared with doubles at random B and counts, comparisons
+// that hold for every B, and their text.
 #include "Number.h"
 
 #include "zorse/runtime/Expression.h"
@@ -17,7 +18,7 @@ const Number B = Number::samples(), n0 = Number::count(0), n1 = Number::count(1)
 
 Number of(const std::string &function, const std::vector<Number> &operands) { return *Number::apply(function, operands); }
 
-/// What the step computes from the text.
+/// The value that the step computes from the text.
 double at(const Number &number, double samples, const std::vector<double> &counts) {
   auto expression = zorse::Expression::parse(number.print());
   EXPECT_FALSE(expression.failed()) << number.print() << ": " << expression.message();
@@ -78,12 +79,13 @@ TEST(Number, NothingIsGuessed) {
     large = of("max", {large + n0, large * n1});
   EXPECT_FALSE(large.isValid()) << "a formula of thousands of characters";
   Number product = Number(static_cast<double>(int64_t(1) << 52)) * B;
-  product = product * product; // 2^104 is no int64
+  product = product * product; // 2^104 does not fit in int64
   EXPECT_DOUBLE_EQ(at(product, 3, {}), std::ldexp(9.0, 104));
   EXPECT_FALSE(product.multipleOfPower(2));
 }
 
-// Random formulas: the value at random B and counts is that of the same operations on doubles, and what is decided is true.
+// Random formulas: values at random B and counts are equal to those of the same operations on doubles, and comparisons
+// are correct.
 TEST(Number, FormulasHaveTheValueOfTheirOperations) {
   std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same formulas every time
   std::uniform_real_distribution<double> real(0.25, 4);
@@ -130,7 +132,7 @@ TEST(Number, FormulasHaveTheValueOfTheirOperations) {
       }
       if (!next.first.isValid() || !std::isfinite(next.second) || std::fabs(next.second) > 1e12)
         continue;
-      // Rounding may carry a value over a whole number, and leave something where nothing is.
+      // Rounding may move a value across an integer, or leave a remainder of an integer.
       if (std::fabs(next.second - std::round(next.second)) < 1e-9 * std::max(1.0, std::fabs(u)) &&
           next.first.print().find("trunc") != std::string::npos)
         continue;

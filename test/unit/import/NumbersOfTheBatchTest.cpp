@@ -1,4 +1,5 @@
-// The number of samples in losses: whichever way a file writes it, the factor of a term is a formula of B, or the node is refused.
+// Tests the number of samples in losses. For every way in which a file writes it, the factor of a term is a formula of
+// B, or the node is refused.
 #include "LossGraph.h"
 
 #include <gtest/gtest.h>
@@ -135,7 +136,7 @@ TEST(NumbersOfTheBatch, TheFirstAndTheLastSample) {
   EXPECT_ERROR(LossGraph().importWith("a = Gather l i0; loss = Add m a"), "n_a' (Gather): selects samples by constant ids");
 }
 
-// The check against the file's nodes compares the numbers.
+// The check against the file's nodes compares numbers.
 TEST(NumbersOfTheBatch, PositionsInReverse) {
   for (int64_t step : {-1, -2}) {
     LossGraph graph;
@@ -169,8 +170,8 @@ TEST(NumbersOfTheBatch, WhatMixesSamplesIsRefusedByName) {
                "n_c' (TopK): computes with a number that is known only with the batch (B;");
 }
 
-// The importer's views have some size in the place of the samples: one that divides no size of the file. A tensor of these sizes changes it, and
-// nothing else.
+// The importer's views use some size as the number of samples, which divides no size of the file. A tensor of these
+// sizes changes this size and nothing else.
 TEST(NumbersOfTheBatch, NothingDependsOnTheSizeInThePlaceOfSamples) {
   for (const char *nodes :
        {"loss = Div s fB", "c = Div iB i2; d = Cast c; loss = Div s d", "c = ReduceSum weights; d = Div weights c; e = Mul d l; loss = ReduceSum e",

@@ -1,4 +1,5 @@
-// The plain evaluator against the onnx package's reference implementation: reference-cases.txt, which make_reference_cases.py writes.
+// Compares the plain evaluator with the onnx package's reference implementation: reference-cases.txt, written by
+// make_reference_cases.py.
 #include "../../../lib/Import/Reference/Evaluator.h"
 
 #include "onnx_wire.pb.h"
@@ -24,7 +25,7 @@ std::vector<std::string> split(const std::string &text, const std::string &by) {
   return parts;
 }
 
-/// type[shape] elements; none: left out.
+/// Parses "type[shape] elements"; nullopt for an omitted operand.
 std::optional<Array> parse(const std::string &text) {
   std::istringstream words(text);
   std::string head, word;
@@ -62,7 +63,7 @@ Case readCase(const std::string &line) {
   return read;
 }
 
-/// name=value, whose type the value shows.
+/// Parses "name=value"; the value determines the type.
 void addAttribute(onnx::Node &node, const std::string &text) {
   const std::vector<std::string> sides = split(text, "=");
   const std::string &name = sides[0], value = text.substr(name.size() + 1);

@@ -1,4 +1,4 @@
-// Graphs of the importer's tests, made node by node, and what importing them says.
+// Builds graphs for the importer's tests node by node, and imports them.
 #pragma once
 
 #include "onnx_wire.pb.h"
@@ -80,7 +80,7 @@ public:
     for (int64_t value : values)
       attribute->add_ints(value);
   }
-  /// Embedding, tied head, cross-entropy.
+  /// Adds an embedding, a tied head and a cross-entropy loss.
   Graph &languageModel() {
     node("Gather", {"w", "ids"}, {"x"});
     ints("flat", {-1, 4});

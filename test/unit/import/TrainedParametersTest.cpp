@@ -1,4 +1,4 @@
-// Which initializers are trained: what the file says, what is asked, and what is refused.
+// Tests which initializers are trained: by the file's metadata, by options, and the refused cases.
 #include "TestGraph.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -12,7 +12,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// x * p, with what the file says about p; then the loss.
+/// Imports a loss of x * p, with the file's metadata about p.
 Outcome withFactor(const std::string &name, std::vector<int64_t> shape, const std::string &facts = "", const ImportOptions &options = {},
                    const std::string &torchCall = "", const std::string &signature = "") {
   Graph graph;
@@ -63,8 +63,8 @@ TEST(TrainedParameters, AmbiguousFormsAreAsked) {
     ASSERT_FALSE(trusted.model.warnings.empty());
     EXPECT_TRUE(contains(trusted.model.warnings[0], "guessed (--trust-guess): 'p'"));
   }
-  EXPECT_TRUE(isTrained(withFactor("norm.weight", {4}), "norm.weight")); // a plain form
-  EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a number that people write
+  EXPECT_TRUE(isTrained(withFactor("norm.weight", {4}), "norm.weight")); // an unambiguous use
+  EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a typical handwritten constant
 }
 
 TEST(TrainedParameters, PatternsMatchSomething) {
@@ -83,15 +83,15 @@ TEST(TrainedParameters, FactsOfTheModuleAreBelieved) {
 }
 
 TEST(TrainedParameters, WhatTheFileDoesNotHoldIsAnError) {
-  // exp(g), under another name: by the module's facts and by the exporter's list of parameters.
+  // exp(g) under another name: detected by the module's facts and by the exporter's list of parameters.
   EXPECT_ERROR(withFactor("exp", {4}, kBothTrained), "the model trains 'p', and the file does not hold it");
   EXPECT_ERROR(withFactor("exp", {4}, kBothTrained), "what may hold it: 'exp' [4]");
   const char *signature = "\n# inputs\np_w: PARAMETER target='w'\np_p: PARAMETER target='p'\nids: USER_INPUT\n";
   EXPECT_ERROR(withFactor("exp", {4}, "", {}, "", signature), "the model trains 'p', and the file does not hold it");
   ImportOptions options;
   options.trainable["p"] = TrainableChoice::Freeze;
-  EXPECT_TRUE(withFactor("exp", {4}, kBothTrained, options).ok); // stays as it was folded
-  // Of another shape than the parameter's: something was folded into it.
+  EXPECT_TRUE(withFactor("exp", {4}, kBothTrained, options).ok); // keeps the folded value
+  // The shape differs from the parameter's: something was folded into it.
   EXPECT_ERROR(withFactor("p", {1, 4}, kBothTrained), "does not hold it");
   // Not used by the outputs: nothing is missing.
   EXPECT_TRUE(withFactor("val_3", {4}, R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"reached":["w"]})").ok);
@@ -109,13 +109,13 @@ TEST(TrainedParameters, GradientsStopAtDetach) {
   EXPECT_TRUE(contains(outcome.text, "zorse.detach")) << outcome.text;
   EXPECT_FALSE(contains(withFactor("p", {4}, kBothTrained).text, "zorse.detach"));
   EXPECT_FALSE(isTrained(withFactor("norm.weight", {4}, "", {}, call), "w")); // no gradient reaches it
-  // The module detaches, and the file does not say where.
+  // The module detaches a value, but the file does not contain the detach.
   std::string detached = R"({"version":1,"parameters":{"w":{"trained":true},"p":{"trained":true}},"detached":1})";
   EXPECT_ERROR(withFactor("p", {4}, detached), "the module detaches 1 value that has a gradient, the file says so of 0");
   EXPECT_TRUE(withFactor("p", {4}, detached, {}, call).ok);
   EXPECT_ERROR(withFactor("p", {4}, R"({"version":1,"parameters":{"w":{},"p":{}},"unsaid":["Scale has a backward of its own"]})"),
                "Scale has a backward of its own");
-  // The exporter's node mentions a detach that is gone.
+  // The exporter's node refers to a detach that was removed.
   EXPECT_ERROR(withFactor("norm.weight", {4}, "", {},
                           "%mul : [num_users=1] = call_function[target=torch.ops.aten.mul.Tensor](args = (%detach, %p_p), kwargs = {})",
                           "\np_w: PARAMETER target='w'\np_p: PARAMETER target='norm.weight'\n"),
@@ -149,8 +149,8 @@ TEST(TrainedParameters, PaddingRows) {
   EXPECT_FALSE(contains(padded("", ""), "padding"));
 }
 
-// Files as PyTorch wrote them (make_exports.py): a frozen bias, a buffer, a scalar, exp(g), a tied table with a padding row, with and without a
-// detach.
+// Files exported by PyTorch (make_exports.py): a frozen bias, a buffer, a scalar, exp(g), a tied table with a padding
+// row, with and without a detach.
 Outcome exported(const std::string &name, const ImportOptions &options = {}) {
   return import(std::string(ZORSE_EXPORTS) + "/" + name + ".onnx", options);
 }
@@ -166,7 +166,7 @@ TEST(TrainedParameters, OfExportsWithFacts) {
     EXPECT_FALSE(isTrained(outcome, "linear.bias"));
     EXPECT_FALSE(isTrained(outcome, "shift"));
     EXPECT_TRUE(contains(outcome.text, "padding = 0"));
-    EXPECT_EQ(outcome.model.weights.size(), 5u); // tied: one table; the frozen bias under its own name
+    EXPECT_EQ(outcome.model.weights.size(), 5u); // one tied table; the frozen bias has its own name
   }
   EXPECT_ERROR(exported("default-facts"), "the model trains 'g', and the file does not hold it");
   for (const char *form : {"unoptimised", "opset23"}) {
@@ -201,7 +201,8 @@ TEST(TrainedParameters, OfExportsWithoutFacts) {
 }
 
 TEST(TrainedParameters, NamesOfTheHub) {
-  // Tied names are united; a frozen parameter is an argument of its own name, whatever its size and whether checkpoints of the hub hold it.
+  // Tied names are merged. A frozen parameter is an argument with its own name, independent of its size and of the
+  // contents of hub checkpoints.
   const char *facts = R"({"version":1,"ties":[["w","head"]],
     "parameters":{"w":{"shape":[11,4],"trained":true},"head":{"shape":[11,4],"trained":true},"p":{"shape":[4],"trained":false}},
     "hub":{"parameters":{"w":{"names":["t.w"]},"head":{"names":["head"]},"p":{"names":["t.p"],"transposed":true,"adapter":true}},

@@ -1,13 +1,14 @@
-// Imports an ONNX file, optionally recognises its ops, and evaluates @model on the file's own weights: what a reference in Python compares with
-// PyTorch.
+// Imports an ONNX file, optionally recognizes its ops, and evaluates @model with the file's own weights. Python tests
+// compare the output with PyTorch.
 //
 //   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--differences] [--trust-guess]
 //                 name=ids.bin ...
 //
-// Inputs are raw int64 (or float64 with a name ending in ':f') of rows x shape. Prints one line per result: role, number of the term or of the count,
-// and the rows' values; then the loss; with --gradients also one line for every parameter that is trained: its name and the elements of its
-// gradient. With --differences every line ends in differences of the loss instead: pairs of an element and what the loss changes by per change of it,
-// or nan where the loss bends or jumps there. What the importer decided goes to the error output.
+// Inputs are raw int64 of rows x shape, or float64 if the name ends in ':f'. Prints one line per result (role, number
+// of the term or count, and the rows' values), then the loss. --gradients also prints one line per trained parameter:
+// its name and the elements of its gradient. With --differences, each line ends in finite differences of the loss
+// instead: pairs of an element and the slope of the loss, or nan if the loss is not smooth there. The importer's
+// decisions are printed to stderr.
 #include "zorse/Autodiff/Autodiff.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
 #include "zorse/Import/ONNX/Import.h"
@@ -82,7 +83,7 @@ static std::vector<double> decode(const WeightSource &weight) {
       out[i] = v;
       break;
     }
-    default: // not met in ONNX's cases; nothing is read as what it is not
+    default: // does not occur in ONNX's cases
       std::fprintf(stderr, "error: a parameter is stored in a type that this tool does not read\n");
       std::exit(1);
     }
@@ -90,8 +91,8 @@ static std::vector<double> decode(const WeightSource &weight) {
   return out;
 }
 
-/// " : element difference ..." of some elements of argument `which`, by central differences of two widths: where these disagree the loss is not
-/// smooth.
+/// Returns " : element difference ..." for some elements of argument `which`, by central differences with two widths.
+/// If the two disagree, the loss is not smooth.
 static std::string differencesOf(std::vector<reference::Tensor> arguments, unsigned which,
                                  const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   constexpr int64_t kMost = 12;
@@ -114,7 +115,8 @@ static std::string differencesOf(std::vector<reference::Tensor> arguments, unsig
     values[i] = before + width / 16;
     const double near = loss(arguments);
     values[i] = before;
-    // Where the second derivative jumps, as x / (1 + |x|) has it at 0, slopes differ by as much as the widths do.
+    // If the second derivative jumps, as that of x / (1 + |x|) at 0, the difference of the slopes is proportional to
+    // that of the widths.
     const bool smooth = std::abs(wide - narrow) <= 5e-6 * size && std::abs((near - here) / (width / 16) - narrow) <= 1e-2 * size;
     char line[80];
     // The error of a central difference grows with the square of its width.
@@ -130,9 +132,10 @@ static double reduced(const std::vector<double> &values, StringRef reduce) {
                            : std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// The gradient of the loss with respect to what is trained, by the rules that units are differentiated with.
-/// \param seeds  of every numerator: its factor
-/// \param loss  of these arguments; null: gradients alone are printed
+/// Prints the gradient of the loss with respect to the trained parameters, computed with the differentiation rules of
+/// units.
+/// \param seeds  factor of every numerator
+/// \param loss  loss as a function of the arguments; null: print only gradients
 static bool printGradients(mlir::func::FuncOp function, const std::vector<reference::Tensor> &arguments, const reference::Options &options,
                            const std::map<int64_t, double> &seeds, const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
   mlir::Block &body = function.getBody().front();
@@ -299,7 +302,7 @@ int main(int argc, char **argv) {
   }
   reference::Options evaluation;
   evaluation.rows = rows;
-  // Every evaluation gives one count more: each follows from inputs and from counts before it.
+  // Every evaluation gives one more count, because each depends on inputs and on earlier counts.
   evaluation.counts.assign(Expression::kMaxCounts, std::numeric_limits<double>::quiet_NaN());
   auto results = reference::evaluate(function, arguments, evaluation);
   std::vector<double> counts;

@@ -1,9 +1,11 @@
-"""Make the exports in test/unit/import/exports that the importer's tests read (needs PyTorch: tools/python-env.sh). Run again only to change them:
+"""Makes the files in test/unit/import/exports, which the importer's tests read.
+
+Needs PyTorch (tools/python-env.sh). Run it only to change the files:
 
     python test/unit/import/make_exports.py
 
-One module with a frozen and a tied parameter, a buffer, a scalar, exp(g), a padding row and a detach, in five forms of export, each as PyTorch wrote it (NAME.onnx) and with
-the module's facts (NAME-facts.onnx).
+The module has a frozen and a tied parameter, a buffer, a scalar, exp(g), a padding row and a detach. It is exported in
+five forms, each as PyTorch writes it (NAME.onnx) and with the module's facts (NAME-facts.onnx).
 """
 import os
 import shutil

@@ -2,7 +2,7 @@
 
     python make_reference_cases.py > reference-cases.txt
 
-A line: operator; attributes name=value; inputs and, behind =, outputs as type[shape] elements (f: float64, i: int64, b: bool, -: left out)."""
+A line: operator; attributes name=value; inputs and, after =, outputs as type[shape] elements (f: float64, i: int64, b: bool, -: omitted)."""
 import sys
 import numpy
 import onnx
@@ -74,7 +74,7 @@ for op, attributes, inputs in CASES:
     session = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10))
     try:
         results = session.run(None, {n: a for n, a in zip(names, inputs) if n})
-    except Exception as error:  # not this implementation's business
+    except Exception as error:  # not supported by the reference implementation
         print(f"{op} {attributes}: {error}", file=sys.stderr)
         continue
     words = " ".join(f"{k}=" + (",".join(map(str, v)) if isinstance(v, list) else str(v)) for k, v in attributes.items())

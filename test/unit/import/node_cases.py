@@ -1,16 +1,20 @@
-"""How many of ONNX's own node cases the importer takes, and whether what it takes means what ONNX says (needs the packages onnx and numpy:
-tools/python-env.sh).
+"""Counts how many of ONNX's own node cases the importer supports, and checks that the results agree with ONNX.
+
+Needs the packages onnx and numpy (tools/python-env.sh).
 
     python test/unit/import/node_cases.py build/release/bin/evaluate-onnx [--keep FOLDER] [--list] [--least N] [PATTERN]
 
 A case is one node with operands and results. It is wrapped in a model with a loss in three ways, and counts as imported if one of them is imported:
 
-- constants: all operands are constants, and what is folded is seen;
-- parameters: operands of floats that are no scalars are constants times a parameter, so no axis carries samples and every result has a gradient;
-- samples: operands whose dimension 0 is that of the first operand of floats are inputs, and that dimension counts samples; the others are constants.
+- constants: all operands are constants, which tests constant folding;
+- parameters: float operands that are not scalars are constants times a parameter, so there is no batch dimension and
+  every result has a gradient;
+- samples: operands with the same dimension 0 as the first float operand are inputs, and this is the batch dimension;
+  the others are constants.
 
-The loss is a sum of the results, each times weights of its own, so that a permuted result is seen. It is compared with what ONNX's results give. Cases
-whose operands are no numbers (strings, sequences, optional values), or of types that no input may have, or of an operator set that the importer does not read, cannot be wrapped.
+The loss is a sum of the results, each multiplied by different weights, so that a permuted result is detected. It is
+compared with the loss of ONNX's results. Cases are not wrapped if their operands are not numbers (strings, sequences,
+optional values) or have types that inputs cannot have, or if the importer does not read their operator set.
 """
 import argparse
 import collections
@@ -30,8 +34,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 warnings.filterwarnings("ignore")
 TYPES = {np.dtype(t) for t in (np.float16, np.float32, np.float64, np.int32, np.int64, np.bool_)}
-ROWS = 2  # of the input that the form of parameters has
-OLDEST, NEWEST = 13, {"opset": 26, "ir": 13}  # that the importer reads
+ROWS = 2  # rows of the input in the form with parameters
+OLDEST, NEWEST = 13, {"opset": 26, "ir": 13}  # operator sets that the importer reads
 RANDOM = {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 
 
@@ -68,7 +72,7 @@ FORMS = ("constants", "parameters", "samples")
 
 
 def wrap(case, operands, results, form):
-    """(model, data of inputs, the rows' sums) or None if the form does not exist for the case."""
+    """(model, data of inputs, the rows' sums), or None if the case has no such form."""
     graph = onnx.GraphProto()
     graph.name = case.name
     rows = ROWS
@@ -148,7 +152,7 @@ def wrap(case, operands, results, form):
 
 
 def attempt(case, operands, results, form, tool, folder):
-    """('imported' | 'refused' | 'wrong' | 'crashed', what was said), or None"""
+    """('imported' | 'refused' | 'wrong' | 'crashed', message), or None"""
     wrapped = wrap(case, operands, results, form)
     if wrapped is None:
         return None
@@ -177,7 +181,10 @@ def attempt(case, operands, results, form, tool, folder):
 
 
 def isRead(model, opset):
-    """Whether an operator set that the importer reads has its operators with the same operands and attributes: later ones often add element types alone."""
+    """Whether an operator set that the importer reads has its operators with the same operands and attributes.
+
+    Later operator sets often add only element types.
+    """
     same = min(max(opset, OLDEST), NEWEST["opset"])
     def form(node, version):
         try:

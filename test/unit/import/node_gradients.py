@@ -1,10 +1,13 @@
-"""Gradients of ONNX's own node cases against differences of the loss, in double precision (needs the packages onnx and numpy: tools/python-env.sh).
+"""Compares gradients of ONNX's own node cases with finite differences of the loss, in double precision.
+
+Needs the packages onnx and numpy (tools/python-env.sh).
 
     python test/unit/import/node_gradients.py build/release/bin/evaluate-onnx [--keep FOLDER] [--list] [--least N] [--save FILE] [PATTERN]
 
-Every operand of floats that may depend on a parameter is one, slightly moved off round numbers, where many operators bend; the loss is a sum of the results
-with weights of their own. Where an operator reads samples by nature (attention, losses), operands are inputs with a parameter added. An element counts where the loss is smooth around it. A case whose operands of floats all have to be constants (scales, bounds)
-has no gradient and is listed with what the importer says.
+Every float operand that may depend on a parameter is a parameter, moved slightly away from round numbers, at which many operators are not smooth. The loss
+is a sum of the results with different weights. For operators that require samples (attention, losses), operands are inputs with a parameter added. Only
+elements around which the loss is smooth count. A case with only float operands that must be constants (scales, bounds) has no gradient and is listed with
+the importer's message.
 """
 import argparse
 import collections
@@ -27,7 +30,7 @@ from onnx import TensorProto, helper, numpy_helper
 from node_cases import NEWEST, OLDEST, RANDOM, ROWS, arrays, collect, isRead, weights_like
 
 warnings.filterwarnings("ignore")
-LIMIT = 1e-5  # relative, of an element that is smooth
+LIMIT = 1e-5  # relative error of an element around which the loss is smooth
 
 
 class Wrapped:
@@ -77,14 +80,14 @@ class Wrapped:
 
 
 def wrap(case, operands, results, trained, moved):
-    """The model whose loss sums the results, with operands `trained` as its parameters; and its inputs."""
+    """Returns a model with the sum of the results as loss and the operands `trained` as parameters, and its inputs."""
     made = Wrapped(case)
     for position, info in enumerate(case.model.graph.input):
         a = operands[info.name]
         if info.name not in trained:
             made.constant(a.copy(), info.name)
             continue
-        if moved:  # towards 0: no operand leaves the domain of a root, a logarithm or an arc
+        if moved:  # towards 0, so that operands stay in the domain of roots, logarithms and arc functions
             a = (a * (1 - np.random.default_rng(position).uniform(0.01, 0.05, a.shape))).astype(a.dtype)
         made.parameter(info.name, a.copy())
     made.input("z_rows", TensorProto.FLOAT, [ROWS, 1])
@@ -98,7 +101,10 @@ def wrap(case, operands, results, trained, moved):
 
 
 def wrap_samples(case, operands, results):
-    """For operators that read samples by nature: operands of as many rows as the first are inputs, those of floats with a parameter added that all samples share. None: there is no such form."""
+    """The form for operators that require samples, or None if the case has no such form.
+
+    Operands with the same number of rows as the first are inputs. A parameter that all samples share is added to float ones.
+    """
     first = next((a for a in operands.values() if a.ndim and a.dtype.kind == "f" and a.size), None)
     if first is None or first.shape[0] < 2:
         return None
@@ -118,7 +124,7 @@ def wrap_samples(case, operands, results):
         if a.size == 0 or a.dtype.kind != "f":
             continue
         if not a.ndim:
-            made.terms.append(name)  # a loss itself
+            made.terms.append(name)  # the result is a loss
         elif a.shape[0] == rows:
             made.terms.append(made.node("ReduceSum", [made.weighed(name, a, seed, a.shape[1:])], keepdims=0))
         else:
@@ -127,7 +133,7 @@ def wrap_samples(case, operands, results):
 
 
 def compared(lines):
-    """(elements that are smooth, elements that are not, the worst relative error, where)"""
+    """(number of smooth elements, number of other elements, worst relative error, its position)"""
     smooth, bent, worst, where = 0, 0, 0.0, ""
     for line in lines:
         words, _, differences = line.partition(" : ")
@@ -165,7 +171,7 @@ def measured(model, inputs, name, tool, folder):
     if smooth == 0:
         return "bent", "the loss is smooth nowhere"
     if ": nan," in where and {"Where", "Softmax"} <= operators:
-        # A softmax of a row that is masked everywhere is NaN, which a Where behind it replaces: its derivative is NaN times 0, in PyTorch, too.
+        # The softmax of a fully masked row is NaN, and a later Where replaces it. The derivative is NaN times 0, also in PyTorch.
         return "undefined", where
     return ("matches" if worst <= LIMIT else "wrong"), f"{smooth} elements, {bent} not smooth, worst error {worst:.1e}" if worst <= LIMIT else where
 
@@ -182,7 +188,7 @@ def attempt(case, operands, results, tool, folder):
                 return found
             first = first or found
             if found[0] == "refused":
-                break  # smooth nowhere: outside the domain, perhaps
+                break  # smooth nowhere: possibly outside the domain
     samples = wrap_samples(case, operands, results)
     found = measured(*samples, case.name, tool, folder) if samples else first
     return found if found[0] not in ("refused", "bent") else first

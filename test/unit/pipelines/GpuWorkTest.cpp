@@ -1,4 +1,4 @@
-// What the summary says that bodies launch.
+// Tests the launches of bodies that the summary lists.
 #include "GpuWork.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -36,7 +36,7 @@ TEST(GpuWork, AddsUpWhatABodyLaunches) {
   addKernel(body, "addf_1234", 10, 1000);
   addProduct(body, 128, 64, 64);
   addProduct(body, 128, 256, 64);
-  addKernel(body, "attention_rows_1234", 1, 100); // moves bytes like all others
+  addKernel(body, "attention_rows_1234", 1, 100); // counts as bytes, like all other kernels
   bundle::TaskWork work = workOf(body);
   EXPECT_EQ(work.launches(), 5u);
   ASSERT_EQ(work.products_size(), 2);
@@ -78,7 +78,7 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   addKernel(body, "attention_forward_1234", 0, 1 << 20, 1 << 24);
   addGpuWork(*functions, summary, bodies);
 
-  // As products and a softmax, FLOPs are those of the products.
+  // If attention consists of matmuls and a softmax, its FLOPs are those of the matmuls.
   body.mutable_launches(0)->mutable_kernel()->clear_product_flops();
   bodies.library.set_arch("sm_70");
   addGpuWork(*functions, summary, bodies);
@@ -87,9 +87,9 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   EXPECT_EQ(summary.gpu_targets(0), "sm_80");
   ASSERT_EQ(forward.work_size(), 2);
   const bundle::TaskWork &tensors = forward.work(0), &expanded = forward.work(1);
-  const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two, each 2 FLOPs for a pair and channel
+  const double products = 2.0 * 2 * 128 * 128 * 2 * 64; // two matmuls with 2 FLOPs per pair and channel
   EXPECT_GE(tensors.attention_flops_per_row(), products);
-  EXPECT_LE(tensors.attention_flops_per_row(), 1.1 * products); // and exponentials
+  EXPECT_LE(tensors.attention_flops_per_row(), 1.1 * products); // exponentials in addition
   EXPECT_EQ(tensors.bytes().per_row(), 0);
   EXPECT_EQ(backward.work(0).launches(), 0u); // has no body
   EXPECT_EQ(expanded.attention_flops_per_row(), 0);

@@ -1,4 +1,4 @@
-// The re-implemented planners as a whole, on clusters where their choice is known.
+// Tests the re-implemented planners on clusters for which their choice is known.
 #include "Must.h"
 
 #include "zorse/Baselines/Baselines.h"
@@ -26,7 +26,7 @@ struct Setting {
   std::optional<CostModel> costs;
   std::unique_ptr<Problem> problem;
 
-  /// A node per group; `card`: bytes/s between nodes.
+  /// One node per group; `card`: bytes/s between nodes.
   Setting(int64_t layers, std::vector<Group> groups, double card, int64_t batch) {
     ModelShape shape;
     shape.name = "small";
@@ -92,7 +92,8 @@ void expectCovers(const Setting &s, const Layout &layout) {
   EXPECT_EQ(samples, s.problem->batch);
 }
 
-/// Slow cards part the nodes; 9 blocks by rates of 2 to 1: 6 and 3, a block being two units, embedding and head going along.
+/// Slow NICs separate the nodes. Rates of 2 to 1 divide 9 blocks into 6 and 3. A block is two units; embedding and head
+/// are added.
 TEST(Baselines, ZorsePaperCutsBetweenNodes) {
   Setting s(9, {{2, 2e12, 0}, {2, 1e12, 0}}, 1e6, 16);
   Result<Layout> layout = zorsePaper(*s.problem);
@@ -109,7 +110,7 @@ TEST(Baselines, ZorsePaperCutsBetweenNodes) {
     EXPECT_EQ(s.cluster.devices[stage.members[0].device].node, s.cluster.devices[stage.members[1].device].node);
     units[s.cluster.devices[stage.members[0].device].node] += stage.unitEnd - stage.unitBegin;
   }
-  // Both groups are equally well connected inside, so the first listed comes first.
+  // Both groups have equal internal connections, so the first in the list comes first.
   EXPECT_EQ(units[0], 6 * 2 + 1);
   EXPECT_EQ(units[1], 3 * 2 + 1);
 }

@@ -1,4 +1,4 @@
-// The bound by hand.
+// Compares the lower bound with values computed by hand.
 #include "PlanningTestSupport.h"
 
 #include "zorse/Planning/Bound.h"
@@ -10,8 +10,8 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Per unit and sample: the fast ones read and write 4e6 bytes at 1 GB/s and make two calls of 10 us for 8 samples; the slow one computes 3 · 128e6
-/// FLOPs (head: 3 · 512e6) at 0.25 TFLOP/s, and nothing for the embedding, which has none.
+/// Seconds per unit and sample. The fast devices read and write 4e6 bytes at 1 GB/s and make two calls of 10 us for 8
+/// samples. The slow one computes 3 · 128e6 FLOPs (head: 3 · 512e6) at 0.25 TFLOP/s; the embedding has no FLOPs.
 constexpr double kFast = 4e-3 + 2e-5 / 8, kSlowBlock = 3 * 128e6 / 0.25e12, kSlowHead = 3 * 512e6 / 0.25e12;
 
 TEST(Bound, ByHand) {
@@ -23,15 +23,16 @@ TEST(Bound, ByHand) {
   EXPECT_NEAR(lowerBound(problem, {2}), 8 * (2 * kSlowBlock + kSlowHead), 1e-12);
   EXPECT_NEAR(lowerBound(problem, {0}), 8 * 4 * kFast, 1e-12);
   EXPECT_NEAR(lowerBound(problem, {0, 1}), 8 * 2 * kFast, 1e-12);
-  // Fewer rows at most: more calls.
+  // A smaller maximum of rows needs more calls.
   EXPECT_NEAR(lowerBound(problem, {0}, 2), 8 * 4 * (4e-3 + 2e-5 / 2), 1e-12);
-  // All three: the slow one is faster on blocks and does x of the 16; the fast ones do the rest and 8 heads; the embedding is free.
+  // All three devices: the slow one is faster on blocks and computes x of the 16; the fast ones compute the rest and 8
+  // heads; the embedding is free.
   double x = 24 * kFast / 2 / (kSlowBlock + kFast / 2);
   EXPECT_NEAR(lowerBound(problem), x * kSlowBlock, 1e-9);
   EXPECT_LT(x, 16);
 }
 
-/// Two parts of a backward count when they take less than the whole.
+/// The bound uses split backwards if the two parts take less time than the whole.
 TEST(Bound, SplitBackwardsCount) {
   bundle::ModelSummary summary = test::chain();
   test::mutableFunction(summary, 1, bundle::UnitFunction::WEIGHT_GRADIENTS).set_flops_per_row(0);

@@ -1,4 +1,4 @@
-// The clusters of models/clusters: what their names and docs say.
+// Checks that the clusters in models/clusters agree with their names and documentation.
 #include "zorse/Planning/Cluster.h"
 
 #include <gtest/gtest.h>
@@ -60,12 +60,12 @@ TEST(ClusterExamples, OfTheIssue) {
       EXPECT_GT(node.nic().bandwidth(), 0) << name;
       EXPECT_GT(node.nic().flow(), 0) << name;
     }
-    // The figures are the file's own: a change of the table of types does not change a published result.
+    // The file contains all values itself: a change of the table of types does not change a published result.
     std::ifstream file(folder() + name + ".yaml");
     std::stringstream text;
     text << file.rdbuf();
     for (const char *key : {"memory:", "nic:", "host_memory:", "fabric:", "flops_per_second:", "half_peak_rows:"})
-      EXPECT_NE(text.str().find(key), std::string::npos) << name << " lacks " << key;
+      EXPECT_NE(text.str().find(key), std::string::npos) << name << ": missing key " << key;
   }
 }
 

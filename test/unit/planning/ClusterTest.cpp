@@ -1,4 +1,4 @@
-// Cluster files: what they mean, what is refused and how, and back.
+// Tests cluster files: their meaning, error messages, and writing.
 #include "zorse/Planning/Cluster.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
@@ -20,7 +20,7 @@ std::string mistake(const std::string &yaml) { return readCluster(yaml).message(
 
 #define EXPECT_MISTAKE(yaml, text) EXPECT_NE(mistake(yaml).find(text), std::string::npos) << mistake(yaml)
 
-/// The same in every respect, as far as programs and times can tell.
+/// Expects that two clusters are equal in everything that affects programs and times.
 void expectSame(const Cluster &a, const Cluster &b) {
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.currency, b.currency);
@@ -42,7 +42,7 @@ void expectSame(const Cluster &a, const Cluster &b) {
   }
 }
 
-/// The runtime's light reader sees the same devices.
+/// Expects that the runtime's simple reader finds the same devices.
 void expectRuntimeAgrees(const Cluster &cluster, const std::string &yaml) {
   runtime::Bundle bundle;
   bundle.directory = "bundle";
@@ -108,13 +108,13 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(c.nodes[2].name, "p:2");
   EXPECT_EQ(c.nodes[3].name, "q");
   EXPECT_EQ(c.nodes[0].price, 2);
-  EXPECT_EQ(c.nodes[3].price, 1); // the node's own
+  EXPECT_EQ(c.nodes[3].price, 1); // the price of the node
   EXPECT_EQ(c.nodes[0].hostMemory, 512ull << 30);
   EXPECT_EQ(c.nodes[0].pcie, 20e9);
   EXPECT_EQ(c.nodes[0].nvme, 2000000000000u);
   EXPECT_EQ(c.nodes[0].nvmeBandwidth, 3e9);
   ASSERT_EQ(c.devices.size(), 12u + 1 + 6 + 2);
-  EXPECT_EQ(c.devices[11].name, "a:11"); // numbered through the nodes
+  EXPECT_EQ(c.devices[11].name, "a:11"); // numbered across nodes
   EXPECT_EQ(c.devices[11].node, 2u);
   EXPECT_EQ(c.devices[11].reserve, 3000000000u);
   EXPECT_EQ(c.devices[11].price, 1.5);
@@ -146,7 +146,7 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(t.nodes(0).bus().bandwidth(), 400e9);
   EXPECT_EQ(t.nodes(4).nic().bandwidth(), 25 / 8.0 * 1e9);
   EXPECT_EQ(t.nodes(4).nic().flow(), 2e9);
-  EXPECT_EQ(t.nodes(4).port().bandwidth(), 12e9); // the slowest type's
+  EXPECT_EQ(t.nodes(4).port().bandwidth(), 12e9); // bandwidth of the slowest type
   EXPECT_EQ(t.nodes(4).site(), 1u);
   EXPECT_EQ(t.between_sites().latency(), 30e-3);
   ASSERT_EQ(t.site_pairs_size(), 1);
@@ -200,7 +200,7 @@ links:
   Cluster cluster = read(yaml);
   ASSERT_EQ(cluster.devices.size(), 4u);
   EXPECT_EQ(cluster.devices[0].speed[0], 40e9);
-  // What is not said of a device without a type: per thread of a processor, and for others (docs/cluster.md).
+  // Defaults of devices without a type: per thread of a CPU, and for others (docs/cluster.md).
   EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
   EXPECT_EQ(cluster.devices[0].launch, 5e-6);
   EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);
@@ -286,7 +286,7 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   EXPECT_MISTAKE(device("type: A100-80, execution_mode: fast"), "execution_mode: expected compiled (kernels as Zorse makes them) or eager");
 }
 
-// As drivers report them, and as people write them.
+// Names as reported by drivers and as written by users.
 TEST(Cluster, TypesAreFoundByTheirUsualNames) {
   auto type = [](const std::string &name, uint64_t memory = 0) {
     const DeviceType *found = findDeviceType(name, memory);
@@ -317,11 +317,11 @@ TEST(Cluster, TypesAreFoundByTheirUsualNames) {
   EXPECT_EQ(type("a100 80gb"), "A100-80");
   EXPECT_EQ(type("H800 PCIe"), "H800-PCIe");
   EXPECT_EQ(type("H800"), "H800");
-  // Several, none, or a part of one.
+  // Several matches, none, or a part of a device.
   for (const char *name : {"V100", "H100", "A100", "NVIDIA H100 NVL", "NVIDIA GeForce GT 710", "RTX", ""})
     EXPECT_EQ(type(name), "") << name;
-  EXPECT_EQ(type("NVIDIA H100 80GB HBM3", 42e9), ""); // a part of one (MIG)
-  // Others whose names hold one of the table's, or are held by one.
+  EXPECT_EQ(type("NVIDIA H100 80GB HBM3", 42e9), ""); // a part of a device (MIG)
+  // Other types with names that contain a name of the table, or are contained in one.
   for (const char *name : {"NVIDIA RTX A4000",
                            "NVIDIA RTX A4500",
                            "NVIDIA RTX A2000 12GB",
@@ -456,7 +456,7 @@ TEST(Cluster, Figures) {
   EXPECT_MISTAKE(two + "    nvme: {bandwidth: 1 GB/s}\n", "nvme: expected {size, bandwidth}");
 }
 
-// Who exchanges from memory to memory: GPUs of a site, unless the file says less.
+// The devices with direct transfers: GPUs of a site, unless the file restricts them.
 TEST(Cluster, DirectGroups) {
   const std::string gpus = "count: 2, devices: [{name: g, type: T4}, {name: c, type: cpu-thread}]}\n";
   const std::string sites = "sites: [{name: east}, {name: west}]\nnodes:\n  - {name: x, site: east, " + gpus +
@@ -498,7 +498,7 @@ TEST(Cluster, Sites) {
   EXPECT_MISTAKE("sites: [{name: e}, {name: e}]\n" + nodes, "site 'e' is listed twice");
   read(sites + nodes + "links: {inter_site: {bandwidth: 1 Gbit/s, latency: 10 ms}}");
   read(sites + nodes + "links: {site_pairs: [{sites: [west, east], bandwidth: unlimited}]}");
-  read(sites + "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]"); // nobody at the other one
+  read(sites + "nodes: [{name: x, site: west, devices: [{name: a, flops_per_second: 1e9}]}]"); // no device at the other site
 }
 
 TEST(Cluster, Tf32) {
@@ -547,7 +547,8 @@ TEST(Cluster, Limits) {
   EXPECT_EQ(most.devices.back().name, "a:65535");
 }
 
-/// Damaged files are refused or valid, never a crash (run under the sanitizers), and what is accepted survives being written.
+/// Damaged files are refused or valid, and never cause a crash (run with sanitizers). Accepted ones are equal after
+/// writing and reading.
 TEST(Cluster, Damaged) {
   const std::string whole = kEverything;
   uint64_t state = 7;

@@ -1,4 +1,4 @@
-// Times by hand.
+// Compares times of the cost model with values computed by hand.
 #include "PlanningTestSupport.h"
 
 #include <gtest/gtest.h>
@@ -19,23 +19,24 @@ ClassProfile points(std::vector<ProfilePoint> list) { return {1, std::move(list)
 
 TEST(CostModel, Roofline) {
   CostModel costs = model(test::chain(), test::twoNodes());
-  // slow: no rows at half speed, no launch, memory unknown: FLOPs over speed.
+  // slow: no rows at half speed, no launch, memory bandwidth not given: FLOPs over speed.
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::Forward, 4), 4 * 128e6 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::Recompute, 4), 3 * 128e6 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::Backward, 4), 8 * 128e6 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::InputGradients, 4), 5 * 128e6 / 0.25e12);
   EXPECT_DOUBLE_EQ(costs.unit(2, 1, UnitTask::WeightGradients, 4), 3 * 128e6 / 0.25e12);
-  // fast, one row: 128 matrix rows reach half of 1 TFLOP/s: 0.256 ms of products; 1e6 bytes at 1 GB/s take 1 ms.
+  // fast, one row: 128 matrix rows reach half of 1 TFLOP/s: 0.256 ms of matmuls; 1e6 bytes at 1 GB/s take 1 ms.
   EXPECT_NEAR(costs.unit(0, 1, UnitTask::Forward, 1), 1e-3 + 1e-5, 1e-15);
-  // The head: 512e6 FLOPs at half speed are 1.024 ms, more than its memory takes.
+  // The head: 512e6 FLOPs at half speed take 1.024 ms, more than its memory accesses.
   EXPECT_NEAR(costs.unit(0, 3, UnitTask::Forward, 1), 1.024e-3 + 1e-5, 1e-15);
-  // Three rows: 3/4 of the speed, 2.048 ms; memory 3 ms.
+  // Three rows: 3/4 of the speed, 2.048 ms; memory accesses 3 ms.
   EXPECT_NEAR(costs.unit(0, 3, UnitTask::Forward, 3), 3e-3 + 1e-5, 1e-15);
   EXPECT_NEAR(costs.unit(0, 3, UnitTask::Backward, 3), 9e-3 + 1e-5, 1e-15);
   EXPECT_EQ(costs.unit(0, 3, UnitTask::Forward, 0), 0);
 }
 
-// Shares of samples divide by the time of a forward: a device whose memory has no limit does elementwise work in no time, but not infinitely often.
+// Shares of samples divide by the time of a forward. A device with unlimited memory bandwidth needs no time for
+// elementwise work, but its share is finite.
 TEST(CostModel, NoForwardTakesNoTime) {
   bundle::ModelSummary summary = test::chain();
   test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 0, 1e6);
@@ -52,11 +53,11 @@ TEST(CostModel, PositionsOfIdsAndImages) {
   Cluster cluster = test::twoNodes();
   for (ClusterDevice &device : cluster.devices)
     device.memoryBandwidth = device.launch = 0;
-  // A unit of ids alone: 128 positions, so half speed at one row.
+  // A unit that reads only ids: 128 positions, so half speed at one row.
   summary.mutable_units(0)->clear_values_out();
   test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 1e9, 1e6);
   EXPECT_DOUBLE_EQ(model(summary, cluster).unit(0, 0, UnitTask::Forward, 1), 2e-3);
-  // A value without positions: one matrix row a sample, 1/129 of the speed.
+  // A value without positions: one matrix row per sample, 1/129 of the speed.
   for (int v : {0, 1, 2}) {
     summary.mutable_values(v)->clear_shape();
     summary.mutable_values(v)->add_shape(64);
@@ -65,7 +66,7 @@ TEST(CostModel, PositionsOfIdsAndImages) {
 }
 
 TEST(CostModel, PartsOfBackwardsThatDoNotSplit) {
-  // No unit of the summary splits: halves where there are both parts, and the embedding has no inputs' gradients.
+  // No unit of the summary splits: each part is a half if both exist; the embedding has no input gradients.
   bundle::ModelSummary summary = test::chain(/*splits=*/false);
   test::addFunction(summary, 0, bundle::UnitFunction::BACKWARD, 2e6, 3e6);
   CostModel old = model(summary, test::twoNodes());
@@ -73,7 +74,7 @@ TEST(CostModel, PartsOfBackwardsThatDoNotSplit) {
     EXPECT_DOUBLE_EQ(old.unit(2, 1, part, 2), old.unit(2, 1, UnitTask::Backward, 2) / 2);
   EXPECT_EQ(old.unit(2, 0, UnitTask::InputGradients, 2), 0);
   EXPECT_DOUBLE_EQ(old.unit(2, 0, UnitTask::WeightGradients, 2), old.unit(2, 0, UnitTask::Backward, 2));
-  // Others split: one that does not does it all at once, the embedding in W, others in B.
+  // Other units split. A unit without a split backward runs all of it in one task: the embedding in W, others in B.
   summary = test::chain();
   summary.mutable_units(2)->set_splits(false);
   CostModel now = model(summary, test::twoNodes());
@@ -89,7 +90,7 @@ TEST(CostModel, ElementwiseWorkAndCopies) {
   EXPECT_NEAR(costs.norm(0, 1000), 1e-5 + 4e3 / 1e9, 1e-15);
   EXPECT_NEAR(costs.copy(0, 1000), 1e-5 + 2e3 / 1e9, 1e-15);
   EXPECT_DOUBLE_EQ(costs.update(2, 1000), 12e3 / 0.25e12);
-  EXPECT_DOUBLE_EQ(costs.copy(2, 1000), 1e3 / 10e9); // memory not known: as fast as its port
+  EXPECT_DOUBLE_EQ(costs.copy(2, 1000), 1e3 / 10e9); // memory bandwidth not given: as fast as its port
   EXPECT_EQ(costs.update(0, 0), 0);
   Cluster cluster = test::twoNodes();
   cluster.nodes[0].pcie = 2e9;
@@ -118,15 +119,15 @@ TEST(CostModel, ProfilePoints) {
   profile.devices.push_back(fast);
   CostModel costs = model(test::chain(), test::twoNodes(), &profile);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 2), 0.010);
-  EXPECT_DOUBLE_EQ(costs.unit(1, 2, UnitTask::Forward, 3), 0.014); // between: a line
-  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 1), 0.010); // below the first: the first
-  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 8), 0.036); // beyond the last: in proportion
+  EXPECT_DOUBLE_EQ(costs.unit(1, 2, UnitTask::Forward, 3), 0.014); // between points: linear interpolation
+  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 1), 0.010); // below the first point: the first one
+  EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Forward, 8), 0.036); // beyond the last point: proportional
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::Backward, 3), 0.028);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::InputGradients, 4), 0.022);
   EXPECT_DOUBLE_EQ(costs.unit(0, 1, UnitTask::WeightGradients, 4), 0.014);
   EXPECT_DOUBLE_EQ(costs.update(0, 1000000), 2e-3);
-  // Classes it lacks: the roofline, scaled by what was measured over what the roofline says for the class that was: forward and backward at both
-  // points.
+  // Classes without measurements use the roofline, scaled by the ratio of measured to roofline times of the measured
+  // class: forward and backward at both points.
   CostModel plain = model(test::chain(), test::twoNodes());
   double estimated = 0;
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward})
@@ -134,7 +135,7 @@ TEST(CostModel, ProfilePoints) {
       estimated += plain.unit(0, 1, task, rows);
   double scale = (0.010 + 0.020 + 0.018 + 0.036) / estimated;
   EXPECT_NEAR(costs.unit(0, 3, UnitTask::Backward, 5), scale * plain.unit(0, 3, UnitTask::Backward, 5), 1e-12);
-  // Other devices are not touched.
+  // Other devices are not changed.
   EXPECT_EQ(costs.unit(2, 1, UnitTask::Forward, 2), plain.unit(2, 1, UnitTask::Forward, 2));
 }
 
@@ -146,12 +147,12 @@ TEST(CostModel, ProfileLacksTasks) {
   slow.classes["head"] = {points({{1, -1, -1, 0.5, 0.25}})};
   profile.devices.push_back(slow);
   CostModel costs = model(test::chain(), test::twoNodes(), &profile);
-  // The parts share what was measured in the proportion of their FLOPs, 1.25 to 0.75.
+  // The measured time is divided between the parts in proportion to their FLOPs, 1.25 to 0.75.
   EXPECT_NEAR(costs.unit(2, 1, UnitTask::InputGradients, 2), 2.0, 1e-12);
   EXPECT_NEAR(costs.unit(2, 1, UnitTask::WeightGradients, 2), 1.2, 1e-12);
-  // What is made again is the part of the forward that its FLOPs are, 0.75.
+  // Recomputation takes the same fraction of the forward as its FLOPs, 0.75.
   EXPECT_NEAR(costs.unit(2, 1, UnitTask::Recompute, 2), 0.75, 1e-12);
-  // Both parts measured: a backward is their sum, and the forward follows it.
+  // If both parts are measured, the backward is their sum, and the forward is derived from it.
   EXPECT_NEAR(costs.unit(2, 3, UnitTask::Backward, 1), 0.75, 1e-12);
   EXPECT_NEAR(costs.unit(2, 3, UnitTask::Forward, 1), 0.375, 1e-12);
 }
@@ -187,7 +188,7 @@ TEST(CostModel, Refuses) {
   cluster.devices[2].speed[speedIndex(bundle::BF16)] = 0;
   error = CostModel::make(summary, cluster, nullptr, {}).message();
   EXPECT_NE(error.find("computes in bf16, which these devices do not support: 'slow' (S1)"), std::string::npos) << error;
-  // A plan without it is fine; one with a device that is not there is not.
+  // A plan without this device is accepted; a plan with an unknown device is not.
   EXPECT_EQ(CostModel::make(summary, cluster, nullptr, {{"fast:1", 0, 0, ""}}).message(), "");
   error = CostModel::make(summary, cluster, nullptr, {{"fast:7", 0, 0, ""}}).message();
   EXPECT_EQ(error, "device 'fast:7' of the plan is not in the cluster");
@@ -214,7 +215,7 @@ TEST(MeasuredLinks, TakeThePlaceOfDescribedOnes) {
     EXPECT_EQ(topology.nodes(n).nic().flow(), 0.3e9);
   }
   EXPECT_EQ(topology.sites(0).fabric().latency(), 2e-4);
-  // Between sites: the pair.
+  // Between sites: the bandwidth of the pair.
   topology = cluster.topology;
   topology.add_sites();
   topology.mutable_nodes(1)->set_site(1);

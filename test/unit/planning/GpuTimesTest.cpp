@@ -1,4 +1,4 @@
-// The model of GPUs: what it must never do, and how it reaches cost models and reports.
+// Tests invariants of the GPU time model, and its use in cost models and reports.
 #include "Planning/Costs/GpuTimes.h"
 
 #include "zorse/Planning/CostModel.h"
@@ -35,7 +35,7 @@ bundle::TaskWork::Product product(bundle::Extent m, int64_t n, int64_t k, bundle
   return p;
 }
 
-/// One device of a type, described by further keys.
+/// A cluster of one device with the given keys.
 Cluster one(const std::string &keys) {
   Result<Cluster> cluster = readCluster("nodes:\n  - name: n\n    devices:\n      - {name: d, " + keys + "}\n");
   EXPECT_FALSE(cluster.failed()) << cluster.message();
@@ -68,15 +68,15 @@ TEST(GpuTimes, LargeProductsNearTheirSpeed) {
 }
 
 TEST(GpuTimes, TheLastWaveMayBeAlmostEmpty) {
-  const GpuRates rates = a100(); // 108 multiprocessors
-  // 12 x 9 tiles of 256 x 128, and k too short to be cut into parts.
+  const GpuRates rates = a100(); // 108 SMs
+  // 12 x 9 tiles of 256 x 128, and k too short for split-k.
   const double full = productSeconds(product(fixed(256 * 12), 128 * 9, 500), 1, rates);
   const double more = productSeconds(product(fixed(256 * 12 + 1), 128 * 9, 500), 1, rates);
   EXPECT_GT(more, 1.2 * full);
 }
 
 TEST(GpuTimes, SumsOverManyRowsAreCutIntoParts) {
-  // A gradient of weights: 36 tiles of 108 multiprocessors would leave two thirds of them idle.
+  // A weight gradient: with 36 tiles, two thirds of the 108 SMs would be idle.
   const GpuRates rates = a100();
   auto gradient = product(fixed(768), 768, 0);
   *gradient.mutable_k() = perRow(1024);
@@ -86,7 +86,7 @@ TEST(GpuTimes, SumsOverManyRowsAreCutIntoParts) {
 
 TEST(GpuTimes, NoProductIsFasterThanItsMemory) {
   const GpuRates rates = a100();
-  // Scores of attention: 64 multiplications for each number that is written.
+  // Attention scores: 64 multiplications per written number.
   auto scores = product(fixed(1024), 1024, 64);
   *scores.mutable_batch() = perRow(12);
   EXPECT_GE(productSeconds(scores, 8, rates), 8 * 12 * 1024.0 * 1024 * 2 / rates.bandwidth);
@@ -117,7 +117,7 @@ TEST(GpuTimes, MoreIsNeverFaster) {
   more = work;
   more.set_attention_flops_per_row(1e9);
   EXPECT_GT(gpuSeconds(more, false, 4, rates), plain);
-  EXPECT_GT(gpuSeconds(more, true, 4, rates), gpuSeconds(more, false, 4, rates)); // backward, attention is slower
+  EXPECT_GT(gpuSeconds(more, true, 4, rates), gpuSeconds(more, false, 4, rates)); // attention is slower in the backward
   EXPECT_EQ(gpuSeconds(work, false, 0, rates), 0);
   EXPECT_EQ(gpuSeconds(bundle::TaskWork(), false, 4, rates), 0);
 }
@@ -138,7 +138,7 @@ TEST(GpuTimes, KnownTypesAreModelled) {
   EXPECT_EQ(roofline.source(0), "a roofline of 271 TFLOP/s (half of it at 120 rows) and 2000 GB/s");
   for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients}) {
     double before = 0;
-    for (int64_t rows : {1, 2, 3, 8, 63, 64, 65, 66, 100, 1000}) { // beyond the table as well
+    for (int64_t rows : {1, 2, 3, 8, 63, 64, 65, 66, 100, 1000}) { // also beyond the table
       const double now = modelled.unit(0, 1, task, rows);
       EXPECT_GT(now, before) << rows;
       EXPECT_GT(now, 0.5 * roofline.unit(0, 1, task, rows));
@@ -146,7 +146,7 @@ TEST(GpuTimes, KnownTypesAreModelled) {
       before = now;
     }
   }
-  // Both parts of a backward take no less than the whole.
+  // Both parts of a backward together take at least as long as the whole.
   for (int32_t unit : {1, 2, 33})
     EXPECT_GE(modelled.unit(0, unit, UnitTask::InputGradients, 2) + modelled.unit(0, unit, UnitTask::WeightGradients, 2),
               modelled.unit(0, unit, UnitTask::Backward, 2));
@@ -178,7 +178,7 @@ TEST(GpuTimes, ProfilesGoBefore) {
   const Cluster cluster = one("type: A100-80");
   const CostModel part = costs(summary, cluster, &profile), plain = costs(summary, cluster);
   EXPECT_DOUBLE_EQ(part.unit(0, 1, UnitTask::Forward, 4), 1.5);
-  EXPECT_GT(part.unit(0, 2, UnitTask::Forward, 4), 10 * plain.unit(0, 2, UnitTask::Forward, 4)); // in proportion
+  EXPECT_GT(part.unit(0, 2, UnitTask::Forward, 4), 10 * plain.unit(0, 2, UnitTask::Forward, 4)); // proportional
   EXPECT_EQ(part.source(0).find("measured (profile) for 1 of 4 classes of units; in proportion to these, modeled"), 0u) << part.source(0);
   for (const char *name : {"embedding", "block mlp", "head"})
     profile.devices[0].classes[name] = device.classes["block attention"];

@@ -1,4 +1,4 @@
-// Tables of layers: what becomes of them, and one message for each thing that is refused.
+// Tests tables of layers: the resulting model, and one message per error.
 #include "zorse/Planning/Layers.h"
 
 #include "zorse/Planning/CostModel.h"
@@ -30,7 +30,7 @@ Json table() {
       "head": [{"batch_size": 1, "forward": 9, "backward": 9}]}}]})");
 }
 
-/// The message for a table that was changed so.
+/// The error message for a changed table.
 std::string mistake(const std::function<void(Json &)> &change) {
   Json changed = table();
   change(changed);
@@ -84,7 +84,7 @@ TEST(Layers, TimesAreTheTables) {
   Result<CostModel> costs = CostModel::make(read->summary, cluster, &read->profile, {});
   ASSERT_FALSE(costs.failed()) << costs.message();
   EXPECT_DOUBLE_EQ(costs->unit(0, 2, step::UnitTask::Forward, 2), 4);   // between two points
-  EXPECT_DOUBLE_EQ(costs->unit(0, 2, step::UnitTask::Backward, 6), 16); // beyond the last one
+  EXPECT_DOUBLE_EQ(costs->unit(0, 2, step::UnitTask::Backward, 6), 16); // beyond the last point
   cluster.devices[1].type = "other";
   cluster.devices[1].name = "else";
   const std::string error = checkLayerTimes(*read, cluster, read->profile).message();

@@ -1,4 +1,4 @@
-// What the planner's timer says of layouts is what the expansion makes of their plans.
+// Tests that the planner's timer gives the same results for layouts as the expansion of their plans.
 
 #include "Layout/LayoutTimer.h"
 #include "Search/Candidates.h"
@@ -27,7 +27,7 @@ struct Case {
   std::unique_ptr<Problem> problem;
 };
 
-/// Unequal devices in nodes of one to four, on one or two sites; memory for a part of the model.
+/// Makes a case: unequal devices in nodes of one to four, on one or two sites, with memory for a part of the model.
 std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
   auto made = std::make_unique<Case>();
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
@@ -114,7 +114,7 @@ Layout randomLayout(std::mt19937 &random, const SearchContext &context) {
   return layout;
 }
 
-/// The same with cuts moved by parts of units, and for one pipeline in three also devices that are in two stages.
+/// Moves stage boundaries by fractions of units. In a third of the pipelines, also puts devices into two stages.
 void shareUnits(std::mt19937 &random, const SearchContext &context, Layout &layout) {
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
   layout.parts = 1 << pick(1, 3);
@@ -140,8 +140,8 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Layout &layo
   setTurn(layout);
 }
 
-/// Times, busy seconds and peaks are those of the whole expansion under the same rules, to the bit.
-/// \returns the number of layouts that were compared.
+/// Expects that times, busy seconds and memory peaks are bit-equal to those of the full expansion with the same rules.
+/// \returns the number of compared layouts.
 int compare(unsigned seed, int trials, bool sharedUnits) {
   std::mt19937 random(seed);
   int compared = 0;
@@ -181,7 +181,7 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
   return compared;
 }
 
-/// Trials of a test: as many as ZORSE_TRIALS says.
+/// Number of trials of a test: ZORSE_TRIALS, or `usual`.
 int trialsOr(int usual) {
   const char *text = std::getenv("ZORSE_TRIALS");
   return text ? std::atoi(text) : usual;
@@ -193,15 +193,15 @@ TEST(LayoutTimer, IsTheExpansion) {
   EXPECT_GE(compared, trialsOr(100));
 }
 
-/// Stages that share out units, devices in two stages of a pipeline.
+/// Stages with fractional boundaries, and devices in two stages of a pipeline.
 TEST(LayoutTimer, IsTheExpansionWhereStagesShareUnits) {
   const int compared = compare(8, trialsOr(60), true);
   std::printf("%d layouts with shared units: the same times and peaks\n", compared);
   EXPECT_GE(compared, trialsOr(60));
 }
 
-/// A case's nodes several times, on its only site. \param shared  the site's fabric is a resource, which is never short, but shared: pipelines are no
-/// twins.
+/// Repeats a case's nodes on its only site. \param shared  the site's fabric is a shared resource without effect on
+/// times, so that pipelines are not twins.
 std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
   auto made = std::make_unique<Case>();
   made->summary = one.summary;
@@ -227,7 +227,8 @@ std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
   return made;
 }
 
-/// Of pipelines that are alike one is simulated: with the result of simulating all of them, in a part of the events.
+/// Only one of several equal pipelines is simulated. The result equals that of simulating all of them, with fewer
+/// events.
 TEST(LayoutTimer, OneOfTwinsStandsForAll) {
   std::mt19937 random(11);
   int compared = 0;
@@ -260,7 +261,7 @@ TEST(LayoutTimer, OneOfTwinsStandsForAll) {
     EXPECT_NEAR(a.step / b.step, 1, 0.01) << trial;
     worst = std::max(worst, std::abs(a.step / b.step - 1));
     for (size_t d = 0; d < a.memory.size(); ++d) {
-      EXPECT_NEAR(a.busy[d], b.busy[d], 1e-3 * b.busy[d]) << trial; // updates of what a twin owns
+      EXPECT_NEAR(a.busy[d], b.busy[d], 1e-3 * b.busy[d]) << trial; // updates of a twin's shards
       EXPECT_NEAR(static_cast<double>(a.memory[d]), static_cast<double>(b.memory[d]), 0.01 * static_cast<double>(b.memory[d]))
           << trial << ", device " << d;
     }
@@ -270,7 +271,7 @@ TEST(LayoutTimer, OneOfTwinsStandsForAll) {
   EXPECT_EQ(compared, 60);
 }
 
-/// Who shares a node with another pipeline, or is unlike it in anything, is simulated.
+/// Pipelines that share a node with another one or differ from it are simulated.
 TEST(LayoutTimer, UnlikePipelinesAreNoTwins) {
   std::mt19937 random(3);
   auto one = makeCase(random, true);
@@ -309,7 +310,7 @@ TEST(LayoutTimer, UnlikePipelinesAreNoTwins) {
   EXPECT_FALSE(twin());
   layout = good;
   std::swap(layout.pipelines[0].stages[0].members[0].device,
-            layout.pipelines[1].stages[0].members[0].device); // alike still, but on each other's nodes where there are others
+            layout.pipelines[1].stages[0].members[0].device); // still equal, but on each other's nodes if there are others
   bool alone = true;
   for (uint32_t d = 1; d < devices; ++d)
     alone &= two->cluster.devices[d].node != two->cluster.devices[0].node;

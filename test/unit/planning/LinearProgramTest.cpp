@@ -1,4 +1,5 @@
-// The linear programme of the bound: by hand, against an exact method for two kinds of work, and its own certificate.
+// Tests the linear program of the bound: with results computed by hand, with an exact method for two kinds of work, and
+// with its own certificate.
 #include "Planning/Bound/LinearProgram.h"
 
 #include <gtest/gtest.h>
@@ -13,21 +14,22 @@ namespace {
 
 TEST(LinearProgram, ByHand) {
   EXPECT_NEAR(leastTime({{3, {2}}}, {6}), 4, 1e-12);                    // 6 pieces of 2 seconds on 3 machines
-  EXPECT_NEAR(leastTime({{1, {1, 2}}, {1, {2, 1}}}, {1, 1}), 1, 1e-12); // each does what suits it
+  EXPECT_NEAR(leastTime({{1, {1, 2}}, {1, {2, 1}}}, {1, 1}), 1, 1e-12); // each machine does the work that it is faster at
   EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 1}), 1, 1e-12);
-  EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 2}), 1.75, 1e-12); // the second one ends with a quarter of a piece of 3 seconds
-  EXPECT_NEAR(leastTime({{2, {1, 1}}, {4, {2, 2}}}, {5, 3}), 2, 1e-12);    // speeds in proportion: work over the sum of speeds
+  EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 2}), 1.75, 1e-12); // the second machine also does a quarter of a piece of 3 seconds
+  EXPECT_NEAR(leastTime({{2, {1, 1}}, {4, {2, 2}}}, {5, 3}), 2, 1e-12);    // proportional speeds: work over the sum of speeds
 }
 
 TEST(LinearProgram, NothingToDo) {
   EXPECT_EQ(leastTime({}, {1}), 0);
   EXPECT_EQ(leastTime({{1, {1}}}, {0}), 0);
   EXPECT_EQ(leastTime({{1, {0, 0}}}, {1, 1}), 0);                       // free work
-  EXPECT_NEAR(leastTime({{1, {0, 2}}, {1, {5, 2}}}, {9, 1}), 1, 1e-12); // free for one machine: does not bind
+  EXPECT_NEAR(leastTime({{1, {0, 2}}, {1, {5, 2}}}, {9, 1}), 1, 1e-12); // free for one machine: not a constraint
   EXPECT_EQ(leastTime({{0, {1}}}, {1}), 0);
 }
 
-/// Two kinds: machines in the order of what they gain on the first kind take it until it is done; the least T by bisection.
+/// Exact solution for two kinds of work. Machines take the first kind in the order of their relative speed until it is
+/// done; bisection finds the minimum T.
 double exactForTwo(std::vector<Machines> machines, const std::vector<double> &amounts) {
   std::sort(machines.begin(), machines.end(),
             [](const Machines &a, const Machines &b) { return a.seconds[0] / a.seconds[1] < b.seconds[0] / b.seconds[1]; });
@@ -62,7 +64,7 @@ TEST(LinearProgram, TwoKindsExactly) {
   }
 }
 
-/// Whatever the prices, they prove no more than the optimum.
+/// The bound of any prices is at most the optimum.
 TEST(LinearProgram, AnyPricesAreABound) {
   std::mt19937_64 random(2);
   auto draw = [&] { return 0.01 + static_cast<double>(random() % 1000) / 500; };

@@ -1,4 +1,4 @@
-// What a profile knows of memory: of devices, and of the tasks of a class.
+// Tests the memory measurements of a profile: of devices and of the tasks of a class.
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Profile.h"
 
@@ -31,7 +31,7 @@ TEST(MeasuredMemory, LimitsDevicesOfWhichTheClusterSaysNoneOrMore) {
                                       "memory of '" + second + "' is limited to the 2.0 MiB that the profile found; the cluster says 3.0 MiB"}));
   EXPECT_EQ(cluster.devices[0].memory, uint64_t(2) << 20);
   EXPECT_EQ(cluster.devices[1].memory, uint64_t(2) << 20);
-  EXPECT_EQ(cluster.devices[2].memory, uint64_t(1) << 20); // less stays
+  EXPECT_EQ(cluster.devices[2].memory, uint64_t(1) << 20); // a smaller value stays
   EXPECT_TRUE(limitMemory(profile, cluster).empty());
 }
 
@@ -45,11 +45,11 @@ TEST(MeasuredMemory, RaisesWorkspaceThatIsLess) {
   }
   auto workspace = [&](int u, Function::Task task) { return functionOf(summary, summary.units(u), task).workspace(); };
   const std::string name = cluster.devices[0].name;
-  // Steepest between 2 and 4 rows: 200 a row, of which the first point needs 300 more.
+  // The slope is largest between 2 and 4 rows: 200 per row; the first point needs 300 more.
   Profile profile = profileOf("[{\"device\": \"" + name + R"(", "unit_classes": {
       "block mlp": [{"batch_size": 1, "forward": 1, "memory": 500}, {"batch_size": 2, "forward": 1, "memory": 600}, {"batch_size": 4, "forward": 1, "memory": 1000}],
       "head": [{"batch_size": 1, "forward": 1, "memory": 99}]}}, {"device": "absent", "unit_classes": {"head": [{"batch_size": 1, "forward": 1, "memory": 999}]}}])");
-  EXPECT_EQ(raiseWorkspace(profile, cluster, summary).size(), 2u); // the head's parts of a backward have none
+  EXPECT_EQ(raiseWorkspace(profile, cluster, summary).size(), 2u); // the parts of the head's backward have none
   for (int u : {1, 2}) {
     EXPECT_EQ(workspace(u, Function::FORWARD).fixed(), 300);
     EXPECT_EQ(workspace(u, Function::FORWARD).per_row(), 200);

@@ -1,4 +1,4 @@
-// Models by their dimensions: the work and the bytes of published ones, and that the expansion takes them.
+// Tests models given by dimensions: work and bytes of published models, and their expansion.
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Summary/Summary.h"
 
@@ -69,7 +69,8 @@ TEST(ModelShape, Expands) {
     ASSERT_FALSE(plan.failed()) << plan.message();
     auto graph = step::expandPlan(*summary, *plan);
     ASSERT_FALSE(graph.failed()) << graph.message();
-    // State of c, the sole owner of units 3 to 7: parameters and two moments in f32; gathered ones in the compute type, apart, only in 16 bits.
+    // State of c, the only owner of units 3 to 7: parameters and two moments in f32. Only 16-bit types have separate
+    // gathered parameters.
     uint64_t owned = 0;
     for (uint32_t g = 3; g < 8; ++g)
       owned += uint64_t(summary->groups(g).elements());

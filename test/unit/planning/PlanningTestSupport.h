@@ -1,4 +1,4 @@
-// A model small enough to compute its times by hand.
+// A model and a cluster that are small enough to compute times by hand.
 #pragma once
 
 #include "SummaryFunctions.h"
@@ -51,8 +51,8 @@ inline bundle::ModelSummary chain(bool splits = true) {
   return summary;
 }
 
-/// Node n0: two "fast" of 1 TFLOP/s; node n1: "slow", 0.25 TFLOP/s. Fast ones reach half their speed at 128 matrix rows, have 1 GB/s of memory
-/// bandwidth and take 10 us to call.
+/// Node n0: two "fast" devices of 1 TFLOP/s; node n1: one "slow" device of 0.25 TFLOP/s. The fast devices reach half
+/// their speed at 128 matrix rows, have 1 GB/s of memory bandwidth and a launch overhead of 10 us.
 inline planning::Cluster twoNodes() {
   planning::Cluster cluster;
   cluster.nodes.resize(2);

@@ -1,4 +1,4 @@
-// Profile files: what is read, what is refused and how, and back.
+// Tests profile files: reading, error messages, and writing.
 #include "PlanningTestSupport.h"
 
 #include "zorse/Planning/Profile.h"
@@ -148,7 +148,7 @@ TEST(Profile, SeveralFiles) {
   EXPECT_NE(error.find("was measured in tf32, and "), std::string::npos) << error;
 }
 
-/// Points for a type of device nobody has here, as a user writes them, decide the times of a cluster of them.
+/// Handwritten points for a device type determine the times of a cluster of this type.
 TEST(Profile, ImportedType) {
   Result<Profile> profile = readProfile(
       R"({"devices": [{"device": "Z9", "unit_classes": {"block mlp": [{"batch_size": 1, "forward": 0.25, "backward": 0.5}, {"batch_size": 2, "forward": 0.3, "backward": 0.6}]}}]})");

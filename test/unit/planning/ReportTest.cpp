@@ -1,4 +1,4 @@
-// Reports: what they count, and that every form of them says the same.
+// Tests the numbers of reports, and that all forms of a report agree.
 #include "Must.h"
 
 #include "zorse/Planning/ModelShape.h"
@@ -103,7 +103,7 @@ TEST_F(ReportTest, Forms) {
        {"the pace is set by", "1 device has no work in this plan: spare", "one more device like a (A100-40): the step would take 100.0 % less"})
     EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
 
-  // A search on a larger cluster that finds something worse, or nothing, is no reason to do worse: the plan at hand runs there, too.
+  // If the search on a larger cluster finds a worse plan or none, the current plan is kept, because it also runs there.
   for (const std::optional<Replanned> &again : {std::optional<Replanned>(), std::optional(Replanned{2 * report->step, 0})}) {
     const std::string kept = printReasons(explain(problem(), plan, *report, [&](const Cluster &) { return again; }));
     EXPECT_NE(kept.find("one more device like a (A100-40) would not help"), std::string::npos) << kept;
@@ -122,7 +122,8 @@ TEST_F(ReportTest, Forms) {
   EXPECT_EQ(events, plan.cells.size()); // every forward
 }
 
-// The memory picture shows what the tables say: its highest point is what lives together at the fullest moment, never buffers that follow each other.
+// The memory chart agrees with the tables: its maximum is the peak of live buffers, without buffers that are live at
+// different times.
 TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
   summary = *makeSummary({"wide", 3, 2048, 5632, 16, 16, 32000, 1024, bundle::F16});
   costs = must(CostModel::make(summary, cluster, nullptr, {}));
@@ -156,7 +157,7 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
       EXPECT_GE(double(peak), 0.8 * double(device.memory >> 20)) << device.name;
       EXPECT_NE(data["devices"][i][5].get<std::string>().find(" of "), std::string::npos);
       const auto &gathered = data["memory"][i][1];
-      if (phased) // parameters that come by phase are in the picture as in the table
+      if (phased) // parameters that are gathered by phase are in the chart as in the table
         EXPECT_GE(double(std::max_element(gathered.begin(), gathered.end())->get<uint64_t>()), 0.8 * double(device.use.gathered >> 20))
             << device.name;
     }

@@ -1,4 +1,4 @@
-// The table of a search's limits, number by number: a change of one changes plans.
+// Checks each number in the table of search limits: a change of a number changes plans.
 
 #include "Search/SearchEffort.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array<size_t, 10> kSizes = {1, 2, 8, 16, 32, 64, 128, 256, 512, 1024};
 
-/// Expects a field to have these values, one for each of kSizes.
+/// Expects that a field has these values, one for each of kSizes.
 template <typename T> void expect(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
   for (size_t i = 0; i < kSizes.size(); ++i)
     EXPECT_EQ(SearchEffort::forDevices(kSizes[i]).*field, values[i]) << name << " for " << kSizes[i] << " devices";
@@ -77,7 +77,7 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(triesPhases, Y, Y, Y, Y, N, N, N, N, N, N);
 }
 
-/// Where the numbers change between these sizes.
+/// The cluster sizes at which the numbers change.
 TEST(SearchEffort, Borders) {
   auto of = [](size_t devices) { return SearchEffort::forDevices(devices); };
   EXPECT_EQ(of(6).patience, 60u);
@@ -101,7 +101,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
 
-/// Units and samples count, too, where there are up to six devices.
+/// With up to six devices, the limits also depend on units and samples.
 TEST(SearchEffort, SmallProblems) {
   auto of = [](size_t devices, int64_t units, int64_t samples) { return SearchEffort::forDevices(devices, units, samples); };
   EXPECT_FALSE(of(1, 1, 17).everyRow || of(7, 1, 1).everyRow || SearchEffort::forDevices(1).everyRow);
@@ -167,7 +167,7 @@ TEST(SearchEffort, PiecesOfPipelines) {
     EXPECT_EQ(pieces.finer, of.finer) << of.devices;
     EXPECT_EQ(pieces.mostInStage, of.mostInStage) << of.devices;
   }
-  // No device is an atom alone where there are more than 256.
+  // With more than 256 devices, atoms have more than one device.
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(64).finer, Sizes({2}));
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(128).finer, Sizes({2, 8}));
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(32).finer, Sizes());

@@ -1,4 +1,4 @@
-// The search: what it promises whatever the problem.
+// Tests the guarantees of the search for all problems.
 
 #include "Search/Candidates.h"
 #include "Search/CanonicalProblem.h"
@@ -25,7 +25,7 @@ struct Setup {
   std::optional<Problem> problem;
 };
 
-/// `nodes` of `each` devices; speeds in TFLOP/s by node. A Llama of `layers`.
+/// Makes nodes of `each` devices with `speeds` in TFLOP/s, one per node, and a Llama model of `layers` layers.
 std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layers, int64_t batch, uint64_t memory = 0, double card = 6e9) {
   auto made = std::make_unique<Setup>();
   made->summary = *makeSummary({"shape", layers, 512, 1408, 8, 8, 4096, 256, bundle::BF16});
@@ -62,7 +62,7 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
     int64_t batch;
     uint32_t candidates;
   };
-  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) { // the second: descents
+  for (const Case &of : {Case{{90, 45, 20}, 3, 24, 300}, Case{{90, 45}, 2, 8, 0}}) { // the second problem uses descents
     auto made = setUp(of.speeds, of.each, 4, of.batch);
     SearchOptions options;
     options.candidates = of.candidates;
@@ -79,7 +79,7 @@ TEST(Search, SamePlanOnAnyNumberOfThreads) {
   }
 }
 
-/// Nodes in another order and by other names; everything else as it was.
+/// Changes the order and names of nodes; everything else stays.
 Cluster shuffled(const Cluster &cluster, std::mt19937 &random) {
   std::vector<uint32_t> order(cluster.nodes.size());
   for (uint32_t n = 0; n < order.size(); ++n)
@@ -118,7 +118,7 @@ TEST(Search, OrderAndNamesChangeNothing) {
     auto found = searchPlan(other, options);
     ASSERT_FALSE(found.failed()) << found.message();
     EXPECT_EQ(found->evaluation.step, first->evaluation.step);
-    // The plan says of each device what the file calls it.
+    // The plan uses the device names of the file.
     for (size_t d = 0; d < cluster.devices.size(); ++d)
       EXPECT_EQ(found->plan.devices[d].name, cluster.devices[d].name);
   }
@@ -128,7 +128,7 @@ TEST(Search, CanonicalOrderGoesBack) {
   auto made = setUp({20, 90, 45}, 2, 2, 8);
   const auto canonical = CanonicalProblem::make(*made->problem);
   ASSERT_FALSE(canonical.failed()) << canonical.message();
-  EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest first
+  EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices first
   EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
   Layout there;
   there.pipelines = {{8, {{0, 3, {{0, 8, 8}}}}}};
@@ -137,7 +137,7 @@ TEST(Search, CanonicalOrderGoesBack) {
 }
 
 TEST(Search, WhatOnlyDelaysIsLeftOut) {
-  // The third node computes little and its card is slow: the plan without it is the better one.
+  // The third node computes slowly and its NIC is slow: the plan without it is better.
   auto both = setUp({90, 90}, 2, 4, 16), more = setUp({90, 90, 1}, 2, 4, 16);
   more->cluster.topology.mutable_nodes(2)->mutable_nic()->set_bandwidth(1e7);
   SearchOptions options;
@@ -157,7 +157,7 @@ TEST(Search, PartsAreDifferentAndNeverAll) {
   EXPECT_EQ(seen.size(), parts.size());
   EXPECT_FALSE(seen.count(context.devices));
   EXPECT_TRUE(seen.count({0, 1, 2, 3, 4, 5})); // without the slowest
-  EXPECT_TRUE(seen.count({0, 1, 2}));          // the fastest alone
+  EXPECT_TRUE(seen.count({0, 1, 2}));          // only the fastest
   EXPECT_LE(subclusters(context, context.devices, 3).size(), 3u);
 }
 
@@ -175,7 +175,7 @@ TEST(Search, SamplesAndUnitsAreExact) {
 TEST(Search, ImpossibleMemoryIsItemised) {
   auto made = setUp({80, 80}, 1, 4, 8, 50u << 20);
   for (ClusterNode &node : made->cluster.nodes)
-    node.hostMemory = 1u << 20; // or techniques would answer
+    node.hostMemory = 1u << 20; // otherwise techniques would help
   const std::string error = searchPlan(*made->problem, {}).message();
   EXPECT_NE(error.find("no plan fits the memory"), std::string::npos) << error;
   EXPECT_NE(error.find("more than its"), std::string::npos) << error;
@@ -183,7 +183,7 @@ TEST(Search, ImpossibleMemoryIsItemised) {
   EXPECT_NE(error.find("Changes that make it fit: "), std::string::npos) << error;
 }
 
-/// A model whose parameters and gradients are more than all devices have of memory.
+/// A model with parameters and gradients larger than the memory of all devices.
 TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   auto made = setUp({80}, 2, 24, 8, 160u << 20);
   double held = 0;
@@ -199,7 +199,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   EXPECT_EQ(found->evaluation.excess, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
 
-  // Messages name what is left out, or missing.
+  // Messages name the disabled options or the missing memory.
   SearchOptions without;
   without.techniques = false;
   error = searchPlan(*made->problem, without).message();
@@ -212,7 +212,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
       << error;
 }
 
-/// Where nothing fits as it is, techniques answer; devices with room do without.
+/// If no plan fits, techniques are used, but not on devices with enough memory.
 TEST(Search, TechniquesAnswerMissingMemory) {
   auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
   Result<SearchResult> found = searchPlan(*made->problem, {});
@@ -239,7 +239,7 @@ TEST(Search, ExcludedDevicesStayIdle) {
     EXPECT_TRUE(cell.device == 1 || cell.device == 2);
 }
 
-/// Costs are minimised under a limit of throughput: the cheap devices alone where they are fast enough.
+/// The cost is minimized with a minimum throughput: only the cheap devices are used if they are fast enough.
 TEST(Search, CheapestThatIsFastEnough) {
   auto made = setUp({80, 40}, 1, 3, 16);
   made->cluster.devices[0].price = 10;
@@ -259,7 +259,7 @@ TEST(Search, CheapestThatIsFastEnough) {
   EXPECT_GE(16 / fast->evaluation.step, options.leastThroughput);
 }
 
-/// The search makes costs of its own from those of the problem: they count what was measured, too.
+/// The search derives its own costs from those of the problem; they include measured times.
 TEST(Search, MeasuredTimesDecide) {
   auto made = setUp({80, 40}, 1, 3, 16);
   Profile profile;
@@ -276,10 +276,11 @@ TEST(Search, MeasuredTimesDecide) {
   EXPECT_LT(found->evaluation.step, 1);
 }
 
-/// Leaving devices out by hand finds nothing cheaper, with and without a limit of the price, also where parts fit with memory techniques alone.
+/// No subset of the devices gives a cheaper plan, with and without a price limit, also if subsets fit only with memory
+/// techniques.
 TEST(Search, NoPartIsCheaper) {
   const std::vector<std::vector<uint32_t>> parts = {{0}, {4}, {2, 3}, {4, 5}};
-  const std::pair<uint64_t, double> cases[] = {{uint64_t(100) << 20, 4.5}, {uint64_t(40) << 20, 0}}; // memory, most to pay
+  const std::pair<uint64_t, double> cases[] = {{uint64_t(100) << 20, 4.5}, {uint64_t(40) << 20, 0}}; // memory, maximum price
   for (const auto &[memory, most] : cases) {
     auto made = setUp({80, 40, 20}, 2, 4, 16, memory, 1e9);
     const double prices[] = {4, 3, 1};
@@ -317,7 +318,7 @@ TEST(Search, LimitsThatNothingKeeps) {
   EXPECT_NE(error.find("no plan reaches 1e+12 samples/s; the best that was found reaches"), std::string::npos) << error;
 }
 
-/// Alike devices and no links to speak of: the even split is found, whatever way leads there.
+/// With equal devices and fast links, the search finds the even split.
 TEST(Search, EvenWhereAllIsAlike) {
   auto made = setUp({50, 50}, 2, 6, 32, 0, 1e12);
   SearchOptions options;

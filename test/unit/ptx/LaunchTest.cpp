@@ -1,4 +1,4 @@
-// Kernels of a few lines: what they write, and what is found in them.
+// Tests short kernels: the values that they write, and the findings.
 #include "PtxHarness.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ const char *kTile = ".shared .align 16 .b8 tile[512];\n";
 /// %rd5: the thread's word of the tile
 const char *kPlace = "mov.b64 %rd6, tile;\nadd.s64 %rd5, %rd6, %rd3;\n";
 
-/// The finding that `body` gives under several orders.
+/// Expects that `text` gives this finding under several orders.
 void expectFinding(const std::string &kind, const std::string &text, PtxGrid grid = {}) {
   for (grid.seed = 1; grid.seed <= 8; ++grid.seed) {
     const PtxRun run = runPtx(text, grid);
@@ -73,7 +73,7 @@ TEST(PtxLaunch, ThreadsWriteTheirNumbers) {
     EXPECT_EQ(run.out[i], i);
 }
 
-TEST(PtxLaunch, LoopsAndBranchesDiverge) { // thread t adds 1 to t
+TEST(PtxLaunch, LoopsAndBranchesDiverge) { // thread t adds the numbers from 1 to t
   const PtxRun run = expectNothing(ptxKernel("mov.b32 %r2, 0;\nmov.b32 %r3, 0;\nLOOP:\nadd.s32 %r3, %r3, 1;\nadd.s32 %r2, %r2, %r3;\n"
                                              "setp.lt.u32 %p1, %r3, %r1;\n@%p1 bra LOOP;\n" +
                                              std::string(kStore)));
@@ -90,21 +90,21 @@ TEST(PtxLaunch, PackAndUnpack) {
 
 TEST(PtxMemory, BoundsAndAlignment) {
   expectFinding("out of bounds", ptxKernel(std::string("mov.b32 %r2, 1;\nadd.s64 %rd3, %rd3, 4;\n") + kStore));
-  expectFinding("out of bounds", ptxKernel("st.global.b32 [%rd2], %r1;")); // in is read only, and empty
+  expectFinding("out of bounds", ptxKernel("st.global.b32 [%rd2], %r1;")); // `in` is read-only and empty
   expectFinding("misaligned", ptxKernel("ld.global.v2.b32 {%r2, %r3}, [%rd1+4];"));
   expectFinding("out of bounds", ptxKernel("mov.b64 %rd6, tile;\nst.shared.b32 [%rd6+512], %r1;", kTile));
   expectFinding("out of bounds", ptxKernel("mov.b64 %rd6, tile;\nst.global.b32 [%rd6], %r1;", kTile)); // another state space
 }
 
 TEST(PtxMemory, UndefinedValuesAreFoundWhereTheyMatter) {
-  expectFinding("undefined", ptxKernel(kStore));                                                               // a register that nothing has written
+  expectFinding("undefined", ptxKernel(kStore));                                                               // a register that was not written
   expectFinding("undefined", ptxKernel("@%p1 bra END;\nEND:\n"));                                              // a guard
   expectFinding("undefined", ptxKernel("st.global.b32 [%rd9], %r1;"));                                         // an address
   expectFinding("undefined", ptxKernel(std::string(kPlace) + "ld.shared.b32 %r2, [%rd5];\n" + kStore, kTile)); // shared memory
   PtxGrid grid;
   grid.outIsDefined = false;
   expectFinding("undefined", ptxKernel(std::string("add.s64 %rd4, %rd1, %rd3;\nld.global.b32 %r2, [%rd4];\n") + kStore), grid);
-  // Bits that do not matter may be undefined.
+  // Bits without effect may be undefined.
   expectNothing(ptxKernel(std::string("and.b32 %r2, %r9, 0;\n") + kStore));
   expectNothing(ptxKernel(std::string("mov.b16 %rs1, 3;\nmov.b32 %r3, {%rs1, %rs9};\nand.b32 %r2, %r3, 255;\n") + kStore));
   expectNothing(ptxKernel(std::string("setp.lt.u32 %p1, %r1, 99;\nselp.b32 %r2, 1, %r9, %p1;\n") + kStore));
@@ -129,10 +129,10 @@ TEST(PtxMemory, RacesAreFound) {
   grid.threads = 64;
   grid.out = 64;
   expectFinding("race", ptxKernel(write + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid);
-  expectFinding("race", ptxKernel(write + "bar.warp.sync -1;\n" + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid); // the other warp's
+  expectFinding("race", ptxKernel(write + "bar.warp.sync -1;\n" + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid); // a word of the other warp
   const PtxRun run = expectNothing(ptxKernel(write + "bar.sync 0;\n" + read + kStore, kTile), grid);
   EXPECT_EQ(run.out[2], 35u);
-  // A write behind reads.
+  // A write after reads.
   expectFinding("race", ptxKernel(write + "bar.sync 0;\n" + read + "st.shared.b32 [%rd5], %r2;\n", kTile), grid);
   expectNothing(ptxKernel(write + "bar.sync 0;\n" + read + "bar.sync 0;\nst.shared.b32 [%rd5], %r2;\n", kTile), grid);
   // All threads write one word.
@@ -144,7 +144,7 @@ TEST(PtxMemory, AWarpOrdersItself) {
                                                                                          "add.s64 %rd8, %rd6, %rd7;\nld.shared.b32 %r2, [%rd8];\n";
   const PtxRun run = expectNothing(ptxKernel(write + "bar.warp.sync -1;\n" + read + kStore, kTile));
   EXPECT_EQ(run.out[2], 3u);
-  // An exchange of registers orders no memory.
+  // A shuffle of registers does not order memory accesses.
   expectFinding("race", ptxKernel(write + "shfl.sync.bfly.b32 %r9, %r1, 1, 31, -1;\n" + read + "mov.b32 %r2, 0;\n" + kStore, kTile));
 }
 
@@ -164,11 +164,11 @@ TEST(PtxMemory, CopiesComeWhenTheyAreWaitedFor) {
   expectFinding("race", ptxKernel(copy + commit + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid);
   expectFinding("race", ptxKernel(copy + commit + "cp.async.wait_group 1;\n" + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid);
   expectFinding("race", ptxKernel(copy + "cp.async.wait_group 0;\n" + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid); // not committed
-  // Another thread's needs a barrier, too.
+  // Reading another thread's copy also needs a barrier.
   const std::string other = "xor.b32 %r3, %r1, 1;\nmul.wide.u32 %rd7, %r3, 16;\nadd.s64 %rd8, %rd6, %rd7;\n";
   expectFinding("race", ptxKernel(copy + commit + "cp.async.wait_group 0;\n" + other + read + "mov.b32 %r2, 0;\n" + kStore, kTile), grid);
   EXPECT_EQ(expectNothing(ptxKernel(copy + commit + "cp.async.wait_group 0;\nbar.sync 0;\n" + other + read + kStore, kTile), grid).out[3], 1008u);
-  // What is not copied is 0.
+  // Bytes that are not copied are 0.
   const std::string part = std::string(kPlace) + "shl.b64 %rd7, %rd3, 2;\nadd.s64 %rd8, %rd6, %rd7;\nadd.s64 %rd9, %rd2, %rd7;\n"
                                                  "mov.b32 %r4, 8;\ncp.async.cg.shared.global [%rd8], [%rd9], 16, %r4;\n";
   EXPECT_EQ(expectNothing(ptxKernel(part + commit + "cp.async.wait_group 0;\nld.shared.b32 %r2, [%rd8+4];\n" + kStore, kTile), grid).out[3], 1013u);
@@ -186,7 +186,7 @@ TEST(PtxWarp, BarriersThatSomeDoNotReach) {
 
 TEST(PtxWarp, Exchange) {
   EXPECT_EQ(expectNothing(ptxKernel(std::string("shfl.sync.bfly.b32 %r2, %r1, 5, 31, -1;\n") + kStore)).out[8], 13u);
-  // Segments of 8 lanes (24 in the upper bits): lanes beyond one keep their own.
+  // Segments of 8 lanes (24 in the upper bits): a lane with its source outside the segment keeps its own value.
   EXPECT_EQ(expectNothing(ptxKernel(std::string("shfl.sync.bfly.b32 %r2, %r1, 8, 6175, -1;\n") + kStore)).out[1], 1u);
   EXPECT_EQ(expectNothing(ptxKernel(std::string("setp.lt.u32 %p1, %r1, 3;\nvote.sync.ballot.b32 %r2, %p1, -1;\n") + kStore)).out[9], 7u);
 }
@@ -194,7 +194,7 @@ TEST(PtxWarp, Exchange) {
 TEST(PtxWarp, MatricesAreMultiplied) {
   // A(r, c) = r - c and B(k, n) = k + 2 n as f16 in global memory, row by row; C = 1.
   PtxGrid grid;
-  auto half = [](int x) { // of small whole numbers
+  auto half = [](int x) { // for small integers
     if (x == 0)
       return 0u;
     const auto size = unsigned(std::abs(x));
@@ -208,7 +208,7 @@ TEST(PtxWarp, MatricesAreMultiplied) {
     for (int n = 0; n < 8; n += 2)
       grid.in.push_back(half(k + 2 * n) | half(k + 2 * n + 2) << 16);
   grid.out = 128;
-  // To shared memory: 4 words of A, 2 of B for each thread. ldmatrix gives A as it lies and B transposed.
+  // Copy 4 words of A and 2 of B per thread to shared memory. ldmatrix loads A directly and B transposed.
   const std::string text =
       ptxKernel("mov.b64 %rd6, tile;\nshl.b64 %rd7, %rd3, 2;\nadd.s64 %rd8, %rd2, %rd7;\nadd.s64 %rd9, %rd6, %rd7;\n"
                 "cp.async.cg.shared.global [%rd9], [%rd8], 16;\nshl.b64 %rd7, %rd3, 1;\nadd.s64 %rd8, %rd2, %rd7;\nadd.s64 %rd9, %rd6, %rd7;\n"
@@ -236,7 +236,7 @@ TEST(PtxWarp, MatricesAreMultiplied) {
 
 namespace {
 
-/// Every block leaves a number; the last one adds them up.
+/// Every block stores a number; the last one adds them.
 std::string lastBlock(const std::string &release, const std::string &acquire) {
   return ptxKernel("mov.u32 %r3, %ctaid.x;\nmul.wide.u32 %rd7, %r3, 4;\nmov.b64 %rd8, parts;\nadd.s64 %rd9, %rd8, %rd7;\n"
                    "setp.ne.b32 %p1, %r1, 0;\n@%p1 bra END;\nadd.s32 %r4, %r3, 10;\nst.global.b32 [%rd9], %r4;\n" +

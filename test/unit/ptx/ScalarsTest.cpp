@@ -1,4 +1,4 @@
-// Instructions on registers, against numbers from the PTX ISA and from IEEE 754.
+// Compares instructions on registers with values from the PTX ISA and IEEE 754.
 #include "Scalars.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(PtxIntegers, BitsAndBytes) {
 }
 
 TEST(PtxFloats, AreRoundedAsTheySay) {
-  EXPECT_EQ(compute("add.rn.f32", real(1.0f), real(0x1p-24f)), real(1.0f)); // a tie, to even
+  EXPECT_EQ(compute("add.rn.f32", real(1.0f), real(0x1p-24f)), real(1.0f)); // a tie, rounded to even
   EXPECT_EQ(compute("add.rp.f32", real(1.0f), real(0x1p-24f)), real(1.0f + 0x1p-23f));
   EXPECT_EQ(compute("add.rz.f32", real(-1.0f), real(-0x1.8p-23f)), real(-1.0f - 0x1p-23f));
   EXPECT_EQ(compute("add.rm.f32", real(-1.0f), real(-0x1p-30f)), real(-1.0f - 0x1p-23f));
@@ -87,7 +87,7 @@ TEST(PtxFloats, AreRoundedAsTheySay) {
 }
 
 TEST(PtxFloats, FmaIsRoundedOnce) {
-  const float x = 1.0f + 0x1p-12f; // x x = 1 + 2^-11 + 2^-24, which f32 cuts
+  const float x = 1.0f + 0x1p-12f; // x x = 1 + 2^-11 + 2^-24, which f32 rounds
   EXPECT_EQ(compute("mul.rn.f32", real(x), real(x)), real(1.0f + 0x1p-11f));
   EXPECT_EQ(compute("fma.rn.f32", real(x), real(x), real(-1.0f - 0x1p-11f)), real(0x1p-24f));
 }
@@ -144,8 +144,8 @@ TEST(PtxFloats, MixedTypes) {
 
 TEST(PtxFloats, ProductsAndSumsOf16BitsAreRoundedOnce) {
   EXPECT_EQ(compute("fma.rn.bf16", 0x3f80, 0x3f80, 0x3b80), 0x3f80u); // 1 + 2^-8, a tie
-  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0000), 0x3f90u); // 1.0625^2 is a tie, too
-  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0d80), 0x3f91u); // until 2^-100 is added
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0000), 0x3f90u); // 1.0625^2 is also a tie
+  EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x0d80), 0x3f91u); // no tie after 2^-100 is added
   EXPECT_EQ(compute("fma.rn.bf16", 0x3f88, 0x3f88, 0x8d80), 0x3f90u);
   EXPECT_EQ(compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0d80), compute("fma.rn.bf16", 0x3fa8, 0x3f98, 0x0000));
   EXPECT_EQ(compute("fma.rn.bf16", 0x7f00, 0x4000, 0x0000), 0x7f80u); // 2^127 twice
@@ -157,14 +157,14 @@ TEST(PtxFloats, ProductsAndSumsOf16BitsAreRoundedOnce) {
 TEST(PtxFloats, Signs) {
   EXPECT_EQ(compute("neg.f32", real(0.0f)), real(-0.0f));
   EXPECT_EQ(compute("abs.f64", real(-2.0)), real(2.0));
-  EXPECT_EQ(compute("copysign.f32", real(-1.0f), real(3.0f)), real(-3.0f)); // the sign of the first, the size of the second
+  EXPECT_EQ(compute("copysign.f32", real(-1.0f), real(3.0f)), real(-3.0f)); // the sign of the first operand, the magnitude of the second
 }
 
 TEST(PtxConversions, NumbersOf16Bits) {
-  EXPECT_EQ(compute("cvt.rn.bf16.f32", real(1.0f + 0x1p-8f)), 0x3f80u); // a tie, to even
+  EXPECT_EQ(compute("cvt.rn.bf16.f32", real(1.0f + 0x1p-8f)), 0x3f80u); // a tie, rounded to even
   EXPECT_EQ(compute("cvt.rn.bf16.f32", real(1.0f + 0x1.8p-7f)), 0x3f82u);
   EXPECT_EQ(compute("cvt.rz.bf16.f32", real(1.0f + 0x1.fp-8f)), 0x3f80u);
-  EXPECT_EQ(compute("cvt.rn.bf16.f32", 0x7f7fffff), 0x7f80u); // the largest f32 is infinite
+  EXPECT_EQ(compute("cvt.rn.bf16.f32", 0x7f7fffff), 0x7f80u); // the largest f32 is rounded to infinity
   EXPECT_EQ(compute("cvt.rz.bf16.f32", 0x7f7fffff), 0x7f7fu);
   EXPECT_EQ(compute("cvt.rn.f16.f32", real(65519.0f)), 0x7bffu);
   EXPECT_EQ(compute("cvt.rn.f16.f32", real(65520.0f)), 0x7c00u);
@@ -177,10 +177,10 @@ TEST(PtxConversions, NumbersOf16Bits) {
   EXPECT_EQ(compute("cvt.f32.f16", 0x0001), real(0x1p-24f));
   EXPECT_EQ(compute("cvt.f32.f16", 0xc000), real(-2.0f));
   EXPECT_EQ(compute("cvt.f32.bf16", 0x4049), 0x40490000u);
-  EXPECT_EQ(compute("cvt.rn.bf16x2.f32", real(2.0f), real(1.0f)), 0x40003f80u); // the first is the upper half
+  EXPECT_EQ(compute("cvt.rn.bf16x2.f32", real(2.0f), real(1.0f)), 0x40003f80u); // the first operand is the upper half
   EXPECT_EQ(compute("cvt.rn.f16x2.f32", real(2.0f), real(1.0f)), 0x40003c00u);
   EXPECT_EQ(compute("add.rn.f16x2", 0x3c003c00, 0x3c00c000), 0x4000bc00u);
-  // Every f16 comes back.
+  // Every f16 is unchanged after conversion to f32 and back.
   for (uint32_t half = 0; half < 0x7c00; ++half)
     ASSERT_EQ(compute("cvt.rn.f16.f32", compute("cvt.f32.f16", half)), half);
 }

@@ -1,4 +1,4 @@
-// Collectives by algorithm, against cases computed by hand.
+// Compares the algorithms of collectives with cases computed by hand.
 
 #include "Topologies.h"
 
@@ -10,7 +10,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// `nodes` nodes of one device, cards of 100 bytes/s, latency 1 s from node to node.
+/// `nodes` nodes of one device, NICs of 100 bytes/s, latency 1 s between nodes.
 bundle::Topology cards(int nodes) {
   bundle::Topology t;
   *addSite(t)->mutable_fabric() = link(0, 1);
@@ -19,7 +19,7 @@ bundle::Topology cards(int nodes) {
   return t;
 }
 
-/// Two sites of two nodes with one device each; between the sites 10 bytes/s and 8 s.
+/// Two sites of two nodes with one device each; 10 bytes/s and 8 s between the sites.
 bundle::Topology farApart() {
   bundle::Topology t = cards(4);
   *addSite(t)->mutable_fabric() = link(0, 1);
@@ -32,7 +32,8 @@ bundle::Topology farApart() {
 TEST(Collectives, RingAllGatherOfUnevenPieces) {
   Network network(cards(3));
   Traffic traffic(network);
-  // Links carry all but the piece of the member they lead to: 0 -> 1: 300 - 200, 1 -> 2: 300 - 0, 2 -> 0: 300 - 100.
+  // A link carries all pieces except that of the member at its end: 0 -> 1: 300 - 200, 1 -> 2: 300 - 0, 2 -> 0: 300 -
+  // 100.
   Passage p = traffic.allGather({{0, 100}, {1, 200}, {2, 0}}, {0, 1, 2}, 5, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 5 + 3);
   EXPECT_DOUBLE_EQ(p.arrived, 5 + 3 + 2);
@@ -57,17 +58,18 @@ TEST(Collectives, RingReduceScatterIsTheGatherBackwards) {
 TEST(Collectives, RingsCrossACardOncePerNode) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);
-  // 0 -> 1 -> (card) 2 -> 3 -> (card) 0, pieces of 100: every link 300. Card 3 s; bus: one link, 0.2 s.
+  // 0 -> 1 -> (NIC) 2 -> 3 -> (NIC) 0, pieces of 100: every link carries 300. NIC: 3 s; bus: one link, 0.2 s.
   Passage p = traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 3);
-  // Four links' latencies but the shortest: two cards of 0.25 and the fabric's 1 each, one port of 0.125.
+  // Latencies of four links except the shortest: twice two NICs of 0.25 and the fabric's 1, and one port of 0.125.
   EXPECT_DOUBLE_EQ(p.arrived, 3 + 2 * 1.5 + 0.125);
 }
 
 TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);
-  // Owner 0 (60 bytes) does not read; readers 1, 2, 3: one over the bus, two over the card: 120 bytes; owner 2 (40): 1 over its card, 3 by the bus.
+  // Owner 0 (60 bytes) does not read. Readers 1, 2, 3: one over the bus, two over the NIC: 120 bytes. Owner 2 (40):
+  // reader 1 over its NIC, 3 over the bus.
   Passage p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::Exchange);
   EXPECT_DOUBLE_EQ(p.sent, 1.2);
   EXPECT_DOUBLE_EQ(p.arrived, 1.2 + 1.5);
@@ -83,7 +85,7 @@ TEST(Collectives, TreesCarryWhatIsBelow) {
   Network network(cards(3)); // 0 above 1 and 2
   Traffic traffic(network);
   Passage p = traffic.allGather({{0, 100}, {1, 200}, {2, 300}}, {0, 1, 2}, 0, Algorithm::Tree);
-  // Up: 200 and 300 into 0's card. Down: 600 - 200 and 600 - 300 out of it.
+  // Up: 200 and 300 into the NIC of 0. Down: 600 - 200 and 600 - 300 out of it.
   EXPECT_DOUBLE_EQ(p.sent, 7);
   EXPECT_DOUBLE_EQ(p.arrived, 7 + 2);
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(1, 0).resources[1]), 5);
@@ -99,11 +101,11 @@ TEST(Collectives, HierarchicalIsCheaperOverTwoSites) {
   std::vector<uint32_t> all{0, 1, 2, 3};
   Traffic traffic(network);
   Passage ring = traffic.allGather(pieces, all, 0, Algorithm::Ring);
-  EXPECT_DOUBLE_EQ(ring.sent, 30); // 300 bytes over 10 bytes/s each way
+  EXPECT_DOUBLE_EQ(ring.sent, 30); // 300 bytes over 10 bytes/s in each direction
   EXPECT_DOUBLE_EQ(ring.arrived, 30 + 8 + 8 + 1);
   traffic.reset();
   Passage both = traffic.allGather(pieces, all, 0, Algorithm::Hierarchical);
-  // In the sites 100 bytes by each card, 1 s; across 200 bytes, 20 s; in the sites 200 bytes, 2 s.
+  // Inside the sites, 100 bytes per NIC, 1 s; between them 200 bytes, 20 s; inside the sites 200 bytes, 2 s.
   EXPECT_DOUBLE_EQ(both.sent, 23);
   EXPECT_DOUBLE_EQ(both.arrived, 23 + 1 + 8 + 1);
   traffic.reset();
@@ -125,7 +127,7 @@ TEST(Collectives, BestIsTheFirstToEnd) {
       for (int operation = 0; operation < 3; ++operation) {
         auto arrived = [&](Algorithm algorithm) {
           Traffic traffic(network);
-          traffic.send(0, 2, 55, 0); // something is under way
+          traffic.send(0, 2, 55, 0); // a transfer is in progress
           std::vector<Piece> scaled(pieces);
           for (Piece &p : scaled)
             p.bytes *= bytes;
@@ -147,8 +149,8 @@ TEST(Collectives, ShareResourcesWithTransfers) {
   Network network(cards(3));
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 1, 400, 0).sent, 4);
-  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent, 6); // 200 out of 0 after the 400
-  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4);                                                       // after 200 out of 1
+  EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 1, Algorithm::Ring).sent, 6); // 200 bytes out of 0 after the 400
+  EXPECT_DOUBLE_EQ(traffic.send(1, 2, 100, 1).sent, 4);                                                       // after 200 bytes out of 1
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 0, 1).sent, 1);
 }
 
@@ -171,7 +173,7 @@ TEST(Collectives, LimitsOfFlowsHold) {
   }
 }
 
-/// Two nodes of two devices: 400 bytes, of which every node owns half.
+/// Two nodes of two devices: 400 bytes; each node owns half of them.
 TEST(Collectives, RailsPassACardOnce) {
   for (bool limited : {false, true}) {
     bundle::Topology t = nodesOfTwo(2);
@@ -184,7 +186,8 @@ TEST(Collectives, RailsPassACardOnce) {
     Traffic traffic(network);
     std::vector<Piece> pieces{{0, 100}, {1, 100}, {2, 100}, {3, 100}};
     std::vector<uint32_t> all{0, 1, 2, 3};
-    // Across, the 200 bytes of the other node, in two flows: 2 s by cards of 100 bytes/s. Inside, half of 400 over ports of 1000 bytes/s.
+    // Between nodes: the 200 bytes of the other node in two flows, 2 s with NICs of 100 bytes/s. Inside: half of 400
+    // over ports of 1000 bytes/s.
     Passage gather = traffic.allGather(pieces, all, 0, Algorithm::Rails);
     EXPECT_DOUBLE_EQ(gather.sent, 2 + 0.2);
     EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 2);
@@ -194,7 +197,7 @@ TEST(Collectives, RailsPassACardOnce) {
     EXPECT_DOUBLE_EQ(traffic.allReduce(all, 400, 0, Algorithm::Rails).sent, 2 * gather.sent);
     traffic.reset();
     EXPECT_DOUBLE_EQ(traffic.allGather(pieces, all, 0, Algorithm::Best).arrived, gather.arrived);
-    // A ring passes all but one device's piece.
+    // Links of a ring carry the pieces of all devices but one.
     traffic.reset();
     EXPECT_DOUBLE_EQ(traffic.allGather(pieces, all, 0, Algorithm::Ring).sent, 3);
   }
@@ -217,24 +220,24 @@ TEST(Collectives, BestIsOneOfThoseAllowed) {
     EXPECT_EQ(arrived(Algorithm::Best), arrived(a));
   }
   t.clear_algorithms();
-  t.add_algorithms(bundle::Topology::HIERARCHICAL); // which one site cannot use
+  t.add_algorithms(bundle::Topology::HIERARCHICAL); // which cannot be used in a single site
   EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Ring));
 }
 
-/// Two nodes of two devices, cards of 100 bytes/s of which one flow gets 30: two rings, one per device of a node.
+/// Two nodes of two devices, NICs of 100 bytes/s, at most 30 per flow: two rings, one per device of a node.
 TEST(Collectives, RingsShareACardOfLimitedFlows) {
   bundle::Topology t = nodesOfTwo(2);
   for (int n = 0; n < 2; ++n)
     t.mutable_nodes(n)->mutable_nic()->set_flow(30);
   Network network(t);
   Traffic traffic(network);
-  // Every link carries 300 bytes, in two flows of 150: 5 s each, side by side. One ring would take 10 s.
+  // Every link carries 300 bytes in two parallel flows of 150: 5 s. One ring would take 10 s.
   EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0, Algorithm::Ring).sent, 5);
-  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the card passes no more than before
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the NIC transfers as many bytes as before
   traffic.reset();
   EXPECT_DOUBLE_EQ(traffic.reduceScatter({0, 1, 2, 3}, {{0, 100}, {1, 100}, {2, 100}, {3, 100}}, 0, Algorithm::Ring).sent, 5);
   traffic.reset();
-  // A node with one member: one ring. Links into 0, 1 and 2 carry 200 each.
+  // With one member in a node, there is one ring. Links into 0, 1 and 2 carry 200 bytes each.
   EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}}, {0, 1, 2}, 0, Algorithm::Ring).sent, 200 / 30.0);
 }
 

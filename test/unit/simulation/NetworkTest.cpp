@@ -1,4 +1,4 @@
-// Routes and transfers, against cases computed by hand.
+// Compares routes and transfers with cases computed by hand.
 
 #include "Topologies.h"
 
@@ -36,8 +36,8 @@ TEST(Network, RoutesCrossWhatTheDocumentationSays) {
   EXPECT_EQ(names(3, 4),
             (List{"card of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "card of node n2, in"}));
   EXPECT_EQ(network.route(0, 0).latency, 0);
-  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // the port's
-  EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // the fabric's and both cards'
+  EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // latency of the port
+  EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // latencies of the fabric and both NICs
   EXPECT_DOUBLE_EQ(network.route(3, 4).latency, 4 + 0.75 + 2 * 0.25);
   EXPECT_EQ(network.route(1, 2).flow, 0);
   EXPECT_EQ(network.route(3, 4).flow, 20);
@@ -67,10 +67,10 @@ TEST(Network, ListedPairsOfSitesHaveTheirOwnLink) {
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 80, 0).sent, 10);
   EXPECT_DOUBLE_EQ(traffic.send(2, 0, 80, 0).sent, 10); // the other direction is another resource
-  EXPECT_DOUBLE_EQ(traffic.send(0, 4, 80, 0).sent, 4);  // an unlisted pair, 20 bytes/s for a flow
+  EXPECT_DOUBLE_EQ(traffic.send(0, 4, 80, 0).sent, 4);  // an unlisted pair, 20 bytes/s per flow
 }
 
-/// So many sites that pairs are no resources: their bandwidth limits a flow, and nothing is stored per pair.
+/// With many sites, pairs are not resources: their bandwidth limits each flow, and nothing is stored per pair.
 TEST(Network, ManySites) {
   bundle::Topology t;
   for (int s = 0; s < 5000; ++s) {
@@ -86,11 +86,11 @@ TEST(Network, ManySites) {
 }
 
 TEST(Traffic, TwoFlowsShareACard) {
-  Network network(nodesOfTwo(3)); // cards of 100 bytes/s
+  Network network(nodesOfTwo(3)); // NICs of 100 bytes/s
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 500, 1).sent, 6);
-  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11);  // out of the same card
-  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6);   // in by the card's other direction
+  EXPECT_DOUBLE_EQ(traffic.send(1, 4, 500, 1).sent, 11);  // out of the same NIC
+  EXPECT_DOUBLE_EQ(traffic.send(4, 0, 500, 1).sent, 6);   // in through the other direction of the NIC
   EXPECT_DOUBLE_EQ(traffic.send(5, 2, 100, 20).sent, 21); // idle again
 }
 
@@ -101,17 +101,17 @@ TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   Traffic traffic(network);
   for (int i = 0; i < 4; ++i)
     EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 4) << i; // 4 x 25 = 100 bytes/s
-  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth does not fit beside them
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth flow exceeds the bandwidth
 }
 
-/// A message of `half_size` bytes reaches half of the rate; what it does not use of the card is there for others.
+/// A message of `half_size` bytes reaches half of the rate. Other transfers can use the remaining bandwidth of the NIC.
 TEST(Traffic, SmallMessagesRunAtLess) {
   bundle::Topology t = nodesOfTwo(2);
   t.mutable_nodes(0)->mutable_nic()->set_half_size(100);
   Network network(t);
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 2);     // 100 bytes/s
-  EXPECT_DOUBLE_EQ(traffic.send(1, 3, 100, 0).sent, 3);     // behind the bytes of the other, not behind its delay
+  EXPECT_DOUBLE_EQ(traffic.send(1, 3, 100, 0).sent, 3);     // after the bytes of the other message, but not after its delay
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 9900, 10).sent, 110); // 99 % of the rate
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
   Traffic gathers(network);
@@ -131,7 +131,7 @@ TEST(Traffic, LatencyOccupiesNothing) {
   Passage second = traffic.send(0, 2, 100, first.sent);
   EXPECT_DOUBLE_EQ(second.sent, 2);
   EXPECT_DOUBLE_EQ(second.arrived, 3.5);
-  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 7).arrived, 8.5); // no bytes: latency alone
+  EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 7).arrived, 8.5); // no bytes: only latency
 }
 
 TEST(Traffic, FirstComeFirstServed) {
@@ -145,7 +145,7 @@ TEST(Traffic, FirstComeFirstServed) {
   EXPECT_DOUBLE_EQ(other.send(0, 2, 100, 0).sent, 1);
 }
 
-/// However flows come, a card passes no more than its bandwidth, and all of it while it has work.
+/// For every sequence of flows, a NIC never exceeds its bandwidth, and uses all of it while it has work.
 TEST(Traffic, ACardIsNeverOverBooked) {
   Network network(nodesOfTwo(4));
   Traffic traffic(network);

@@ -1,4 +1,4 @@
-// Small topologies with round figures.
+// Small topologies with round numbers.
 #pragma once
 
 #include "zorse/Simulation/Network.h"
@@ -28,8 +28,8 @@ inline bundle::Topology::Node *addNode(bundle::Topology &t, uint32_t site, int d
   return node;
 }
 
-/// One site, `nodes` nodes of two devices: ports of 1000 bytes/s and 0.125 s, a bus of 1500, cards of 100 bytes/s and 0.25 s, a fabric of 1000 and 1
-/// s.
+/// One site with `nodes` nodes of two devices: ports of 1000 bytes/s and 0.125 s, a bus of 1500 bytes/s, NICs of 100
+/// bytes/s and 0.25 s, and a fabric of 1000 bytes/s and 1 s.
 inline bundle::Topology nodesOfTwo(int nodes) {
   bundle::Topology t;
   *addSite(t)->mutable_fabric() = link(1000, 1);

@@ -1,5 +1,6 @@
-// Expansion as a whole: what it makes of plans of every kind, and which it refuses. That programs compute what one device would is asked of random
-// plans of all these kinds, by valid-plans (test/mutation) with made-up models and by random_tilings.py (test/e2e) with real ones.
+// Tests the expansion of plans of every kind, and the refused ones. Whether programs compute the same as one device is
+// tested with random plans of all these kinds: by valid-plans (test/mutation) for synthetic models and by
+// random_tilings.py (test/e2e) for real ones.
 
 #include "SyntheticModel.h"
 
@@ -14,7 +15,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// Ids ascend, and waits name what is earlier.
+/// Checks that ids ascend and that waits refer to earlier entries.
 void checkStructure(const StepGraph &graph, const std::string &name) {
   for (const DeviceProgram &device : graph.devices) {
     std::vector<uint32_t> seen(device.queues.size(), 0), lengths(device.queues.size(), 0);
@@ -68,7 +69,8 @@ TEST(Expand, StagesOfOneTwoThreeDevices) {
           schedule);
 }
 
-/// By entry of a device: what has ended when it starts, itself included, as far as queues and waits say.
+/// For each entry of a device: the entries that have ended when it starts, including itself, according to queues and
+/// waits.
 std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceProgram &device) {
   const uint32_t count = device.entries.size();
   std::vector<std::vector<bool>> ended(count, std::vector<bool>(count));
@@ -90,7 +92,7 @@ std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceP
   return ended;
 }
 
-/// What blocks follows everything that its device computed or moved before, and comes before all that it does later.
+/// Blocking communication starts after all earlier work of its device has ended, and ends before all later work.
 TEST(Expand, BlockingCommunication) {
   auto summary = syntheticModel();
   const std::string text =
@@ -143,7 +145,7 @@ TEST(Expand, ExplicitOrderAndChunks) {
         "chunks");
 }
 
-/// Tasks of a device, as an explicit order would list them.
+/// Tasks of a device, as in an explicit order.
 std::vector<std::string> tasksOf(const StepGraph &graph, uint32_t device) {
   std::vector<std::string> tasks;
   for (uint32_t e = graph.devices[device].entries.begin; e < graph.devices[device].entries.end; ++e) {
@@ -161,9 +163,9 @@ TEST(Expand, SplitBackward) {
   check(summary, plan, "1f1b");
   auto graph = expandPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
-  // W fills gaps: a forward that can run goes first, but no more than two cells, which the first stage has, wait for their W.
+  // W fills gaps: a ready forward runs first, but at most two cells, the number of the first stage, wait for their W.
   EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"}));
-  // Which part of a unit's backward is in which task.
+  // The part of a unit's backward in each task.
   for (const Entry &entry : graph->entries) {
     std::vector<int32_t> units;
     for (uint32_t c = entry.calls.begin; c < entry.calls.end; ++c)
@@ -177,7 +179,7 @@ TEST(Expand, SplitBackward) {
   check(summary, plan, "gpipe");
 }
 
-/// Copies of saved blocks to and from the host, of one of the units.
+/// Number of copies of saved blocks of a unit to and from the host.
 size_t blockCopies(const StepGraph &graph, uint32_t unit) {
   size_t copies = 0;
   for (const Entry &entry : graph.entries)
@@ -200,11 +202,11 @@ TEST(Expand, OffloadedActivationsAreFewAtOnce) {
   };
   const StepGraph kept = expand(R"(, "schedule": "gpipe")"), left = expand(R"(, "schedule": "gpipe", "activations": "offload")");
   EXPECT_EQ(blockCopies(kept, 1), 0u);
-  EXPECT_EQ(blockCopies(left, 1), 2u * (8 - 2)); // those of the first two backwards stay
+  EXPECT_EQ(blockCopies(left, 1), 2u * (8 - 2)); // blocks of the first two backwards stay on the device
   EXPECT_LT(left.devices[0].memory.activations, kept.devices[0].memory.activations);
   EXPECT_GT(left.devices[0].memory.host, 0u);
   EXPECT_EQ(blockCopies(expand(R"(, "schedule": "gpipe", "activations": "offload", "offload": [{"buffer_count": 5}])"), 1), 2u * (8 - 5));
-  // Where every backward follows its forward, all stay.
+  // If every backward follows its forward, all blocks stay on the device.
   EXPECT_EQ(blockCopies(expand(R"(, "schedule": "1f1b", "activations": "offload")"), 1), 0u);
 }
 
@@ -219,7 +221,7 @@ TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
   EXPECT_NE(error.find("does not contain W0"), std::string::npos) << error;
 }
 
-/// All W after all B: what they need lives until then, and the memory is counted.
+/// All W run after all B: saved tensors are live until then, and their memory is counted.
 TEST(Expand, SplitBackwardInAnOrder) {
   auto summary = syntheticModel();
   std::string cells =

@@ -1,4 +1,4 @@
-// Reading, checking and writing plans: one small plan per mistake.
+// Tests reading, checking and writing plans, with one small plan per error.
 
 #include "SummaryFunctions.h"
 #include "SyntheticModel.h"
@@ -17,7 +17,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// The message of the first mistake in `json`, from reading or from validating; "" if there is none.
+/// The message of the first error in `json`, from reading or validation; empty if there is none.
 std::string mistake(const std::string &json) {
   auto summary = syntheticModel();
   auto plan = readPlan(json, summary);
@@ -238,7 +238,7 @@ TEST(Shorthand, StagesAndPipelines) {
   ASSERT_FALSE(plan.failed()) << plan.message();
   EXPECT_EQ(validatePlan(*plan, summary).message(), "");
   EXPECT_EQ(plan->cells.size(), 5u + 4u + 2u + 4u);
-  // In proportion at every moment: after half of the samples device a has had about half of its own.
+  // Shares are proportional at all times: after half of the samples, device a has got about half of its share.
   int64_t a = 0;
   for (const Cell &cell : plan->cells)
     if (cell.device == 0 && cell.sampleEnd <= 16)
@@ -303,7 +303,7 @@ TEST(PlanText, OwnersAreAtMostTheDevices) {
                  "lists 2 owners, expected at most one extent for each of the 1 devices");
 }
 
-/// Damaged plans are refused or valid, never a crash (run under the sanitizers).
+/// Damaged plans are refused or valid, and never cause a crash (run with sanitizers).
 TEST(PlanText, DamagedPlans) {
   auto summary = syntheticModel();
   uint64_t state = 1;
@@ -362,8 +362,8 @@ TEST(Summary, ContradictionsAreRefused) {
   EXPECT_TRUE(refused([](auto &s) { s.mutable_classes(0)->mutable_saved_bytes()->set_fixed(-5); })) << error;
 }
 
-/// Of functions of whatever task: with a cost that is no number the simulated clock stood still, and a recomputation of less than nothing made steps
-/// shorter than they are.
+/// Functions of all tasks are checked. Without the check, a cost of NaN stopped the simulated clock, and a negative
+/// cost of recomputation shortened steps.
 TEST(Summary, FunctionsAreChecked) {
   using Function = bundle::UnitFunction;
   std::string error;

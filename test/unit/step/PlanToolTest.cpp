@@ -1,4 +1,4 @@
-// zorse-plan as its user meets it.
+// Tests the command zorse-plan.
 
 #include "SyntheticModel.h"
 

@@ -1,4 +1,5 @@
-// Schedules: 1F1B by samples always runs on stages, keeps few cells alive, and takes the time it should.
+// Tests schedules: 1F1B counted in samples never deadlocks on stages, keeps few cells alive, and takes the expected
+// time.
 
 #include "SummaryFunctions.h"
 #include "SyntheticModel.h"
@@ -9,7 +10,7 @@
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/StepGraph.h"
 
-// The order of one schedule is not public.
+// The order of one schedule is not a public function.
 #include "../../../lib/Step/Expansion.h"
 #include "../../../lib/Step/Tables.h"
 
@@ -54,7 +55,8 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (uint32_t s = 0; s < 3; ++s)
     EXPECT_EQ(graph->devices[s].memory.cellsAlive, 3 - s);
-  // 8 micro-batches and 2 of ramp-up and down, each of 2 units x 2 rows x (1 + 2) ms; launches and updates are small.
+  // 8 micro-batches plus 2 of ramp-up and ramp-down, each 2 units x 2 rows x (1 + 2) ms; launches and updates are
+  // small.
   EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
 
   plan.schedule.kind = ScheduleKind::GPipe;
@@ -65,7 +67,8 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
 }
 
-/// Rule: counted in samples, the order of stages can run on any uneven grid; expandPlan never has to fall back to list scheduling.
+/// Counted in samples, the order of stages does not deadlock on any uneven grid; expandPlan never needs the fallback to
+/// list scheduling.
 TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
   auto summary = syntheticModel();
   std::mt19937 random(1);
@@ -107,7 +110,8 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
   }
 }
 
-/// Chunks in a ring (interleaving) have no stages; list scheduling fills the devices and bounds what is alive.
+/// Chunks in a ring (interleaving) are not stages. List scheduling keeps the devices busy and bounds the number of live
+/// cells.
 TEST(Schedule, InterleavedChunks) {
   auto summary = syntheticModel();
   makeEqual(summary);
@@ -122,7 +126,7 @@ TEST(Schedule, InterleavedChunks) {
   }
 }
 
-/// A plan in laps: `devices` of equal speed, each with `laps` ranges of one unit, one row per cell.
+/// A plan in laps: `devices` devices of equal speed, each with `laps` ranges of one unit, and one row per cell.
 Plan lapsPlan(int devices, int laps, int64_t batch, bool folded) {
   Plan plan = stages(devices, batch);
   for (int32_t chunk = 0; chunk < devices * laps; ++chunk) {
@@ -133,7 +137,8 @@ Plan lapsPlan(int devices, int laps, int64_t batch, bool folded) {
   return plan;
 }
 
-/// Laps fill and drain the pipeline in a part of what whole stages take: (devices - 1) / laps of a device's forward and backward of one row.
+/// With laps, filling and draining the pipeline takes (devices - 1) / laps of a device's forward and backward of one
+/// row, a fraction of the time with whole stages.
 TEST(Schedule, LapsTakeTheTimeTheyShould) {
   for (bool folded : {false, true})
     for (int devices : {2, 3, 4, 8})
@@ -145,13 +150,14 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         auto graph = expandPlan(summary, plan);
         ASSERT_FALSE(graph.failed()) << graph.message();
         const double unit = 3e-3, busy = static_cast<double>(batch * laps) * unit;
-        // Of a stage as a whole the first forwards and last backwards of the other devices are idle time; in laps, those of one range of units.
+        // With whole stages, a device is idle during the first forwards and last backwards of the other devices; in
+        // laps, only during those of one range of units.
         const double bubble = (devices - 1) * unit, stagesBubble = bubble * laps;
         EXPECT_LT(graph->stepTime, busy + bubble + 0.35 * stagesBubble) << plan.devices.size() << " devices, " << laps << " laps, folded " << folded;
-        // As many micro-batches as keep everybody busy, not the batch.
+        // As many micro-batches as needed to keep all devices busy, not the whole batch.
         for (const DeviceProgram &device : graph->devices)
           EXPECT_LE(device.memory.cellsAlive, static_cast<uint32_t>(2 * devices * laps));
-        plan.schedule.inFlight = 0.01; // hardly anything at once: slow, and it runs
+        plan.schedule.inFlight = 0.01; // few micro-batches in flight: slow, but no deadlock
         auto alone = expandPlan(summary, plan);
         ASSERT_FALSE(alone.failed()) << alone.message();
         EXPECT_GT(alone->stepTime, graph->stepTime);
@@ -180,7 +186,7 @@ TEST(Schedule, LapsNeedTheirTiling) {
             std::string::npos);
 }
 
-/// docs/plan.schema.json names every schedule with its parameters, and no other.
+/// docs/plan.schema.json lists exactly the existing schedules with their parameters.
 TEST(Schedule, JsonSchemaNamesTheTable) {
   std::ifstream file(std::string(ZORSE_SOURCE_DIR) + "/docs/plan.schema.json");
   const nlohmann::json forms = nlohmann::json::parse(file).at("properties").at("schedule").at("oneOf");
@@ -201,7 +207,7 @@ TEST(Schedule, JsonSchemaNamesTheTable) {
   EXPECT_EQ(written, known);
 }
 
-/// timeStep finds the full expansion's times and least memory.
+/// timeStep() returns the times and the peak live memory of the full expansion.
 TEST(Schedule, TimesAgreeWithTheFullExpansion) {
   for (int units : {2, 6, 9})
     for (uint64_t seed = 1; seed <= 250; ++seed) {
@@ -211,11 +217,11 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       ASSERT_FALSE(full.failed()) << full.message();
       ExpandOptions options;
       options.checkMemory = false;
-      if (seed % 3 == 0) { // some memory is short: timed orders then take in fewer samples
+      if (seed % 3 == 0) { // reduced memory: timed orders then admit fewer samples
         for (uint32_t d = 0; d < plan.devices.size(); ++d)
           plan.devices[d].memory = full->devices[d].memory.least * 19 / 20 + 1;
         if (plan.schedule.kind == ScheduleKind::Timed)
-          continue; // listed again where the placed arena does not fit, which may need a little more than the least
+          continue; // ordered again if the packed arena does not fit, which may need slightly more than the peak
         full = expandPlan(summary, plan, options);
         ASSERT_FALSE(full.failed()) << full.message();
       }

@@ -35,14 +35,14 @@ public:
     model.set_moments(2);
   }
 
-  /// Its workspace is left to be set.
+  /// Adds a function and returns its workspace, which the caller sets.
   Extent *function(int unit, UnitFunction::Task task, uint32_t body, double flops) {
     UnitFunction &added = zorse::test::addFunction(model, unit, task, flops);
     added.set_body(body);
     return added.mutable_workspace();
   }
 
-  /// One parameter of a group of its own or of the group with the same users.
+  /// Adds a parameter to the group with the same users, or to a new group.
   void parameter(int64_t elements, std::vector<uint32_t> units, bool trainable = true, bool decays = true) {
     uint32_t index = model.parameters_size();
     ParameterInfo *p = model.add_parameters();
@@ -113,7 +113,7 @@ public:
     }
   }
 
-  /// Units with gradients of inputs and of parameters, all but every fourth.
+  /// Splits the backward of units that have gradients of inputs and of parameters, except every fourth unit.
   void split() {
     for (int u = 0; u < model.units_size(); ++u) {
       UnitInfo *unit = model.mutable_units(u);
@@ -150,7 +150,7 @@ ModelSummary zorse::test::syntheticModel(int units) {
     b.value(64 + 16 * (u % 2), u, {u + 1});
   if (units >= 6) {
     b.value(48, 0, {2, 4, 5}); // skip with several users
-    b.value(64, 1, {5});       // long skip, carried through units that do not use it
+    b.value(64, 1, {5});       // long skip, passed through units that do not use it
     b.value(32, 0, {3, 5}, /*gradient=*/false);
   }
   b.input("ids", 24, {0});

@@ -1,4 +1,4 @@
-// Schedules that know times: slow links are hidden, memory holds, W fills gaps.
+// Tests schedules that use times: they hide slow links, respect memory, and fill gaps with W.
 
 #include "ChainModel.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kSaved = 1 << 20;
 
-/// Four equal stages, F 1, B 1 + 1, with `latency` from each to the next.
+/// Four equal stages with F of 1 s, B of 1 + 1 s, and `latency` between neighbors.
 struct Pipeline {
   explicit Pipeline(double latency, int64_t batch = 24, double bandwidth = 0)
       : units(4, {1, 1, 1, kSaved, 64}), summary(chainSummary(units)), costs(units, {1, 1, 1, 1}, oneDevicePerNode(4, bandwidth, latency)) {
@@ -47,7 +47,8 @@ TEST(TimedSchedule, HidesSlowLinks) {
   double plain = p.expand(ScheduleKind::OneForwardOneBackward).stepTime, timed = p.expand(ScheduleKind::Timed, 1).stepTime;
   EXPECT_GT(plain, bound * 1.3) << "1F1B waits for the links";
   EXPECT_LT(timed, bound * 1.06);
-  // Launch counts as the links ask for: 24 s there and back over 3 s for the first stage, two or three samples fewer for each next one.
+  // Launch counts that hide the links: 24 s for the round trip over 3 s for the first stage, two or three samples fewer
+  // for each later one.
   p.plan.schedule.ahead = {9, 6, 4, 1};
   EXPECT_LT(p.expand(ScheduleKind::OneForwardOneBackward).stepTime, bound * 1.08);
 }
@@ -60,7 +61,8 @@ TEST(TimedSchedule, HoldsNoMoreSamplesThanTheSteadyStateNeeds) {
   EXPECT_NEAR(graph.stepTime, (24 + 3) * 3, 3.1);
 }
 
-/// A plan that fits in some order is found to fit: memory for two or three micro-batches where the links would have nine in flight.
+/// A plan that fits with some order is accepted: memory for a few micro-batches, although the links would need nine in
+/// flight.
 TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
   for (uint32_t most : {1, 2, 3, 5})
     for (bool split : {false, true}) {
@@ -77,8 +79,9 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
     }
 }
 
-/// Of cells that wait for their backward only what their forward leaves is in memory: what a backward leaves for W takes it later. So memory for a
-/// few samples and one deferred block lets the few in, and backwards wait for W where there is no room for another block.
+/// Cells that wait for their backward occupy only the memory of their saved tensors. Tensors saved for W occupy memory
+/// from the backward on. With memory for a few samples and one deferred block, these samples are admitted, and
+/// backwards wait for W if there is no memory for another block.
 TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   constexpr int64_t kDeferred = 3 * kSaved / 2;
   for (uint32_t most : {2, 3, 5}) {
@@ -93,7 +96,7 @@ TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
       EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
     double limited = graph.stepTime;
     for (PlanDevice &device : p.plan.devices)
-      device.memory += (most - 1) * kDeferred; // as if they were there from the start
+      device.memory += (most - 1) * kDeferred; // as if they were allocated from the start
     EXPECT_LE(p.expand(ScheduleKind::Timed, 2, true).stepTime, limited + 1e-9);
   }
 }
@@ -108,7 +111,7 @@ TEST(TimedSchedule, WeightGradientsFillTheGaps) {
   }
 }
 
-/// What each device sends at once shares its card; the simulated times of the entries say so.
+/// Simultaneous sends of a device share its NIC; the simulated times of the entries include this.
 TEST(TimedSchedule, TransfersTakeWhatTheLinkTakes) {
   Pipeline p(0.5, 4, /*bandwidth=*/128);
   StepGraph graph = p.expand(ScheduleKind::GPipe);

@@ -1,4 +1,4 @@
-// What attention is recognised in has the same values before and after, also for queries that see no key.
+// Tests that recognizing attention keeps the values, also for queries without visible keys.
 #include "UnitFunctions.h"
 
 #include "zorse/Transforms/Passes.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kRows = 3;
 
-/// One way to mask: lines that make %masked [?, 4, 4, 5] of the scores %s, of booleans %m and floats %a.
+/// A form of masking: lines that make %masked [?, 4, 4, 5] from the scores %s, booleans %m and floats %a.
 struct Masking {
   const char *name, *conditions, *floats; ///< types of %m and %a
   const char *lines;
@@ -43,7 +43,7 @@ const Masking kMaskings[] = {
      false},
 };
 
-/// Four heads of queries share two of keys.
+/// Four query heads share two key heads.
 std::string functionOf(const Masking &masking) {
   return std::string("func.func @f(%q: tensor<?x4x4x8xf32>, %k2: tensor<?x2x5x8xf32>, %v2: tensor<?x2x5x6xf32>, %m: ") + masking.conditions +
          ", %a: " + masking.floats + R"() -> tensor<?x4x4x6xf32> {
@@ -64,7 +64,7 @@ std::string functionOf(const Masking &masking) {
 })";
 }
 
-/// Random arguments; of booleans two in three are false, and all of the second sample's.
+/// Random arguments. Two thirds of the booleans are false, and all of the second sample.
 std::vector<Tensor> argumentsOf(mlir::func::FuncOp function) {
   std::mt19937 rng(3);
   std::vector<Tensor> arguments;

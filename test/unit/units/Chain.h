@@ -1,4 +1,4 @@
-// A training step of a unit model as a chain of unit functions on one device, through the reference evaluator.
+// Runs a training step of a unit model as a chain of unit functions on one device, with the reference evaluator.
 #pragma once
 
 #include "../autodiff/UnitFunctions.h"
@@ -22,7 +22,7 @@ struct Step {
   bool ok = true;
 };
 
-/// A model after all passes of units.
+/// A model after all passes on units.
 struct UnitModel {
   mlir::OwningOpRef<mlir::ModuleOp> functions;
   bundle::ModelSummary summary;
@@ -34,7 +34,7 @@ struct UnitOptions {
   std::string decay = "rank";
 };
 
-/// Of a copy of the module, which stays as it is.
+/// Builds the units of a copy of the module, which is not changed.
 inline mlir::FailureOr<UnitModel> buildUnits(mlir::ModuleOp module, const UnitOptions &options) {
   UnitModel model{mlir::OwningOpRef<mlir::ModuleOp>(module.clone()), {}};
   bundle::ModelSummary settings;
@@ -58,7 +58,7 @@ inline mlir::func::FuncOp functionOp(UnitModel &model, const bundle::UnitClass &
   return units::functionOp(*model.functions, unitClass, task);
 }
 
-/// What is known of a batch: its counts, and the values of expressions of them.
+/// Numbers known for a batch: its counts, and the values of expressions of counts.
 struct KnownOfBatch {
   std::vector<double> counts, factors, known;
 };
@@ -80,7 +80,7 @@ inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs,
   Slots slots, out;
   KnownOfBatch result;
   result.counts.assign(summary.counts_size(), std::nan(""));
-  // One count after the other: each may read numbers that follow from those before it.
+  // Counts are computed in order, because each may read numbers that depend on earlier counts.
   for (int level = 0; level < summary.counts_size(); ++level) {
     for (int i = 0; i < summary.count_inputs_size(); ++i)
       slots[{"input", i}] = inputs[summary.count_inputs(i)];
@@ -96,7 +96,8 @@ inline KnownOfBatch knownOf(UnitModel &model, const std::vector<Tensor> &inputs,
   return result;
 }
 
-/// Forward of all units, and backward too if asked; `split`: in two parts where there are two.
+/// Runs the forward of all units and, if `backward` is set, the backward. `split`: use split backwards if a unit has
+/// them.
 inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, const std::vector<Tensor> &inputs, reference::Options options,
                     bool backward, bool split = false) {
   const bundle::ModelSummary &summary = model.summary;

@@ -1,4 +1,5 @@
-// The chain of unit forwards is the model, and the chain of unit backwards its gradient: against the whole @model and central differences in f64.
+// Tests that the chain of unit forwards computes the model and the chain of unit backwards its gradient. Compares with
+// the whole @model and with central differences in f64.
 #include "Chain.h"
 #include "Models.h"
 
@@ -25,7 +26,7 @@ double wholeLoss(mlir::func::FuncOp model, const std::vector<Tensor> &arguments,
       s += v;
     return s;
   };
-  // Every evaluation gives one count more: each follows from inputs and from counts before it.
+  // Every evaluation gives one more count, because each depends on inputs and on earlier counts.
   std::vector<double> counts;
   for (unsigned i = 0; i < model.getNumResults(); ++i)
     if (auto reduce = model.getResultAttrOfType<mlir::StringAttr>(i, "zorse.reduce")) {
@@ -57,7 +58,7 @@ void checkModel(const std::string &text, bool random) {
     ASSERT_TRUE(mlir::succeeded(mlir::verify(model->functions->getOperation())));
     const bundle::ModelSummary &summary = model->summary;
 
-    // Arguments of @model by name; labels hold some ignored ones, unevenly.
+    // Arguments of @model by name. Some labels are ignored, with different numbers per sample.
     std::mt19937 rng(3);
     std::map<std::string, Tensor> byName;
     std::vector<Tensor> arguments;
@@ -80,7 +81,7 @@ void checkModel(const std::string &text, bool random) {
 
     Step step = runStep(*model, parameters, inputs, options, true);
     ASSERT_TRUE(step.ok);
-    if (!random) // units number random instances anew
+    if (!random) // units renumber random instances
       EXPECT_NEAR(step.loss, wholeLoss(function, arguments, options), 1e-12);
 
     Step split = runStep(*model, parameters, inputs, options, true, /*split=*/true);

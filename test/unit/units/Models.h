@@ -1,4 +1,4 @@
-// Small models as graph IR text.
+// Makes small models as graph IR text.
 #pragma once
 
 #include "zorse/runtime/Expression.h"
@@ -21,7 +21,7 @@ inline std::string readModel(const std::string &name) {
 
 inline std::string withoutDropout(std::string text) { return std::regex_replace(text, std::regex("(dropout|probability) = [0-9.]+"), "$1 = 0.0"); }
 
-/// Writes models of one feature stream tensor<?x3x4xf64> layer by layer.
+/// Writes models with one feature stream, tensor<?x3x4xf64>, layer by layer.
 class ModelWriter {
 public:
   const std::string T = "tensor<?x3x4xf64>";
@@ -74,7 +74,7 @@ public:
                           " {ignore_index = -100 : i64} : (tensor<?x3x11xf64>, tensor<?x3xi64>) -> tensor<?x3xf64>");
     numerator(op("zorse.reduce sum " + loss + " dims [1] : tensor<?x3xf64> -> tensor<?xf64>"), 1.0);
   }
-  /// The mean of squares of x as a further term.
+  /// Adds the mean of squares of x as another loss term.
   void squares(const std::string &x, double coefficient) {
     std::string s = op("arith.mulf " + x + ", " + x + " : " + T);
     numerator(op("zorse.reduce sum " + s + " dims [1, 2] : " + T + " -> tensor<?xf64>"), coefficient);
@@ -90,7 +90,7 @@ public:
     types.push_back("tensor<?xf64> {zorse.role = \"count\", zorse.count = " + std::to_string(counts++) + " : i64, zorse.reduce = \"" + reduce +
                     "\"}");
   }
-  /// x times a number that is known before the step.
+  /// Multiplies x by a number that is known before the step.
   std::string timesKnown(const std::string &x, const std::string &expression) {
     std::string k = op("zorse.known \"" + expression + "\" : tensor<f64>");
     return op("arith.mulf " + x + ", " + op("zorse.broadcast " + k + " dims [] : tensor<f64> -> " + T) + " : " + T);
@@ -145,7 +145,7 @@ inline std::string skipModel(int layers) {
   return m.finish();
 }
 
-/// The first term hangs on the middle of the model.
+/// The first loss term uses a value in the middle of the model.
 inline std::string auxiliaryLossModel() {
   ModelWriter m;
   std::string x = m.embedding(), middle;
@@ -169,7 +169,7 @@ inline std::string frozenModel() {
   return m.finish();
 }
 
-/// A plain perceptron on float inputs with a squared error: no embedding, no classifier.
+/// A perceptron on float inputs with a squared error, without embedding and classifier.
 inline std::string regressionModel(int layers) {
   ModelWriter m;
   std::string x = m.input("features", m.T), target = m.input("target", m.T);
@@ -179,7 +179,7 @@ inline std::string regressionModel(int layers) {
   return m.finish();
 }
 
-/// Attention and MLP side by side on one norm, as in GPT-NeoX.
+/// Attention and MLP in parallel after one norm, as in GPT-NeoX.
 inline std::string parallelModel(int layers) {
   ModelWriter m;
   std::string x = m.embedding();
@@ -191,7 +191,7 @@ inline std::string parallelModel(int layers) {
   return m.finish();
 }
 
-/// Layers that read numbers of the step, two of them the same; terms whose factors are expressions of counts.
+/// Layers that read numbers of the step, two of them the same number; terms with expressions of counts as factors.
 inline std::string knownModel() {
   ModelWriter m;
   std::string x = m.embedding();
@@ -211,7 +211,7 @@ inline std::string knownModel() {
   return m.finish();
 }
 
-/// Layers that read the numbers of samples and of a count that reads another count; a count of the first sample alone.
+/// Layers that read numbers per sample and a count that reads another count; a count of only the first sample.
 inline std::string levelsModel() {
   ModelWriter m;
   const std::string target = m.input("target", m.T);
@@ -238,7 +238,7 @@ inline std::string levelsModel() {
   return m.finish();
 }
 
-/// An encoder whose output every decoder layer reads.
+/// An encoder-decoder model: every decoder layer reads the encoder's output.
 inline std::string encoderDecoderModel(int layers) {
   ModelWriter m;
   const std::string A = "tensor<?x3x2x2xf64>";

@@ -1,4 +1,4 @@
-// Cuts, classes, blocks, groups and the summary.
+// Tests cuts, classes, blocks, groups and the summary.
 #include "Chain.h"
 #include "Models.h"
 
@@ -78,8 +78,8 @@ TEST(Units, SkipsAreCarriedAcrossHalfBlocks) {
 TEST(Units, EncodersComeBeforeTheirDecoders) {
   Built b = build(encoderDecoderModel(6));
   ASSERT_TRUE(b.model);
-  // The encoder's output is made with the first cross-attention and carried to the other five; from there on every part of a block is a unit of its
-  // own.
+  // The encoder's output is made with the first cross-attention and passed on to the other five. From there, every part
+  // of a block is a separate unit.
   int widest = 0;
   for (const bundle::ValueInfo &value : b.summary().values())
     widest = std::max(widest, value.users_size());
@@ -116,7 +116,7 @@ TEST(Units, RandomInstancesOfUnitsDoNotOverlap) {
 }
 
 TEST(Units, NamesAndTrainabilityDecideNothingAndMuch) {
-  // Other names and random instances: the same classes. A frozen bias: another class.
+  // Other names and random instances give the same classes. A frozen bias gives another class.
   std::string text = readModel("gpt.mlir");
   Built renamed = build(std::regex_replace(text, std::regex("\"h\\.1\\."), "\"other."));
   ASSERT_TRUE(renamed.model);
@@ -124,7 +124,7 @@ TEST(Units, NamesAndTrainabilityDecideNothingAndMuch) {
   Built frozen = build(replaced(text, "\"h.1.ln_1.bias\", zorse.trainable = true", "\"h.1.ln_1.bias\", zorse.trainable = false"));
   ASSERT_TRUE(frozen.model);
   EXPECT_EQ(frozen.summary().classes_size(), 5);
-  EXPECT_EQ(frozen.names()[3], "block 1 attention"); // still a block
+  EXPECT_EQ(frozen.names()[3], "block 1 attention"); // still recognized as a block
 }
 
 TEST(Units, EpsilonAndScaleDecideTheClass) {
@@ -267,7 +267,7 @@ TEST(Blocks, MixedAttentionStaysOneBlockPerLayer) {
 }
 
 TEST(MaxFlow, CutNearestToTheSink) {
-  // 0 -3-> 1 -2-> 2 -2-> 3: both middle edges are minimal; the later one is cut.
+  // 0 -3-> 1 -2-> 2 -2-> 3: both edges of capacity 2 are minimum cuts; the later one is cut.
   autodiff::MaxFlow flow(4);
   flow.addEdge(0, 1, 3);
   flow.addEdge(1, 2, 2);

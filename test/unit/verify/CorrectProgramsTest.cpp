@@ -1,4 +1,4 @@
-// Correct programs are accepted: serial ones of hand-written plans.
+// Tests that correct programs are accepted: serial programs of handwritten plans.
 #include "VerifyTestSupport.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
   int changed = 0;
   for (auto &program : test.programs)
     for (auto &entry : *program.mutable_entries())
-      if (entry.has_reduce_scatter()) { // the first run of device 1 comes first of all
+      if (entry.has_reduce_scatter()) { // the first run of device 1 precedes all others
         auto &terms = *entry.mutable_reduce_scatter()->mutable_terms();
         const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
         auto moveUp = [&](auto &column) { std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1); };
@@ -51,7 +51,7 @@ TEST(CorrectPrograms, WithoutCommit) {
 }
 
 TEST(CorrectPrograms, PinwheelAndOwnersWithoutWork) {
-  // Five cells without a guillotine cut; device 5 only owns.
+  // Five cells without a guillotine cut; device 5 only owns state.
   SyntheticOptions options;
   options.units = 6;
   SerialPlan plan{9, 6, {{0, 4, 0, 3, 0}, {0, 2, 3, 9, 1}, {2, 6, 6, 9, 2}, {4, 6, 0, 6, 3}, {2, 4, 3, 6, 4}}, {{1, 5, 0, 128}, {1, 2, 128, 256}}};

@@ -1,4 +1,4 @@
-// One test per finding code: the smallest change to correct programs that deserves it.
+// One test per finding code: the smallest change to correct programs that causes it.
 #include "EditedSlot.h"
 #include "SummaryFunctions.h"
 #include "VerifyTestSupport.h"
@@ -15,7 +15,7 @@ using verify::Code;
 
 namespace {
 
-/// Expects a finding of that code, whose text contains every word.
+/// Expects a finding with this code and a text that contains all words.
 void expectFinding(const Case &test, Code code, std::initializer_list<const char *> words = {}) {
   std::string all;
   for (const auto &finding : test.findings()) {
@@ -46,7 +46,7 @@ bool isSend(const bundle::Entry &e) { return e.has_send(); }
 bool isReceive(const bundle::Entry &e) { return e.has_receive(); }
 bool isReduction(const bundle::Entry &e) { return e.has_reduce_scatter(); }
 
-/// Of an entry of the first program.
+/// A slot of an entry of the first program.
 EditedSlot slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *entry.mutable_compute()->mutable_calls(call);
   const auto &body = test.model.bodies.bodies(int(c.body()));
@@ -60,7 +60,7 @@ EditedSlot slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int cal
 void erase(bundle::Program &program, const bundle::Entry &entry) {
   for (int e = 0; e < program.entries_size(); ++e)
     if (program.entries(e).id() == entry.id()) {
-      // What waited for it waits for what is before it in its queue.
+      // Its waiters now wait for the previous entry of its queue.
       uint32_t queue = entry.queue(), position = 0;
       for (int before = 0; before < e; ++before)
         position += program.entries(before).queue() == queue;
@@ -159,7 +159,7 @@ TEST(Findings, Race) {
   expectFinding(local, Code::Race, {"F(units 0-4, samples 0-8) on d0", "load of input 'labels'"});
 
   Case steps({}, oneDevice());
-  steps.programs[0].mutable_entries(0)->clear_waits(); // the next step's scalars arrive while this step reads them
+  steps.programs[0].mutable_entries(0)->clear_waits(); // the next step's scalars are loaded while this step reads them
   expectFinding(steps, Code::Race, {"in the step before"});
 }
 
@@ -190,7 +190,7 @@ TEST(Findings, Residence) {
   Case test({}, oneDevice());
   test.view.residency.push_back({{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
   expectFinding(test, Code::Residence, {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
-  test.view.residency.push_back({{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last rule counts
+  test.view.residency.push_back({{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last rule applies
   EXPECT_TRUE(test.findings().empty()) << test.text();
 }
 
@@ -203,7 +203,7 @@ TEST(Findings, PlaceOfUpdates) {
   expectFinding(test, Code::Residence, {"update of group", "done by the device", "the plan gives it to the host's processor"});
 }
 
-TEST(Findings, CommitByGroup) { // a decision before all sums may not know any
+TEST(Findings, CommitByGroup) { // a decision that precedes all sums must not read any
   SyntheticOptions options;
   options.clipNorm = 0;
   options.skipNonFinite = false;
@@ -251,7 +251,7 @@ TEST(Findings, Size) {
   region.set_bytes(region.bytes() - 64);
   expectFinding(shortSlot, Code::Size, {"d_w3", "expects"});
 
-  Case transfer({}, pipeline()); // both halves agree on too little
+  Case transfer({}, pipeline()); // both halves have the same, too small size
   uint32_t id = find(transfer, 0, isSend).id();
   for (auto &program : transfer.programs)
     for (auto &entry : *program.mutable_entries())
@@ -288,20 +288,20 @@ TEST(Findings, SplitBackward) {
   whole.view.splitBackward = true;
   expectFinding(whole, Code::Call);
 
-  Case early({}, split(oneDevice())); // W where B is
+  Case early({}, split(oneDevice())); // W in the place of B
   std::swap(*find(early, 0, task(bundle::Compute::B)).mutable_compute(), *find(early, 0, task(bundle::Compute::W)).mutable_compute());
   expectFinding(early, Code::Undefined);
 
   SyntheticOptions options;
   options.units = 6;
-  Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // that of the other cell
+  Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the other cell
   auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
     if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).deferred_bytes().per_row())
       *slot(block, mine, bundle::DEFERRED, c).mutable_region() = slot(block, other, bundle::DEFERRED, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
-  Case both({}, split(oneDevice())); // bodies that add the gradients of parameters in B and in W
+  Case both({}, split(oneDevice())); // B and W both add parameter gradients
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
       *both.model.bodies.mutable_bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
@@ -314,7 +314,7 @@ TEST(Findings, Recompute) {
   planned.view.cells[0].recompute = true;
   expectFinding(planned, Code::Call, {"call 0 is of unit 3, expects unit 0"});
 
-  Case more({}, oneDevice()); // what makes the last unit's saved block again makes its loss, too
+  Case more({}, oneDevice()); // the recomputation of the last unit also computes its loss
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
@@ -354,14 +354,14 @@ TEST(Findings, Undefined) {
   erase(test.programs[0], find(test, 0, [](const bundle::Entry &e) { return e.has_load_input(); }));
   expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
 
-  Case overwrite({}, oneDevice()); // the first contribution adds to garbage
+  Case overwrite({}, oneDevice()); // the first contribution is added to undefined bytes
   slot(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
   expectFinding(overwrite, Code::Undefined, {"first contribution"});
 }
 
 TEST(Findings, Stale) {
-  // The second use of the accumulator adds to last step's gradient: nothing overwrites it. The first step must not see garbage either, so start it
-  // from a state-like value: here the decision is read before it is made, which holds last step's.
+  // The update reads the decision before it is made and therefore gets the one of the previous step. In the first step,
+  // it reads the loaded state, not undefined bytes.
   Case test({}, oneDevice());
   auto &program = test.programs[0];
   int decide = -1, update = -1;
@@ -390,7 +390,7 @@ TEST(Findings, StaleWeight) {
 }
 
 TEST(Findings, WrongValue) {
-  Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch would have another size, so take another unit's boundary
+  Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch has another size, so use the input of another cell
   auto &forward = find(test, 0, task(bundle::Compute::F));
   auto &second = find(test, 0, task(bundle::Compute::F), 1);
   EditedSlot input = slot(test, second, bundle::INPUT);
@@ -420,7 +420,8 @@ TEST(Findings, Contributions) {
 
 namespace {
 
-/// Programs in which devices have several runs, and one collective of them with as many shards as asked for: changed on all of its members.
+/// Programs in which devices have several runs, and one of their collectives, with a given number of shards, which is
+/// changed on all of its members.
 struct Runs : Case {
   explicit Runs(bool gather = false) : Case({}, ownersInTurns(makeModel({}), /*compact=*/true)), gather(gather) {
     id = find(*this, 0, [&](const bundle::Entry &e) {
@@ -495,7 +496,7 @@ TEST(Findings, RunsWithAHole) {
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
-  EXPECT_NE(reader.text(), "") << "device 1 reads what nobody has brought";
+  EXPECT_NE(reader.text(), "") << "device 1 reads undefined bytes";
 
   Runs part;
   part.change([&](bundle::Entry &entry, uint32_t) {
@@ -525,7 +526,7 @@ TEST(Findings, ContributorsOfAShard) {
   expectFinding(none, Code::Malformed);
 
   Runs other;
-  other.change([&](bundle::Entry &entry, uint32_t) { // who has no cell
+  other.change([&](bundle::Entry &entry, uint32_t) { // a device without a cell
     for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = member == 1 ? 2 : member;
     entry.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
@@ -562,7 +563,7 @@ TEST(Findings, Norm) {
   find(missing, 0, task(bundle::Compute::NORM)).mutable_compute()->mutable_calls()->RemoveLast();
   expectFinding(missing, Code::Norm, {"misses the contribution of group"});
 
-  Case members({}, dataParallel(makeModel({}))); // the decision uses this device's sums only
+  Case members({}, dataParallel(makeModel({}))); // the decision uses only this device's sums
   for (auto &program : members.programs)
     erase(program, find(members, int(program.device()), [](const bundle::Entry &e) { return e.has_all_reduce(); }));
   expectFinding(members, Code::Norm, {"expects that of all owners"});
@@ -581,7 +582,7 @@ TEST(Findings, NormOfPadding) {
 }
 
 TEST(Findings, Report) {
-  Case test({}, oneDevice()); // reports how many updates there were, but not the loss
+  Case test({}, oneDevice()); // reports the number of updates, but not the loss
   auto &report = *find(test, 0, [](const bundle::Entry &e) { return e.has_report(); }).mutable_report();
   for (const auto &state : test.programs[0].state())
     if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
@@ -604,7 +605,7 @@ TEST(Findings, Report) {
   uint32_t computes = 0;
   for (const auto &entry : missing.programs[0].entries())
     computes += entry.queue() == 0;
-  for (auto &entry : *missing.programs[0].mutable_entries()) // what waited for it waits for the last update
+  for (auto &entry : *missing.programs[0].mutable_entries()) // its waiters now wait for the last update
     for (auto &wait : *entry.mutable_waits())
       if (wait.queue() == queue) {
         wait.set_queue(0);
@@ -613,7 +614,7 @@ TEST(Findings, Report) {
   erase(missing.programs[0], bundle::Entry(find(missing, 0, isReport)));
   expectFinding(missing, Code::Report, {"no device reports", "in training"});
 
-  Case sums({}, oneDevice()); // the host copies the whole block, whatever the region says
+  Case sums({}, oneDevice()); // the host copies the whole block, independent of the region
   auto &part = *find(sums, 0, isReport).mutable_report();
   part.mutable_region()->set_offset(part.region().offset() + kScalarsBytes);
   part.mutable_region()->set_bytes(128);
@@ -631,7 +632,7 @@ TEST(Findings, Report) {
   expectFinding(twice, Code::Report, {"a second report"});
 }
 
-TEST(Findings, NormWithoutClipping) { // clipping may be turned on when the run starts, and the norm is shown
+TEST(Findings, NormWithoutClipping) { // clipping can be enabled when the run starts, and the norm is printed
   SyntheticOptions options;
   options.clipNorm = 0;
   options.skipNonFinite = false;
@@ -648,7 +649,7 @@ TEST(Findings, TypeOfState) {
   expectFinding(test, Code::Mismatched, {"element type", "is not the group's"});
 }
 
-TEST(Findings, EvaluationFirst) { // an evaluation must not rely on what a training step left behind
+TEST(Findings, EvaluationFirst) { // an evaluation must not depend on data of an earlier training step
   Case test({}, pipeline());
   for (auto &entry : *test.programs[1].mutable_entries())
     if (isReceive(entry) && entry.phase() == bundle::FORWARD) {
@@ -677,7 +678,7 @@ TEST(Findings, BodiesWithImpossibleModes) {
       s.set_mode(bundle::WRITE);
   expectFinding(test, Code::Malformed, {"unit1", "mode"});
 
-  Case commit({}, oneDevice()); // a decision that does not read the sums decides nothing
+  Case commit({}, oneDevice()); // a decision must read the sums
   auto &decide = *commit.model.bodies.mutable_bodies(int(commit.model.summary.decide_body()));
   decide.mutable_slots(0)->set_mode(bundle::UPDATE);
   expectFinding(commit, Code::Malformed, {"no slot for the sums"});

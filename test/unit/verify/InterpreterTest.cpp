@@ -1,4 +1,4 @@
-// The interpreter accepts what is correct under every interleaving, and sees what is not.
+// Tests that the interpreter accepts correct programs under every interleaving and rejects incorrect ones.
 #include "Interpreter.h"
 #include "VerifyTestSupport.h"
 
@@ -33,7 +33,7 @@ TEST(Interpreter, SeesARace) {
 
 TEST(Interpreter, SeesADeadlock) {
   Case test({}, pipeline());
-  auto *wait = test.programs[0].mutable_entries(2)->add_waits(); // for the last compute entry of the same step
+  auto *wait = test.programs[0].mutable_entries(2)->add_waits(); // waits for the last compute entry of the same step
   for (const auto &entry : test.programs[0].entries())
     wait->set_position(wait->position() + (entry.queue() == 0));
   wait->set_position(wait->position() - 1);

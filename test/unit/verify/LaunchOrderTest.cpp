@@ -1,4 +1,4 @@
-// Orders in which devices launch what goes directly between them: what is said of those that no order fits.
+// Tests the findings about incompatible orders of launches of direct transfers.
 #include "VerifyTestSupport.h"
 
 #include "Device.h"
@@ -10,7 +10,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// What is found where devices launch these ids, each in the order of its list.
+/// Findings if every device launches these ids in the order of its list.
 std::vector<verify::Finding> findingsOf(const std::vector<std::vector<int64_t>> &launches) {
   SerialPlan plan = oneDevice();
   plan.devices = int(launches.size());
@@ -41,14 +41,14 @@ void expectFinding(const std::vector<std::vector<int64_t>> &launches, int32_t de
 TEST(LaunchOrder, OrdersThatFit) {
   EXPECT_TRUE(findingsOf({{}, {}}).empty());
   EXPECT_TRUE(findingsOf({{1, 2, 3}, {1, 3}, {2, 3}}).empty());
-  EXPECT_TRUE(findingsOf({{9, 2, 3}, {9, 3}, {2, 3}}).empty()); // ids need not ascend
+  EXPECT_TRUE(findingsOf({{9, 2, 3}, {9, 3}, {2, 3}}).empty()); // ids do not have to ascend
 }
 
 TEST(LaunchOrder, TwoDevices) {
   expectFinding(
       {{1, 5, 7}, {1, 7, 5}}, 0,
       "entry 5: d0 launches it where d1 launches entry 7: expects both to launch what they share in one order, or they wait for each other");
-  // What others wait for is not what is wrong.
+  // The finding is about the launches that form the deadlock, not about others that wait for them.
   expectFinding(
       {{2, 9}, {2, 5, 7}, {7, 5, 9}}, 1,
       "entry 5: d1 launches it where d2 launches entry 7: expects both to launch what they share in one order, or they wait for each other");

@@ -1,5 +1,5 @@
-// Whatever the bytes of programs, summary, bodies or plan say, the verifier ends with findings or without, never with a crash. Most useful under the
-// sanitizers.
+// Tests that the verifier never crashes on malformed programs, summaries, bodies and plans, with or without findings.
+// Most useful with sanitizers.
 #include "VerifyTestSupport.h"
 
 #include <gtest/gtest.h>
@@ -33,14 +33,15 @@ template <typename T> T extreme(std::mt19937 &random) {
   }
 }
 
-/// Sets one random field somewhere below `message` to something odd, or removes or repeats an element of a list.
+/// Sets a random field of `message`, or of a nested message, to an unusual value, or removes or repeats an element of a
+/// list.
 void corrupt(Message &message, std::mt19937 &random) {
   const auto *reflection = message.GetReflection();
   const auto *descriptor = message.GetDescriptor();
   if (!descriptor->field_count())
     return;
   const FieldDescriptor *field = descriptor->field(int(random() % uint32_t(descriptor->field_count())));
-  for (int attempt = 0; attempt < 6; ++attempt) { // prefer what is there
+  for (int attempt = 0; attempt < 6; ++attempt) { // prefer set fields
     bool present = field->is_repeated() ? reflection->FieldSize(message, field) > 0 : reflection->HasField(message, field);
     if (present)
       break;

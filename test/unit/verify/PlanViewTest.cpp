@@ -1,4 +1,4 @@
-// Plans as the verifier reads them: what is accepted, and what is said of the rest.
+// Tests the verifier's reader of plans: accepted plans and error messages.
 #include "zorse/Verify/PlanView.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,8 @@ TEST(Plans, AreRead) {
   }
 }
 
-/// Messages say where, what was expected and what was found. Of a key that is there twice the last counts, as for lib/Step.
+/// Messages contain the position, the expected and the found value. If a key is repeated, the last one applies, as in
+/// lib/Step.
 TEST(Plans, CellsAreReadOrRefused) {
   auto read = [&](const std::string &cells, const std::string &rest = "") {
     auto plan = verify::readPlanView(R"({"note": {"cells": [1, {"units": "none"}]}, "cells": )" + cells +
@@ -63,7 +64,8 @@ TEST(Plans, CellsAreReadOrRefused) {
   EXPECT_EQ(read("[]", R"(, "offload": [{"groups": [-1]}])"), "offload[0].groups[0]: expected a whole number from 0 to 4294967295, got -1");
 }
 
-/// What others write may end early, go on behind its end, or nest so deep that a reader which calls itself overflows its stack.
+/// Text from other programs may be truncated, continue after its end, or be nested so deeply that a recursive reader
+/// overflows its stack.
 TEST(Plans, HostileTextIsRefused) {
   auto refuse = [](const std::string &text) {
     const auto plan = verify::readPlanView(text);

@@ -1,4 +1,5 @@
-// Contributions to the gradient of a parameter are rectangles of samples and of parts of an axis, which tile what there is (lib/Verify/Replay.h).
+// Tests contributions to the gradient of a parameter: they are rectangles of samples and of parts of an axis, and must
+// tile the whole (lib/Verify/Replay.h).
 #include "Replay.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +48,7 @@ TEST(Tiles, RandomCutsAreAcceptedAndFaultsAreNot) {
       rows.push_back({begin, end});
       pieces.push_back({0, 0, begin, end, {0, length}});
     }
-    for (int cuts = 0; cuts < 12; ++cuts) { // of a piece, one way or the other
+    for (int cuts = 0; cuts < 12; ++cuts) { // cut a piece along samples or along the axis
       Contribution &one = pieces[size_t(upTo(int64_t(pieces.size()) - 1))], other = one;
       if (upTo(1) && one.end - one.begin > 1)
         one.end = other.begin = one.begin + 1 + upTo(one.end - one.begin - 2);

@@ -1,4 +1,4 @@
-// Plans and programs for tests of the verifier.
+// Plans and programs for the verifier's tests.
 #pragma once
 
 #include "SerialPrograms.h"
@@ -20,7 +20,7 @@ inline verify::PlanView viewOf(const SerialPlan &plan) {
   return view;
 }
 
-/// Everything a test breaks.
+/// All inputs of the verifier, which a test changes.
 struct Case {
   SyntheticModel model;
   SerialPlan plan;
@@ -60,7 +60,7 @@ inline SerialPlan dataParallel(const SyntheticModel &model) {
   return plan;
 }
 
-/// Three devices, two of which compute, own every group in turns of 32 elements.
+/// Three devices, two of which compute, own ranges of 32 elements of every group round-robin.
 inline SerialPlan ownersInTurns(const SyntheticModel &model, bool compact = false) {
   SerialPlan plan{7, 3, {{0, 4, 0, 5, 0}, {0, 4, 5, 7, 1}}, {}};
   for (uint32_t g = 0; g < uint32_t(model.summary.groups_size()); ++g)
