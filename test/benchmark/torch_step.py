@@ -12,7 +12,7 @@ import time
 import torch
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(here, "models"), os.path.join(here, "..", "..", "models")]  # the former in a hardware suite
+sys.path[:0] = [os.path.join(here, "models"), os.path.join(here, "..", "..", "models")]  # the former in the validation kit
 from benchmark_models import build
 
 parser = argparse.ArgumentParser()
