@@ -1,4 +1,5 @@
-"""Runs the steps of the validation kit, the most informative first, each in a process of its own with a time limit. Started by run.sh.
+"""Runs the steps of the validation kit, the most informative first, each in a separate process with a time limit.
+Started by run.sh.
 
     run.py [STEP ...]     default: all
 """
@@ -11,8 +12,8 @@ import time
 
 import report
 
-WHOLE = 600  # seconds of all steps
-# Name, time limit in seconds, what it is about.
+WHOLE = 600  # seconds for all steps
+# Name, time limit in seconds, topic.
 STEPS = [
     ("machine", 40, "Versions, GPUs, and memory beside the program's own"),
     ("modules", 60, "The driver compiles the kernels of every architecture"),
@@ -28,7 +29,7 @@ STEPS = [
 
 
 def run_step(name, limit):
-    """Its checks; one that could not end is one more that does not hold."""
+    """Returns the checks of a step. A step that does not end adds a failed check."""
     checks, begin = [], time.time()
     process = subprocess.Popen([sys.executable, "steps.py", name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
