@@ -117,6 +117,6 @@ int main(int argc, char **argv) {
     atPeak += double(s.times) * flops / top;
   }
   std::printf("all products of a step: %.1f GFLOP/s, %.3f of the peak of %s (%.1f GFLOP/s)\n", work / time / 1e9, atPeak / time,
-              pairs ? "AVX512-BF16" : "f32, as this processor has no instructions for bf16", work / atPeak / 1e9);
+              pairs ? "AVX512-BF16" : "f32, because this CPU has no bf16 instructions", work / atPeak / 1e9);
   return atPeak / time >= least ? 0 : 1;
 }

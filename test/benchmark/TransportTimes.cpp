@@ -256,7 +256,7 @@ int main(int argc, char **argv) {
   waitpid(other, nullptr, 0);
   std::string remove = std::string("rm -rf ") + folder;
   if (std::system(remove.c_str()) != 0)
-    std::fprintf(stderr, "transport-times: %s is left behind\n", folder);
+    std::fprintf(stderr, "transport-times: %s was not removed\n", folder);
 
   auto transports = makeLocalTransports(2);
   std::thread second([&] { measureAll(*transports[1], 1, sizes, quick); });

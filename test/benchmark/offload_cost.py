@@ -25,7 +25,7 @@ import harness as z
 from larger_than_memory import chunks, cluster
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--quick", action="store_true", help="3 pairs of moments alone")
+parser.add_argument("--quick", action="store_true", help="only moments, 3 pairs")
 parser.add_argument("--pairs", type=int, default=10)
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--batch", type=int, default=64)

@@ -54,7 +54,7 @@ CASES = [  # devices, sites, model, tokens per batch, limit in seconds
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=str(ROOT / "build/release"))
-    parser.add_argument("--quick", action="store_true", help="without the largest")
+    parser.add_argument("--quick", action="store_true", help="skip the largest cluster")
     arguments = parser.parse_args()
     failed = 0
     worst = {}

@@ -37,7 +37,7 @@ class Cluster:
         self.group = os.path.join(CGROUP, f"zorse-{os.getpid()}")
         self.quotas = self._make_quotas() if quotas is not False else False
         if quotas and not self.quotas:
-            raise z.Failure("this machine lets nobody set CPU quotas (cgroup v1)")
+            raise z.Failure("this machine does not support CPU quotas (cgroup v1)")
         self.spaces, self.addresses = [], ["127.0.0.1"] * len(self.devices)
         self.processors = self._places()
         if megabits:

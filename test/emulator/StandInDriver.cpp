@@ -250,7 +250,7 @@ int cuGetErrorName(int error, const char **text) {
                                      : "CUDA_ERROR_INVALID_VALUE";
   return 0;
 }
-int cuGetErrorString(int, const char **text) { return *text = "said by the emulator", 0; }
+int cuGetErrorString(int, const char **text) { return *text = "error of the emulator", 0; }
 int cuDeviceGetCount(int *count) { return *count = int(gpus().size()), 0; }
 int cuDeviceGet(int *device, int ordinal) {
   if (ordinal < 0 || size_t(ordinal) >= gpus().size())

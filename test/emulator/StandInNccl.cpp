@@ -349,7 +349,7 @@ int ncclCommAbort(void *comm) {
   c->aborted = true;
   for (int waited = 0; running[size_t(c->unit) % running.size()] > 0; ++waited) {
     if (waited == 5000) {
-      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on the same GPU, which nobody has aborted\n");
+      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on the same GPU that is never aborted\n");
       std::abort();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -57,7 +57,7 @@ configure() {
     rm -rf "${root:?}$path"
     cp -aL "$path" "$root$path" 2>/dev/null || true # links to nowhere
   done
-  # Images of containers remove what was downloaded at once: the second order would download it again.
+  # Container images delete downloaded packages immediately; the second order would download them again.
   cat >"$root/etc/apt/apt.conf.d/zz-fresh-machine" <<'APT'
 #clear DPkg::Post-Invoke;
 #clear APT::Update::Post-Invoke;

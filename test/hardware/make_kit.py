@@ -149,7 +149,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--arch", default="sm_80")
     parser.add_argument("--gpt2")
-    parser.add_argument("--quick", action="store_true", help="GPT in f32 alone")
+    parser.add_argument("--quick", action="store_true", help="only GPT in f32")
     options = parser.parse_args()
     if options.arch == "native":
         said = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout

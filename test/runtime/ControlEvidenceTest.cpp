@@ -118,7 +118,7 @@ TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
   Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
-  EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is no error in the input: a restart may mend it";
+  EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is not an error in the input: a restart may help";
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device "
                                      "a100:1), entry 17, says: connection timed out");
 }

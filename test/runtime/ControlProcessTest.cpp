@@ -56,7 +56,7 @@ public:
   }
   void start(uint16_t port) {
     if (::write(down_, &port, sizeof port) != sizeof port)
-      ADD_FAILURE() << "the child is gone";
+      ADD_FAILURE() << "the child has exited";
   }
   void signal(int number) { ::kill(pid_, number); }
   /// The next line without its line break; empty on timeout.

@@ -339,7 +339,7 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
   std::optional<zorse::control::Message> answer = raw.next();
   ASSERT_TRUE(answer && answer->has_refusal());
   EXPECT_EQ(answer->refusal().reason(), zorse::control::WRONG_SECRET);
-  EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "tells strangers about the job";
+  EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "reveals the job to an unauthenticated peer";
   EXPECT_EQ(answer->refusal().generation() + answer->refusal().world(), 0u);
   bool closed = false;
   EXPECT_EQ(raw.hear(2 * patience(), &closed), "");

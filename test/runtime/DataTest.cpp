@@ -293,7 +293,7 @@ TEST_F(Data, LabelsAreShiftedOnce) {
   std::vector<int64_t> ids(16, 5);
   std::string files = "input_ids=" + folder.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
                       ",labels=" + folder.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
-  EXPECT_EQ(openError(files), "accepted") << "nothing is said";
+  EXPECT_EQ(openError(files), "accepted") << "no data.json";
   for (bool shifts : {false, true})
     for (const char *labels : {"next", "same"}) {
       bundle.summary.mutable_inputs(1)->set_shifted_in_graph(shifts);

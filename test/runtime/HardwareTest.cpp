@@ -60,7 +60,7 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
 // GPUs exchange directly only if all ranks have equal versions and every GPU is used once.
 TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   two.bundle.staged = two.bundle.programs;
-  EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "nobody has direct transfers";
+  EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "no device has direct transfers";
   for (zorse::bundle::Program &program : two.bundle.programs)
     program.add_queues()->set_kind(zorse::bundle::DIRECT);
   for (size_t r = 0; r < ranks.size(); ++r) {

@@ -26,7 +26,7 @@ TEST(Runs, SeveralLieOneBehindTheOther) {
   EXPECT_EQ(runs.place(6, 9), 2);
   EXPECT_EQ(runs.place(9, 10), 5);
   EXPECT_LT(runs.place(3, 7), 0) << "what lies between two runs is not there";
-  EXPECT_LT(runs.place(8, 10), 0) << "no run has both, though they are neighbours";
+  EXPECT_LT(runs.place(8, 10), 0) << "no run contains both, although they are adjacent";
 }
 
 TEST(Runs, PlacesAreThoseOfACopy) {

@@ -129,9 +129,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--arch", required=True, choices=sorted(chips.CHIPS))
-    parser.add_argument("--kernel", default="", help="only kernels whose names begin so")
-    parser.add_argument("--threads", type=int, help="of a block")
-    parser.add_argument("--shared", type=int, default=0, help="bytes of a block besides the static ones")
+    parser.add_argument("--kernel", default="", help="only kernels with this name prefix")
+    parser.add_argument("--threads", type=int, help="threads per block")
+    parser.add_argument("--shared", type=int, default=0, help="dynamic bytes per block")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     try:
@@ -139,7 +139,7 @@ def main():
     except (toolchain.Missing, RuntimeError, ValueError, OSError) as problem:
         sys.exit(f"error: {problem}")
     if not results:
-        sys.exit(f"error: {o.file}: expected kernels whose names begin with '{o.kernel}', found none")
+        sys.exit(f"error: {o.file}: expected kernels with the name prefix '{o.kernel}', found none")
     if o.json:
         print(json.dumps([dataclasses.asdict(r) | {"binds": r.binds} for r in results], indent=1))
     else:

@@ -208,7 +208,7 @@ private:
         pragma();
       } else if (word().kind == Word::Kind::Name && word(1).text == ":") {
         if (!kernel->labels.emplace(word().text, uint32_t(kernel->statements.size())).second)
-          fail("label " + word().text + " stands twice");
+          fail("label " + word().text + " is defined twice");
         at += 2;
       } else {
         statement();
@@ -229,7 +229,7 @@ private:
   void declare(const std::string &name, uint32_t bits) {
     const auto index = uint32_t(kernel->widths.size());
     if (!kernel->registers.emplace(name, Register{index, uint8_t(bits)}).second)
-      fail("register " + name + " stands twice");
+      fail("register " + name + " is declared twice");
     kernel->widths.push_back(uint8_t(bits));
   }
 

@@ -15,15 +15,15 @@ import report
 WHOLE = 600  # seconds for all steps
 # Name, time limit in seconds, topic.
 STEPS = [
-    ("machine", 40, "Versions, GPUs, and memory beside the program's own"),
+    ("machine", 40, "Versions, GPUs, and memory in addition to the program's own"),
     ("modules", 60, "The driver compiles the kernels of every architecture"),
     ("kernels", 90, "Kernels against references"),
-    ("products", 60, "Products of matrices: values, and time beside torch.matmul"),
-    ("times", 60, "Attention beside PyTorch's, and kernels against a measured copy"),
+    ("products", 60, "Products of matrices: values, and time compared with torch.matmul"),
+    ("times", 60, "Attention compared with PyTorch's, and kernels against a measured copy"),
     ("nccl", 60, "NCCL with one rank"),
     ("memory", 40, "A step in an arena that fills what is left of the GPU"),
     ("training", 180, "Training against processors under every sort of plan"),
-    ("speed", 150, "A training step for time, beside PyTorch"),
+    ("speed", 150, "Time of a training step, compared with PyTorch"),
     ("sanitizer", 120, "compute-sanitizer"),
 ]
 
@@ -37,7 +37,7 @@ def run_step(name, limit):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, error = process.communicate()
-        error = f"has not come to its end in {limit:.0f} s"
+        error = f"did not end within {limit:.0f} s"
     for line in out.splitlines():
         try:
             checks.append(json.loads(line))

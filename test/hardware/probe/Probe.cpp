@@ -1,6 +1,6 @@
 // gpu-probe COMMAND ...
 //
-//   machine             prints versions, GPUs by number, and memory before and after allocating what a run needs besides its program
+//   machine             prints versions, GPUs by number, and memory before and after allocating what a run needs in addition to its program
 //   modules FOLDER      loads every kernel object in the folder, and prints the time that the driver takes to compile it
 //   kernels FOLDER      runs the output of kernel-conformance --record, and compares results
 //   times FOLDER        runs it for timing
