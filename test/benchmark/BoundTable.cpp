@@ -61,7 +61,7 @@ struct Outcome {
   std::optional<Efficiency> efficiency;
   std::string why;    ///< the reason if there is none
   double seconds = 0; ///< planning time
-  std::string layout; ///< of the plan found by the search
+  std::string layout; ///< layout found by the search
 };
 
 Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidates, uint64_t seed) {

@@ -114,7 +114,7 @@ Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_
 }
 
 struct Copied {
-  double seconds, cpu; ///< of one memcpy: elapsed time and CPU time
+  double seconds, cpu; ///< elapsed time and CPU time of one memcpy
 };
 
 Copied copyTimes(size_t bytes, int count) {

@@ -78,8 +78,8 @@ struct Grid {
   // acquires them with a fence.
   std::map<uintptr_t, std::map<uint32_t, Moment>> given; ///< by counter and block
   std::map<uint32_t, uint32_t> fences;                   ///< of this block: the epoch of the last fence, by thread
-  uintptr_t counter = 0;                                 ///< that this block has incremented
-  Moment counted, taken;                                 ///< of this block
+  uintptr_t counter = 0;                                 ///< the counter that this block has incremented
+  Moment counted, taken;                                 ///< times of this block's increment and acquire
   std::vector<std::string> findings;
   std::map<std::string, int> counts;
   int found = 0;

@@ -15,9 +15,9 @@ namespace zorse::emulator {
 struct Box {
   static constexpr size_t kPiece = 64 << 10;
   std::atomic<uint32_t> full;
-  uint32_t kind;   ///< of the operation
+  uint32_t kind;   ///< kind of the operation
   uint64_t total;  ///< bytes of the message
-  uint64_t offset; ///< of this piece
+  uint64_t offset; ///< offset of this piece
   uint64_t bytes;
   double given, taken; ///< at a pace: when the operation of the rank that filled it began, and of the rank that emptied it last
   char data[kPiece];

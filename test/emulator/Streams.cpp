@@ -38,7 +38,7 @@ struct Bytes {
 };
 
 std::atomic<bool> leaving{false};         ///< skip work
-thread_local double began = 0, until = 0; ///< of the work that the thread executes
+thread_local double began = 0, until = 0; ///< times of the work that the thread executes
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 void sleepUntil(double seconds) { std::this_thread::sleep_until(std::chrono::steady_clock::time_point() + std::chrono::duration<double>(seconds)); }
@@ -144,7 +144,7 @@ struct zorse::emulator::Stream {
   uint64_t put = 0, done = 0;
   bool closing = false;
   std::atomic<bool> leftOut{false}; ///< work that is put on it from now on is skipped
-  std::string found;                ///< by its thread
+  std::string found;                ///< findings of its thread
   std::mt19937_64 random;           // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
 
@@ -244,7 +244,7 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   if (all.hits(Mutation::OtherStream)) {
     const bool apart = stream->thread.joinable();
     lock.unlock();
-    stream = makeStream(); // that is never waited for and has no other work
+    stream = makeStream(); // a stream that is never waited for and has no other work
     if (apart)
       runApart(stream);
     lock.lock();

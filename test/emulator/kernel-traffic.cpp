@@ -54,14 +54,14 @@ int main(int argc, char **argv) {
     return std::fprintf(stderr, "%s\n", code ? products.message().c_str() : error.c_str()), 2;
   const int mostLaunches[2] = {argc > 5 ? std::atoi(argv[5]) : 1 << 20, argc > 6 ? std::atoi(argv[6]) : 1 << 20};
   emulator::Traffic all, block;
-  int launches[2] = {0, 0}, attentions[2] = {0, 0}; // of a block's forward and backward; those of attention are counted separately
+  int launches[2] = {0, 0}, attentions[2] = {0, 0}; // in a block's forward and backward; those of attention are counted separately
   auto add = [](emulator::Traffic &to, const emulator::Traffic &from) {
     to.usedBytes += from.usedBytes;
     to.sectors += from.sectors;
     to.distinctSectors += from.distinctSectors;
   };
   bool good = true;
-  double conflicts = 1; // of the worst kernel
+  double conflicts = 1; // maximum over kernels
   for (const bundle::Body &body : compiled->library.bodies()) {
     std::vector<std::vector<uint64_t>> buffers;
     emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};

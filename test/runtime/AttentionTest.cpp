@@ -317,7 +317,7 @@ TEST(Attention, BitsDoNotDependOnThreadsNorOnOtherRows) {
     EXPECT_EQ(first.dk, t.dk);
     EXPECT_EQ(first.dv, t.dv);
 
-    t.v[0] += 1; // of row 0
+    t.v[0] += 1; // a value of row 0
     runForward(**device, s, t);
     size_t rowSize = t.out.size() / 3;
     EXPECT_NE(std::memcmp(first.out.data(), t.out.data(), rowSize * 4), 0);

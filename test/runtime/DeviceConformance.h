@@ -25,7 +25,7 @@ struct DeviceUnderTest {
   std::string name;
   std::function<std::unique_ptr<QueuedDevice>()> make;
   bool computes = true;
-  std::string arch; ///< of the code that it runs; "": the device has no architectures
+  std::string arch; ///< architecture of its code; "": the device has no architectures
 };
 
 inline void PrintTo(const DeviceUnderTest &device, std::ostream *out) { *out << device.name; }

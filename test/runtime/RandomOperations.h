@@ -19,7 +19,7 @@ struct RandomOperation {
   uint32_t entry, queue;
   NumberType type;
   std::vector<uint32_t> members; ///< transfer: from, to; otherwise readers, contributors or members, in summation order
-  std::vector<Shard> runs;       ///< of readers or contributors
+  std::vector<Shard> runs;       ///< runs of readers or contributors
   std::vector<Shard> shards;
   int64_t count; ///< elements
   bool inPlace;

@@ -165,7 +165,7 @@ private:
 
 struct Outcome {
   std::string error; ///< "": none
-  std::string bits;  ///< of losses and state
+  std::string bits;  ///< bits of losses and state
 };
 
 /// Connects GPUs with direct transfers, as zorse-run does.

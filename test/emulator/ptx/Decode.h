@@ -36,7 +36,7 @@ enum class Special : uint8_t { Thread, Block, Threads, Blocks };
 enum class Space : uint8_t { Global, Shared };
 
 struct Source {
-  int32_t index = -1; ///< of a register; -1: a constant
+  int32_t index = -1; ///< index of a register; -1: a constant
   uint64_t value = 0;
 };
 
@@ -47,7 +47,7 @@ struct Instruction {
   bool isNegated = false;
   std::vector<int32_t> results; ///< registers; -1: the result is dropped
   std::vector<Source> sources;
-  Source address; ///< of memory
+  Source address; ///< base address in memory
   uint64_t offset = 0;
   Space space = Space::Global;
   AccessKind access = AccessKind::Load;

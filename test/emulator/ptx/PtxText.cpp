@@ -41,7 +41,7 @@ private:
   KernelText *kernel = nullptr;
   std::vector<std::map<std::string, std::string>> scopes; ///< names that braces inside a body declare
   uint32_t scopeCount = 0;
-  uint64_t usedBytes = 0; ///< of the next load
+  uint64_t usedBytes = 0; ///< mask of the next load
 
   const Word &word(size_t ahead = 0) const { return words[std::min(at + ahead, words.size() - 1)]; }
   [[noreturn]] void fail(const std::string &what) const { throw Unreadable(word().line, what); }
