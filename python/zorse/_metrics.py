@@ -35,11 +35,11 @@ def duration(seconds: float) -> str:
 class Step:
     """A training step or an evaluation: one line of zorse-run's metrics (docs/running.md)."""
     step: int  #: number, from 1
-    loss: float | None  #: before the update; None where it is not finite
-    evaluation: bool  #: whether this is the loss on held-back data
+    loss: float | None  #: before the update; None if it is not finite
+    evaluation: bool  #: whether this is the loss on evaluation data
     figures: Mapping[str, Any]  #: the whole line
     steps: int = 0  #: number of the last step
-    seconds_left: float | None = None  #: until the last step, by the pace of the last twenty
+    seconds_left: float | None = None  #: until the last step, at the speed of the last twenty steps
 
     @property
     def learning_rate(self) -> float | None:
@@ -84,10 +84,10 @@ class Step:
 @dataclass(frozen=True)
 class Sample:
     """Text that the model generated during training (`sample_every`)."""
-    step: int  #: after which
+    step: int  #: the text was generated after this step
     prompt: Sequence[int]  #: token ids
-    ids: Sequence[int]  #: that were drawn behind it
-    text: str | None = field(default=None)  #: both, by the tokenizer that train was given
+    ids: Sequence[int]  #: generated after the prompt
+    text: str | None = field(default=None)  #: prompt and generated text, decoded by the tokenizer of train
 
 
 class Lines:

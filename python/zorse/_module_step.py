@@ -84,12 +84,12 @@ def _computing_in(module, wide):
 
 @dataclass
 class Step:
-    outputs: list  #: those of floats
+    outputs: list  #: float outputs
     gradients: dict  #: by the first name of a parameter
     changed: list  #: names of parameters and buffers that the forward has changed
     drawn: list  #: (operator, module) of random numbers outside of dropout
-    read: list  #: those whose only number Python has read
-    reached: bool  #: whether the first output depends on a parameter that is trained
+    read: list  #: operators with a single drawn number that Python has read
+    reached: bool  #: whether the first output depends on a trained parameter
     record: list = field(default_factory=list)  #: of every module's outputs, in order: module, value, gradient
 
 

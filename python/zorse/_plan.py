@@ -18,7 +18,7 @@ class Report:
 
     def __init__(self, plan: dict[str, Any], figures: dict[str, Any], page: str):
         self.plan = plan  #: plan.json (docs/plan.md)
-        self.figures = figures  #: the report for machines (docs/planning.md)
+        self.figures = figures  #: the JSON report (docs/planning.md)
         self.page = page  #: HTML: timeline, memory, tiling, reasons
 
     @property

@@ -37,11 +37,11 @@ class _Folder:
 class Run:
     """Results of a training run."""
     bundle: Bundle
-    weights: Weights  #: the trained parameters by their names in the ONNX file; a tied one by each of its names
+    weights: Weights  #: trained parameters by name in the ONNX file; a tied parameter is under each of its names
     steps: list[Step]
     evaluations: list[Step]
     samples: list[Sample]
-    stopped: bool  #: by the callback, before its last step
+    stopped: bool  #: whether the callback stopped the run before its last step
     _folder: Any = field(default=None)  # temporary folder, kept alive as long as its files are needed
 
     @property

@@ -33,7 +33,7 @@ import numpy as np
 from ._tools import ZorseError
 from .options import Path
 
-IGNORE = -100  #: a label that counts for nothing: what losses ignore by default
+IGNORE = -100  #: label that losses ignore by default
 _MANIFEST = "data.json"
 _HEADERS = {2: 20240520, 4: 20240801}  # magic numbers of llm.c's header by bytes of a token
 
@@ -42,11 +42,11 @@ _HEADERS = {2: 20240520, 4: 20240801}  # magic numbers of llm.c's header by byte
 class Prepared:
     """Shards that were written."""
     folder: str
-    data: str  #: for `--data`, or for zorse.train
+    data: str  #: value of `--data`, or of the argument of zorse.train
     documents: int
     tokens: int  #: in all documents, end tokens included
-    masked: int  #: labels that count for nothing
-    samples: int | None  #: rows; None of a stream
+    masked: int  #: number of ignored labels
+    samples: int | None  #: rows; None for a stream
     vocabulary: int  #: ids are below this
 
     def __str__(self) -> str:

@@ -5,8 +5,8 @@ names, which row of an embedding is padding, where gradients stop, and their nam
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
     write_facts(module, "model.onnx", (ids, labels))
 
-The facts become one metadata property of the file, `zorse.metadata`, which zorse-compile believes before anything it would guess (docs/training.md). `export` in
-torch_export.py writes them by itself.
+The facts become one metadata property of the file, `zorse.metadata`. zorse-compile prefers it to anything it would infer (docs/training.md). `export` in torch_export.py
+writes the facts automatically.
 """
 import json
 import os

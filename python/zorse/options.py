@@ -15,7 +15,7 @@ Path = str | os.PathLike[str]
 
 class ModelOptions(TypedDict, total=False):
     """Options for importing a model (zorse-compile, zorse-plan)."""
-    seq: int  #: positions, where the model's dimension is symbolic
+    seq: int  #: sequence length, if the model's dimension is symbolic
     precision: Literal["f32", "tf32", "bf16", "f16", "f64", "f64:bf16", "f64:f16"]
     residual: Literal["compute", "f32"]
     accumulate: Literal["f32", "f16"]
@@ -31,8 +31,8 @@ class ModelOptions(TypedDict, total=False):
     train: Sequence[str]
     freeze: Sequence[str]
     trust_guess: bool
-    trust_import: bool  #: without the check of the loss by numbers
-    batch_norm_rows: int  #: samples of a group whose statistics batch norms take
+    trust_import: bool  #: skip the numerical check of the loss
+    batch_norm_rows: int  #: samples per group for batch norm statistics
 
 
 class StateOptions(TypedDict, total=False):
@@ -72,9 +72,9 @@ class RunOptions(TypedDict, total=False):
     """Options of zorse-run. `train` passes those that zorse-compile also has to zorse-compile, if
     it compiles."""
     shuffle: int  #: seed
-    data_type: Literal["uint8", "uint16", "uint32", "int32", "int64"]  #: of token files without a header
+    data_type: Literal["uint8", "uint16", "uint32", "int32", "int64"]  #: element type of token files without a header
     init: Path
-    init_skip: str  #: patterns, separated by commas
+    init_skip: str  #: comma-separated patterns
     eval_every: int  #: steps
     eval_batches: int
     lr: float
@@ -103,7 +103,7 @@ class RunOptions(TypedDict, total=False):
     resume: bool
     allow_change: bool
     processes: bool
-    threads: bool  #: all devices in one process, whatever a launcher says
+    threads: bool  #: all devices in one process, also under a launcher
     restarts: int
     secret_file: Path
     listen: str
@@ -121,8 +121,8 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     """Options of zorse-plan."""
     profile: Path
     objective: Literal["throughput", "cost"]
-    least_throughput: float  #: samples per second
-    most_price: float  #: per hour
+    least_throughput: float  #: minimum samples per second
+    most_price: float  #: maximum cost per hour
     stages: int
     pipelines: int
     microbatch: int

@@ -9,7 +9,7 @@
 
 namespace zorse {
 
-/// Changes `options` as the command line says. Ends the program with a message where an option is not among them.
+/// Sets `options` from the command line. Ends the program with a message on an unknown option.
 inline void readOptions(int argc, char **argv, std::map<std::string, std::string> &options) {
   for (int i = 1; i < argc; ++i) {
     const char *equals = std::strchr(argv[i], '=');

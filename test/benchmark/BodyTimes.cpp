@@ -1,10 +1,11 @@
-// body-times FUNCTIONS.mlir [--rows N] [--threads N] [--body NAME] [--dump DIR] [--no-cache]: what the launches of compiled unit functions cost.
+// body-times FUNCTIONS.mlir [--rows N] [--threads N] [--body NAME] [--dump DIR] [--no-cache]: times the launches of
+// compiled unit functions.
 //
 //     zorse-import model.onnx --seq=256 | zorse-opt --zorse-train-pipeline > units.mlir
 //     body-times units.mlir --rows 4
 //
-// Every launch runs alone on buffers of its size; GB/s are the bytes codegen counts over the time. The share of the matrix products says how much of
-// a step everything else takes.
+// Every launch runs alone on buffers of its size. GB/s are the bytes that codegen counts, divided by the time. The
+// share of the matrix products shows how much of a step the other launches take.
 #include "bundle.pb.h"
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -80,7 +81,7 @@ int main(int argc, char **argv) {
   for (const bundle::Body &body : compiled->library.bodies()) {
     if (!only.empty() && body.name() != only)
       continue;
-    // Update bodies count elements, not samples.
+    // Update bodies are called with a number of elements, not of samples.
     int64_t bodyRows = llvm::StringRef(body.name()).starts_with("update") ? 10000000 : rows;
     std::printf("\n%s\n", body.name().c_str());
     std::vector<runtime::DeviceAddress> slots;

@@ -1,10 +1,10 @@
-// η and its factors for Llama shapes on the clusters of models/clusters, the other planners' beside it, and how both move with links and
-// efficiencies.
+// Prints η and its factors for Llama shapes on the clusters of models/clusters, η of other planners, and the
+// sensitivity of both to link speeds and efficiencies.
 //
 //     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1] [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
 //
-// Prints markdown, a row as soon as it is known. With --limits, fails if a cell stays below what this project set out to reach, or below another
-// planner.
+// Prints Markdown, each row when it is ready. With --limits, fails if a cell is below this project's goal or below
+// another planner.
 #include "BenchmarkOptions.h"
 #include "DescribeLayout.h"
 #include "LlamaOnClusters.h"
@@ -24,7 +24,7 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Least η that was set as a goal; 0: none.
+/// Minimum η that was set as a goal; 0: none.
 double goal(char cluster, const std::string &model) {
   static const std::map<std::string, double> goals = {{"a7b", .91},  {"a13b", .91}, {"b7b", .87}, {"b13b", .87},
                                                       {"c13b", .76}, {"c33b", .76}, {"d7b", .72}, {"d13b", .72}};
@@ -59,9 +59,9 @@ void scaleSpeeds(Cluster &cluster, double factor) {
 
 struct Outcome {
   std::optional<Efficiency> efficiency;
-  std::string why;    ///< if there is none
-  double seconds = 0; ///< of planning
-  std::string layout; ///< of the search's own plan
+  std::string why;    ///< the reason if there is none
+  double seconds = 0; ///< planning time
+  std::string layout; ///< layout found by the search
 };
 
 Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidates, uint64_t seed) {

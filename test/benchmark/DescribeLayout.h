@@ -1,4 +1,5 @@
-// A layout in a line per pipeline: units, rows and devices of each stage, the busiest one's part of the step and the fullest one's of its memory.
+// Describes a layout in one line per pipeline: units, rows and devices of each stage, the busiest device's fraction of
+// the step, and the fullest device's fraction of its memory.
 #pragma once
 
 #include "zorse/Planning/Layout.h"

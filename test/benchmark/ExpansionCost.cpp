@@ -1,5 +1,6 @@
-// expansion-cost: what expanding a plan costs, by number of devices: the whole expansion, and times and peaks of memory alone
-// (timeStep). A synthetic model of 80 blocks on stages x replicas devices, micro-batches of one row.
+// expansion-cost: the cost of expanding a plan by number of devices, for the whole expansion and for times and memory
+// peaks alone (timeStep). It uses a synthetic model of 80 blocks on stages x replicas devices, with micro-batches of
+// one row.
 #include "SyntheticModel.h"
 
 #include "zorse/Step/Deal.h"
@@ -57,7 +58,7 @@ step::Plan makePlan(const Options &o) {
 
 struct Made {
   uint32_t ids;
-  double seconds; ///< of the step
+  double seconds; ///< step time
   size_t entries = 0, slots = 0;
 };
 

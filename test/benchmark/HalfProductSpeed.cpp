@@ -1,7 +1,8 @@
-// Products in bf16 at the shapes of GPT-2 124M with 1,024 tokens, in one thread, beside the processor's own peak: what its dot product instruction
-// (AVX512-BF16), or else its fused multiply-add, reaches in registers, measured around every product.
+// Speed of bf16 products at the shapes of GPT-2 124M with 1,024 tokens, in one thread, compared with the CPU's peak.
+// The peak is the register throughput of its dot product instruction (AVX512-BF16), or else of its fused multiply-add;
+// it is measured before and after every product.
 //
-//   half-product-speed [LEAST SHARE]     fails below it; default 0
+//   half-product-speed [LEAST SHARE]     fails below this fraction of the peak; default 0
 #include "device/cpu/HalfGemm.h"
 
 #include <algorithm>
@@ -116,6 +117,6 @@ int main(int argc, char **argv) {
     atPeak += double(s.times) * flops / top;
   }
   std::printf("all products of a step: %.1f GFLOP/s, %.3f of the peak of %s (%.1f GFLOP/s)\n", work / time / 1e9, atPeak / time,
-              pairs ? "AVX512-BF16" : "f32, as this processor has no instructions for bf16", work / atPeak / 1e9);
+              pairs ? "AVX512-BF16" : "f32, because this CPU has no bf16 instructions", work / atPeak / 1e9);
   return atPeak / time >= least ? 0 : 1;
 }

@@ -1,11 +1,13 @@
-// Changes of a cluster that cannot make training slower must not make the chosen plan slower: random clusters of 2 to 48 devices on 1 to 5 sites,
-// random models; nodes, devices and sites in another order and by other names, one more device like another, a very slow device more, a far site
-// more, a faster link, all rates and delays by two.
+// Checks that changes of a cluster that cannot slow training down do not make the chosen plan slower. Uses random
+// clusters of 2 to 48 devices on 1 to 5 sites and random models. The changes: another order and other names of nodes,
+// devices and sites; one more device of an existing kind; one more, very slow device; one more, distant site; a faster
+// link; all rates and delays scaled by two.
 //
 //     harmless-changes [--count=200] [--first=0] [--devices=48] [--verbose=1]
 //
-// A change misses where the plan chosen for the new cluster takes longer there than the plan chosen for the old one does (by the full expansion,
-// where it fits). Prints every miss; fails where more than 1 % of the changes miss by more than 1 %, or one by more than 3 %.
+// A change is a miss if, on the new cluster, the plan chosen for it takes longer than the plan chosen for the old
+// cluster (both timed by the full expansion, if the old plan fits). Prints every miss. Fails if more than 1 % of the
+// changes miss by more than 1 %, or one by more than 3 %.
 #include "BenchmarkOptions.h"
 #include "DescribeLayout.h"
 
@@ -32,7 +34,7 @@ struct NodeSpec {
   std::string name, type;
   int devices = 1;
   size_t site = 0;
-  double nic = 1e9, slowdown = 1; ///< bytes/s; of its devices
+  double nic = 1e9, slowdown = 1; ///< bytes/s; slowdown of its devices
 };
 
 struct ClusterSpec {
@@ -40,7 +42,7 @@ struct ClusterSpec {
   std::vector<double> uplinks; ///< bytes/s, by site
   std::vector<NodeSpec> nodes;
   double between = 1e9, delay = 1e-2; ///< bytes/s, seconds
-  double scale = 1;                   ///< of all rates
+  double scale = 1;                   ///< factor of all rates
   std::string prefix = "d";
 
   int devices() const {
@@ -139,7 +141,7 @@ struct Instance {
 
 Result<SearchResult> plan(const Instance &instance) { return searchPlan(instance.problem(), {}); }
 
-/// A layout on another cluster whose devices have these names; seconds of its step there. 0: it does not fit.
+/// Seconds of the step of a layout on another cluster, with devices matched by name; 0: it does not fit.
 double stepThere(const Instance &old, const Instance &now, Layout layout, const std::map<std::string, std::string> &renamed) {
   std::map<std::string, uint32_t> at;
   for (uint32_t d = 0; d < now.cluster.devices.size(); ++d)
@@ -162,7 +164,7 @@ std::string describe(const Instance &instance, const SearchResult &result) {
 struct Change {
   const char *name;
   ClusterSpec spec;
-  double exactly = 0; ///< the new step over the old one; 0: at most 1
+  double exactly = 0; ///< expected ratio of the new step to the old one; 0: at most 1
 };
 
 std::vector<Change> changesOf(const ClusterSpec &base, Random &random) {

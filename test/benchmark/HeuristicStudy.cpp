@@ -1,12 +1,12 @@
-// What plans lose without each heuristic of the search (docs/search.md lists them): the step time of the plan that is found without one, over that
-// which is found with all of them, for the same problem and seed.
+// Measures the loss without each heuristic of the search (docs/search.md lists them): the ratio of the step time of the
+// plan found without it to that of the plan found with all heuristics, for the same problem and seed.
 //
 //     heuristic-study [--only=NAME,NAME] [--clusters=abcdef] [--models=7b] [--small=24] [--seeds=5]
 //
-// The problems are Llama shapes on the clusters of models/clusters, as in bound-table, and random small instances, as in compare-optima. Prints
-// markdown, a row as soon as it is known: the mean loss on every cluster, on all of them with its worst, on small instances with its worst; and plans
-// that are no more found. Rows of heuristics that a search never comes to have a dash. The first row is no heuristic: what another seed changes is
-// what chance changes.
+// The problems are Llama shapes on the clusters of models/clusters, as in bound-table, and random small instances, as
+// in compare-optima. Prints Markdown, each row when it is ready: the mean loss on every cluster, mean and worst loss on
+// all clusters and on small instances, and the number of plans that are no longer found. A dash marks heuristics that a
+// search never reaches. The first row omits no heuristic but changes the seed and shows random variation.
 #include "BenchmarkOptions.h"
 #include "Heuristics.h"
 #include "Instances.h"
@@ -34,13 +34,13 @@ std::vector<std::string> split(const std::string &text) {
   return list;
 }
 
-/// A problem and a seed, and what is found with all heuristics.
+/// A problem and a seed, and the result with all heuristics.
 struct Case {
-  char group; ///< a cluster's letter, or kSmall
+  char group; ///< the cluster's letter, or kSmall
   const Problem *problem;
   uint64_t seed;
   double step = 0;             ///< seconds; 0: nothing fits
-  std::vector<bool> used = {}; ///< heuristics that this search comes to
+  std::vector<bool> used = {}; ///< heuristics that this search reaches
 };
 constexpr char kSmall = 's';
 
@@ -56,7 +56,7 @@ public:
     addCases(kSmall, *instances.back()->problem, seeds);
   }
 
-  /// With all heuristics.
+  /// Searches with all heuristics.
   void begin() {
     const double start = seconds();
     for (Case &one : cases)

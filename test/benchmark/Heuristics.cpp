@@ -16,7 +16,7 @@ enum Heuristic : size_t {
   AnotherSeed,
   CanonicalOrder,
   Negligible,
-  // Seeds.
+  // Initial solutions.
   Orders,
   BothSides,
   Copies,
@@ -27,37 +27,37 @@ enum Heuristic : size_t {
   CutsWithWaits,
   CutsWithoutWaits,
   KindsInTurn,
-  // Parts of the cluster.
+  // Subsets of the cluster.
   Parts,
   LaterParts,
   WholeStages,
   // First simulations.
   Singles,
   Schedules,
-  // Walks; moves in the order of Move.
+  // Local search; moves in the order of Move.
   Walks,
   SeveralWalks,
   AdaptedMoves,
   WholeGroups,
   AlikePipelines,
   FirstMove,
-  // Shared units.
+  // Fractional stage boundaries.
   SharedUnits = FirstMove + kMoves,
   SharedSeeds,
   FromBusiest,
   KeptTimes,
-  // Descents; neighbours in the order of Neighbours::Kind.
+  // Descents; neighbors in the order of Neighbours::Kind.
   Descents,
   BestNeighbour,
   Kicks,
   SharedStarts,
   StagesStarts,
   FirstNeighbour,
-  // Judgement.
+  // Judging.
   SeveralJudged = FirstNeighbour + Neighbours::Tiles + 1,
   PlacedFirst,
   Gaps,
-  // Memory techniques.
+  // Memory optimizations.
   MemoryTechniques,
   RelievedStages,
   Phases,
@@ -130,16 +130,16 @@ static_assert(std::size(kNames) == kHeuristics);
 size_t missing = kHeuristics;
 std::atomic<bool> used[kHeuristics];
 
-/// Whether a search that has come to a heuristic goes on without it.
+/// Whether the heuristic is omitted. Records that the search has reached it.
 bool lacks(size_t heuristic) {
   used[heuristic].store(true, std::memory_order_relaxed);
   return missing == heuristic;
 }
 
-/// Heuristics that are numbers of the table.
+/// A heuristic that is a number in SearchEffort.
 struct Limit {
   Heuristic heuristic;
-  bool (*leaveOut)(SearchEffort &); ///< returns whether that changes anything
+  bool (*leaveOut)(SearchEffort &); ///< returns whether the number changes
 };
 
 template <typename T, typename V> bool set(T &field, V value) {
@@ -187,8 +187,8 @@ Layout withoutFreeMemory(const Layout &from) {
 
 } // namespace
 
-// A function of the search by the linker's name, which is real::name here, and the one that is called instead. Those of classes take the object
-// first.
+// Defines the replacement of a search function, given its linker symbol. The original function is real::name. Methods
+// take the object as their first argument.
 #define ZORSE_BETWEEN(symbol, result, name, ...)                                                                                                     \
   namespace real {                                                                                                                                   \
   result name(__VA_ARGS__) __asm__("__real_" symbol);                                                                                                \
@@ -259,7 +259,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_6LayoutE", b
 
 ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_5DrawsERmSE_Ri", bool, fromBusiest,
               const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by) {
-  return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, draws, a, b, by); // without, as they were drawn
+  return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, draws, a, b, by); // if omitted, the stages stay as drawn
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_4AtomESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,

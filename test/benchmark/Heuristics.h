@@ -1,5 +1,5 @@
-// The search's heuristics by name, each of which can be left out. The product knows nothing of it: the linker puts the functions of Heuristics.cpp
-// between the search's own (--wrap, see CMakeLists.txt).
+// The search's heuristics by name. Each can be omitted. The product contains no code for this: the linker replaces
+// functions of the search by those of Heuristics.cpp (--wrap, see CMakeLists.txt).
 #pragma once
 
 #include "zorse/Planning/Search.h"
@@ -10,16 +10,16 @@
 
 namespace zorse::planning {
 
-/// As docs/search.md names them; their places here are their numbers.
+/// Names as in docs/search.md. The index of a name is its number.
 const std::vector<std::string> &heuristicNames();
 
 struct Trial {
   std::optional<SearchResult> result; ///< none: nothing fits
-  std::vector<bool> used;             ///< by number of a heuristic: the search came to it, so that it may differ without
+  std::vector<bool> used;             ///< by number of a heuristic: the search reached it, so its omission may change the result
 };
 
-/// searchPlan without one heuristic. One call at a time, as what is missing holds for the process.
-/// \param missing  number of the heuristic; heuristicNames().size(): none is missing
+/// searchPlan without one heuristic. Not reentrant, because the omission applies to the whole process.
+/// \param missing  number of the heuristic; heuristicNames().size(): none is omitted
 Trial searchWithout(size_t missing, const Problem &problem, const SearchOptions &options);
 
 } // namespace zorse::planning

@@ -1,4 +1,5 @@
-// Llama shapes on the clusters A to F of models/clusters, as the planner's tables have them: 2^20 tokens a step in sequences that suit the cluster.
+// Llama shapes on the clusters A to F of models/clusters, as in the planner's tables: 2^20 tokens per step, with a
+// sequence length that suits the cluster.
 #pragma once
 
 #include "zorse/Planning/Layout.h"
@@ -14,7 +15,7 @@ namespace zorse::planning {
 struct ClusterSetting {
   char letter;
   const char *file;
-  int64_t sequence; ///< tokens of a sample
+  int64_t sequence; ///< tokens per sample
 };
 inline constexpr ClusterSetting kClusterSettings[] = {{'a', "a-4h100-16a100", 4096},    {'b', "b-8a100-16a10g-16v100-24t4", 1024},
                                                       {'c', "c-two-regions", 512},      {'d', "d-32a100-96v100", 2048},
@@ -30,7 +31,7 @@ struct LlamaOnCluster {
   Problem problem() const { return {summary, cluster, *costs, batch}; }
 };
 
-/// \param model  "7b", "13b", ...; ends the program with a message where there is no such model or file.
+/// \param model  "7b", "13b", ...; ends the program with a message if the model or its file does not exist
 inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &setting, const std::string &model) {
   auto fail = [](const std::string &message) {
     std::fprintf(stderr, "%s\n", message.c_str());
@@ -45,7 +46,7 @@ inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &sett
   if (!shape)
     fail("no model 'llama-" + model + "'; known are " + knownModelShapes());
   shape->sequence = setting.sequence;
-  shape->computeType = bundle::F16; // V100 and T4 have no bfloat16
+  shape->computeType = bundle::F16; // V100 and T4 do not support bfloat16
   Result<bundle::ModelSummary> summary = makeSummary(*shape);
   if (summary.failed())
     fail(summary.message());

@@ -1,9 +1,10 @@
-// What less memory costs: the fastest plan of a Llama shape without memory techniques, then a plan for the same cluster whose devices have at most a
-// part of what the fullest device of that plan takes.
+// Measures the cost of less memory: plans a Llama shape without memory optimizations, then plans it for the same
+// cluster with the memory of all devices limited to a fraction of the use of the fullest device in the first plan.
 //
 //     memory-trade [--clusters=ab] [--model=7b] [--less=40] [--limit=5] [--seed=1]
 //
-// `less`: percent of the fullest device's bytes that are taken away. `limit`: percent by which the step may become longer; the program fails beyond.
+// `less`: reduction in percent of the fullest device's bytes. `limit`: maximum increase of the step time in percent;
+// the program fails beyond it.
 #include "BenchmarkOptions.h"
 #include "LlamaOnClusters.h"
 

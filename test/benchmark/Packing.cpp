@@ -1,11 +1,12 @@
-// packing: how near placed buffers come to the bytes that are alive at once. Random plans of large models, of every schedule and with every
-// residency; bytes are handed on only where that makes no entry wait on the simulated clock. Also how long a step takes in the long run, when steps
-// overlap as far as waits allow, against the same list with bytes of its own for every buffer.
+// packing: compares arena sizes with the peak of live bytes, for random plans of large models with every schedule and
+// every residency. Memory is reused only if no entry has to wait for it on the simulated clock. Also measures the
+// steady-state step time, with steps overlapping as far as waits allow, relative to the same list with separate memory
+// for every buffer.
 //
-//     packing [--plans=N] [--list]     default 300; --list names what misses either limit
+//     packing [--plans=N] [--list]     default 300; --list names the plans and devices beyond either limit
 //
-// Fails where more than one device of a hundred, given 1.03 times the peak of what is alive, has a larger arena, or more than one plan of a hundred
-// takes more than 1.01 times as long as without sharing.
+// Fails if more than 1 % of the devices, given 1.03 times the peak of live bytes, have a larger arena, or if more than
+// 1 % of the plans take more than 1.01 times as long as without sharing.
 #include "RandomPlan.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Step/Schedules.h"
@@ -23,12 +24,12 @@ using namespace zorse;
 namespace {
 
 constexpr double kMost = 1.03;    ///< times the peak of live bytes
-constexpr double kLongest = 1.01; ///< times the step without sharing of bytes
+constexpr double kLongest = 1.01; ///< times the step without sharing of memory
 
-/// Seconds of one step of many: every entry takes as long as planned, queues go on with the next step while others finish one, and at most two steps
-/// are under way.
+/// Steady-state step time: every entry takes its planned time, queues continue with the next step while others finish
+/// the current one, and at most two steps are in progress.
 double steadyStep(const step::StepGraph &graph) {
-  constexpr int kSteps = 8, kCounted = 4; // of which the last are counted
+  constexpr int kSteps = 8, kCounted = 4; // the last kCounted steps count
   struct Half {
     uint32_t device, entry;
   };
@@ -41,7 +42,7 @@ double steadyStep(const step::StepGraph &graph) {
   std::vector<std::vector<double>> free;
   for (const step::DeviceProgram &device : graph.devices)
     free.emplace_back(device.queues.size(), 0.0);
-  double ends[kSteps + 2] = {}; // of steps, from the second on
+  double ends[kSteps + 2] = {}; // ends of the steps, from index 2 on
   for (int s = 0; s < kSteps; ++s) {
     now.clear();
     for (const step::DeviceProgram &device : graph.devices)
@@ -85,7 +86,7 @@ int main(int argc, char **argv) {
       lists |= std::strcmp(argv[i], "--list") == 0;
   const char *shapes[] = {"llama-7b", "llama-13b", "llama-33b", "llama-65b"};
   std::vector<double> ratios, longer;
-  size_t roomy = 0; // devices that take more, where memory is not limited: what updates use then lies behind all the rest
+  size_t roomy = 0; // devices above the limit when memory is unlimited: the data of updates is then placed after all other data
   for (int p = 0; p < plans; ++p) {
     std::optional<planning::ModelShape> shape = planning::findModelShape(shapes[p % 4]);
     if (shape)
@@ -100,7 +101,7 @@ int main(int argc, char **argv) {
       step::ExpandOptions apart;
       apart.shareBytes = false;
       const Result<step::StepGraph> unshared = graph.failed() ? graph.error() : step::expandPlan(*summary, plan, apart);
-      // Those that take more are limited to what they should take.
+      // Limit these devices to the allowed size.
       bool misses = false;
       for (uint32_t d = 0; !graph.failed() && d < graph->devices.size(); ++d)
         if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.least)) {
@@ -112,7 +113,7 @@ int main(int argc, char **argv) {
       limited.checkMemory = false;
       if (misses)
         graph = step::expandPlan(*summary, plan, limited);
-      // With the memory that has been counted.
+      // Timed with the memory limits above.
       if (!graph.failed() && !unshared.failed())
         longer.push_back(steadyStep(*graph) / steadyStep(*unshared));
       if (lists && !longer.empty() && longer.back() > kLongest)

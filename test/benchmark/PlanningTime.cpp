@@ -1,4 +1,5 @@
-// Plans a model on a cluster and says how long that took, from opening the YAML to closing plan.json, and how good the plan is.
+// Plans a model on a cluster and prints the planning time, from opening the YAML to closing plan.json, and the quality
+// of the plan.
 #include "Layout/LayoutTimer.h"
 
 #include "zorse/Planning/Bound.h"

@@ -1,10 +1,11 @@
-// schedule_comparison: step times of the schedules on stages of unequal times over slow links, as multiples of what no order can beat:
+// schedule_comparison: step times of the schedules on stages of unequal times over slow links, as multiples of a lower
+// bound for every order:
 //
 //   T >= max over stages s of  m (F_s + B_s + W_s) + sum over i < s of (F_i + B_i + 2 c_i)       c: a transfer, latency included
 //
-// Where the backward is split, W may follow after all others: the bound then has the way in alone, sum of (F_i + c_i).
+// If the backward is split, W may follow after all others. The bound then has only the way in, the sum of (F_i + c_i).
 //
-// Then small instances, where branch and bound finds the best order (ExactOrder.h): how far the schedules are from it.
+// Then compares the schedules with the optimal order of small instances, found by branch and bound (ExactOrder.h).
 #include "ChainModel.h"
 
 #include "ExactOrder.h"
@@ -68,7 +69,7 @@ struct Times {
   double bound = 0, splitBound = 0;
 };
 
-/// Every schedule's best over the factors of samples in flight.
+/// The best time of every schedule over the in-flight factors.
 double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &costs, bool split) {
   double best = 1e300;
   for (double factor : {1.0, 1.25, 1.5, 2.0, 3.0, 8.0}) {
@@ -84,7 +85,7 @@ double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &co
   return best;
 }
 
-/// Timed orders against the best ones.
+/// Compares timed orders with optimal ones.
 void certify(int cases) {
   for (bool split : {false, true}) {
     int known = 0, equal = 0;
@@ -129,7 +130,8 @@ Times bounds(const Case &c) {
   return t;
 }
 
-/// The forwards ahead of the first backward that hide the links' delay (HARP): one-way trips to the end and back over the stage's period.
+/// The number of forwards before the first backward that hides the link latency (HARP): one-way trips to the end and
+/// back, divided by the stage's period.
 std::vector<uint32_t> launchCounts(const Case &c) {
   double slowest = 0;
   for (const ChainUnit &u : c.units)

@@ -1,9 +1,10 @@
-// What the constructive part of the search promises and what simulation makes of it: for the best seeds of a model on a cluster, the bound's share of
-// the estimate, of the busiest device and of the step; what memory lacks; and the stages.
+// Compares estimates of the initial solutions of the search with simulation. For the best initial solutions of a model
+// on a cluster, prints the ratio of the bound to the estimate, to the busiest device and to the step, the missing
+// memory, and the stages.
 //
 //     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--stages=1] [--on=FILE,FILE]
 //
-// --on: the same layouts also on clusters that differ in links alone, to see which ones cost how much.
+// --on: evaluates the same layouts also on clusters that differ only in links, to find the expensive links.
 #include "Search/Candidates.h"
 
 #include "DescribeLayout.h"

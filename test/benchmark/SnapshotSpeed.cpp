@@ -1,4 +1,4 @@
-// How fast a device's state is copied and written, against memcpy and against plain writing of as many bytes.
+// Speed of copying and writing a device's state, compared with memcpy and with plain writes of the same size.
 #include "../runtime/StateOnly.h"
 
 #include "snapshot/DeviceState.h"
@@ -17,7 +17,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Of all threads of this process.
+/// CPU seconds of all threads of this process.
 double processorTime() {
   rusage use;
   ::getrusage(RUSAGE_SELF, &use);
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
   StateOnlyOptions options;
   options.devices = 1;
   options.frozen = {};
-  options.scale = int64_t(megabytes * 1e6 / (3 * 4 * 6)); // parameters and two moments of 1 + 2 + 3 parts
+  options.scale = int64_t(megabytes * 1e6 / (3 * 4 * 6)); // parameters and two moments; p0 to p2 have 1 + 2 + 3 times `scale` elements
   Bundle bundle = stateOnly(folder, options);
   std::unique_ptr<Executor> executor = stateExecutor(bundle);
   if (!executor)

@@ -1,4 +1,4 @@
-// What timing a layout costs: nanoseconds per task, over the best seeds of models on clusters.
+// Cost of timing a layout: nanoseconds per task, over the best initial solutions of models on clusters.
 //
 //     timer-cost [--clusters=A.yaml,B.yaml] [--model=llama-7b] [--sequence=2048] [--seeds=4] [--schedules=4]
 #include "Layout/LayoutTimer.h"
@@ -19,14 +19,14 @@ using namespace zorse::planning;
 
 namespace {
 
-/// Of this thread alone: other work on the machine counts less.
+/// CPU time of this thread, which other work on the machine affects less.
 double cpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return double(now.tv_sec) + 1e-9 * double(now.tv_nsec);
 }
 
-/// The shortest of some runs.
+/// Minimum time of several runs.
 template <typename Run> double least(int repeats, const Run &run) {
   double best = INFINITY;
   for (int i = 0; i < repeats; ++i) {

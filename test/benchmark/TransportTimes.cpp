@@ -1,14 +1,15 @@
-// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: Gloo between two processes over loopback, against local transports between two
-// threads, a plain TCP connection over loopback and memcpy, by size.
+// transport-times [--max BYTES] [--contexts N] [--quick] [--least]: compares Gloo between two processes over loopback
+// with local transports between two threads, a plain TCP connection over loopback, and memcpy, by size.
 //
 //   transfer        half of a round trip of two transfers
-//   socket          the same bytes with send and recv of one TCP connection: what the kernel takes for them, whoever asks
-//   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the least that each must take
-//   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; likewise
+//   socket          the same bytes with send and recv on one TCP connection: the kernel's cost for any caller
+//   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the minimum for each
+//   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; same minimum
 //
-// Medians; with --least the fastest of each, for a machine that others use too. GB/s count what one device receives. "gloo cpu" is the time of
-// processors of both processes together, and like that of memcpy a median, as others change it less; "a/b" the ratio of the columns.
-// The processor time of a socket against memcpy's depends on the processor and the kernel (4.5 to 8 times); that of Gloo against a socket's is ours.
+// Prints medians, or with --least the minimum of each, for a machine with other work. GB/s count the bytes that one
+// device receives. "gloo cpu" is the CPU time of both processes together; like that of memcpy it is always a median,
+// because other work changes it less. "a/b" is the ratio of the columns. The CPU time of a socket relative to memcpy
+// depends on the CPU and the kernel (4.5 to 8 times); that of Gloo relative to a socket depends on our code.
 #include "FileGroup.h"
 
 #include "zorse/runtime/GlooTransport.h"
@@ -43,7 +44,7 @@ void check(const Status &status) {
   }
 }
 
-double share = 0.5; ///< of the measurements that are faster than the one shown
+double share = 0.5; ///< quantile of the measurements that is shown
 
 double typical(std::vector<double> values, double share = ::share) {
   auto at = values.begin() + size_t(double(values.size()) * share);
@@ -59,7 +60,7 @@ int repetitions(size_t bytes, bool quick) {
   return int(quick ? std::max<size_t>(5, wanted / 8) : wanted);
 }
 
-/// Of one operation: seconds, and seconds of processors that this process spent on it.
+/// Cost of one operation: seconds, and CPU seconds of this process.
 struct Cost {
   double seconds, cpu;
 };
@@ -70,7 +71,7 @@ double cpuSeconds(clockid_t clock) {
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
-/// On device `me` of two.
+/// Measures on device `me` of two.
 Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_t entry, int count) {
   std::vector<float> full(bytes / 4 + 1, 1.0f), shard(bytes / 8 + 1);
   int64_t elements = int64_t(bytes / 4), half = elements / 2;
@@ -113,7 +114,7 @@ Cost measure(Transport &transport, uint32_t me, Kind kind, size_t bytes, uint32_
 }
 
 struct Copied {
-  double seconds, cpu; ///< of one memcpy: by the clock, and of the processor
+  double seconds, cpu; ///< elapsed time and CPU time of one memcpy
 };
 
 Copied copyTimes(size_t bytes, int count) {
@@ -158,7 +159,7 @@ std::pair<int, int> connectSockets() {
   return {from, to};
 }
 
-/// Half of a round trip of `bytes` each way over `connection`, of which this process is end `me`.
+/// Half of a round trip of `bytes` each way over `connection`. This process is end `me`.
 std::vector<Cost> socketCosts(int connection, uint32_t me, const std::vector<size_t> &sizes, bool quick) {
   std::vector<Cost> costs;
   for (size_t bytes : sizes) {
@@ -255,7 +256,7 @@ int main(int argc, char **argv) {
   waitpid(other, nullptr, 0);
   std::string remove = std::string("rm -rf ") + folder;
   if (std::system(remove.c_str()) != 0)
-    std::fprintf(stderr, "transport-times: %s is left behind\n", folder);
+    std::fprintf(stderr, "transport-times: %s was not removed\n", folder);
 
   auto transports = makeLocalTransports(2);
   std::thread second([&] { measureAll(*transports[1], 1, sizes, quick); });

@@ -1,9 +1,11 @@
-"""How compilation grows with layers and devices: Llama without weights, planned and compiled for parts of a cluster of 128 A100-40 and 384 V100-16.
+"""Growth of compilation with layers and devices: Llama without weights, planned and compiled for parts of a cluster of
+128 A100-40 and 384 V100-16.
 
     compile_scale.py [--quick] [--seconds 3.5] [--verify 0.5] [--mebibytes 600] [--repeat 3]
 
-Prints a line per compilation (layers, devices, seconds by phase, memory, bytes of the bundle) and fails if the quickest of several of the largest one exceeds the limits, or if a
-byte of weights was needed (there are none). Each model is exported once, to out/.
+Prints a line per compilation: layers, devices, seconds by phase, memory, bytes of the bundle. Fails if the fastest
+repetition of the largest compilation exceeds the limits, or if weights were read (the model has none). Each model is
+exported once, to out/.
 """
 import argparse
 import os

@@ -1,6 +1,8 @@
-"""What the executor adds to a task: the time of a step outside its entries' own work, per entry, on one device with many small cells.
+"""Overhead of the executor per task: the time of a step outside the work of its entries, per entry, on one device with
+many small cells.
 
-Steps overlap, so the time of a step is from the end of the one before to its own end. The median of the steps is judged; the least is printed beside it.
+Steps overlap, so the time of a step is measured from the end of the previous step to its own end. The limit applies to
+the median of the steps; the minimum is also printed.
 
     executor_overhead.py [--limit 10]     microseconds
 """

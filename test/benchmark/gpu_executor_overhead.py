@@ -1,9 +1,12 @@
-"""What the host does for an entry of a GPU: processor time of the whole process per entry, on emulated GPUs that do nothing.
+"""Host overhead per entry of a GPU: CPU time of the whole process per entry, on emulated GPUs that do nothing.
 
-The stand-in for libcuda leaves out what is put on streams (ZORSE_EMULATOR_IDLE), so what is left is the executor's own: it goes through the program, resolves addresses, calls the driver, waits for events and counts
-what is done, in all of its threads. What NVIDIA's driver takes for a launch comes on top and is not Zorse's. Counted is the difference between a run of many steps and one of few, so that neither
-start nor end is in it. The programs have many small cells, which is the worst case: one GPU alone, and two that exchange directly after every cell. Judged is the worse of both, each the median of
-several pairs of runs. Beside it stands, without a limit, what it takes to exchange by way of the host, where threads of the host meet at every transfer.
+The stand-in for libcuda skips the work on streams (ZORSE_EMULATOR_IDLE), so the remaining time is the executor's: its
+threads go through the program, resolve addresses, call the driver, wait for events and count completed work. The launch
+cost of NVIDIA's driver is not included. The figure is the difference between a run of many steps and a run of few,
+which excludes start and end. The programs have many small cells, which is the worst case: one GPU alone, and two GPUs
+with direct transfers after every cell. The limit applies to the worse of both, each the median of several pairs of
+runs. The time of transfers through the host, where host threads synchronize at every transfer, is printed without a
+limit.
 
     gpu_executor_overhead.py [--limit 5]     microseconds
 """
@@ -25,7 +28,7 @@ CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("t
 
 
 def seconds_of(bundle, data, steps, words):
-    """Processor time of a run."""
+    """CPU time of a run."""
 
     def spent():
         use = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,4 @@
-"""What the check of the imported loss costs, as a share of the processor time of compiling.
+"""Cost of checking the imported loss, as a fraction of the CPU time of compiling.
 
     head_check_cost.py [--limit 5] [--repeats 5] MODEL[:SEQUENCE] ...
 """
@@ -20,7 +20,7 @@ a = parser.parse_args()
 
 
 def seconds(command, repeats, **more):
-    """Least processor time of a command."""
+    """Minimum CPU time of a command."""
     best = float("inf")
     for _ in range(repeats):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,5 @@
-"""How much longer a simulated step is with the optimizer's moments on the hosts: Llama 7B on clusters A and B, the plan that the search finds and the same plan with moments there.
+"""Increase of the simulated step time with optimizer states on the hosts: Llama 7B on clusters A and B, with the plan
+that the search finds and the same plan with moments on the hosts.
 
     moments_on_clusters.py [--quick]      --quick: cluster B
 """
@@ -18,7 +19,7 @@ def step(folder, cluster, sequence, batch, *words):
     model = ["--shape", "llama-7b,precision=f16", "--seq", str(sequence), "--batch", str(batch), "--cluster", os.path.join(ROOT, "models", "clusters", cluster + ".yaml")]
     if os.path.exists(report):
         os.remove(report)
-    # A plan that lacks memory is described all the same, and what it lacks is an error that is shown here.
+    # A plan that exceeds the memory is still described; the excess is an error that is printed here.
     done = subprocess.run([TOOL, *model, "--json", report, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     errors = [line for line in done.stderr.splitlines() if "error:" in line]
     if not os.path.exists(report):

@@ -1,10 +1,14 @@
-"""What it costs a step to keep moments, or all state, on the host: runs with and without in turns, in pairs, on one CPU device of one thread.
+"""Cost of keeping moments, or all state, on the host: alternating pairs of runs without and with offload, on one CPU
+device with one thread.
 
     offload_cost.py [--quick] [--pairs 10] [--steps 6] [--limit 0.03]
 
-The model is a GPT of 34 units in 17 chunks whose state is 118 MB; a step has 64 samples of 64 tokens, so that computing is to state as in training on real sizes: 35 tokens a step for every 64 parameters. The
-device's memory is the same for both, and the tiling. A pair is a run without and a run with, in either order; the figure is the mean over the pairs of (step with) / (step without) - 1 with its interval of
-95 % (Student). A run's step is its shortest from the third on: other work on the machine makes steps longer, by much more than what is measured here, and never shorter. The limit holds for moments; the other rows say what else costs, by three pairs.
+The model is a GPT of 34 units in 17 chunks with 118 MB of state. A step has 64 samples of 64 tokens, so that the ratio
+of compute to state is that of training at real sizes: 35 tokens per step for every 64 parameters. Device memory and
+tiling are equal in both runs. A pair is one run without and one run with offload, in either order. The figure is the
+mean over the pairs of (step with) / (step without) - 1, with its 95 % confidence interval (Student). The step time of a
+run is its shortest step from the third on: other work on the machine makes steps longer by much more than the measured
+difference, and never shorter. The limit applies to moments; the other rows show other costs, from three pairs.
 """
 import argparse
 import math
@@ -21,7 +25,7 @@ import harness as z
 from larger_than_memory import chunks, cluster
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--quick", action="store_true", help="3 pairs of moments alone")
+parser.add_argument("--quick", action="store_true", help="only moments, 3 pairs")
 parser.add_argument("--pairs", type=int, default=10)
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--batch", type=int, default=64)

@@ -1,9 +1,10 @@
-"""A two-stage pipeline on two cores against the bound of its schedule, with the task times measured while both stages run.
+"""A two-stage pipeline on two cores against the bound of its schedule, with task times measured while both stages run.
 
     pipeline_bound.py [--limit 0.90] [--steps 12] [--processes]     --processes: a process per stage, Gloo between them
 
-The bound replays every device's compute tasks in their order with their measured durations (the median over the steps), free links and only the dependencies of the
-model: F of a cell after F of the cells before it, B after B of the cells behind it. Prints bound / measured step time.
+The bound replays every device's compute tasks in their order with their measured durations (the median over the steps),
+with free links and only the dependencies of the model: F of a cell after F of the cells before it, B after B of the
+cells after it. Prints bound / measured step time.
 """
 import argparse
 import collections
@@ -79,7 +80,7 @@ with tempfile.TemporaryDirectory() as folder:
             for e in compute:
                 durations[e["name"] + f"@{e['pid']}"].append(e["dur"] * 1e-6)
             end = {s: max(e["ts"] + e["dur"] for e in steps[s]) for s in (step - 1, step)}
-            times.append((end[step] - end[step - 1]) * 1e-6)  # steps overlap: from the end of the one before
+            times.append((end[step] - end[step - 1]) * 1e-6)  # steps overlap: measured from the end of the previous step
             order = {p: [e["name"] + f"@{p}" for e in sorted(compute, key=lambda e: e["ts"]) if e["pid"] == p] for p in {e["pid"] for e in compute}}
         bound = replay(order, {k: statistics.median(v) for k, v in durations.items()})
         measured = statistics.median(times)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Time from opening a cluster file to closing plan.json, for clusters of 64 to 4,096 devices.
 
-Prints one line per cluster; fails where 512 devices of two types take more than 1.2 seconds or 4,096 of four types on four sites more than twelve. Limits are for
-two idle cores: where others use them too, processor time over two counts instead of the clock's.
+Prints one line per cluster. Fails if 512 devices of two types take more than 1.2 seconds, or 4,096 of four types on
+four sites more than twelve. The limits are for two idle cores: if other processes use them, half of the CPU time counts
+instead of the elapsed time.
 """
 import argparse
 import os
@@ -23,7 +24,7 @@ DEVICES = {  # per node: type, port, card, flow
 
 
 def cluster(devices, sites):
-    """`devices`: {key: count}, dealt evenly to the sites, four to a node."""
+    """`devices`: {key: count}, distributed evenly to the sites, four per node."""
     lines = [f"name: generated-{sum(devices.values())}", "templates:", "  nodes:"]
     for key in devices:
         kind, port, card, flow = DEVICES[key]
@@ -53,7 +54,7 @@ CASES = [  # devices, sites, model, tokens per batch, limit in seconds
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=str(ROOT / "build/release"))
-    parser.add_argument("--quick", action="store_true", help="without the largest")
+    parser.add_argument("--quick", action="store_true", help="skip the largest cluster")
     arguments = parser.parse_args()
     failed = 0
     worst = {}

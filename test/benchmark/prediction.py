@@ -1,15 +1,18 @@
-"""Predicted step times against executed ones, on a cluster of unequal CPU devices made of this machine (small_cluster.py).
+"""Compares predicted with measured step times, on a cluster of unequal CPU devices made of this machine
+(small_cluster.py).
 
     prediction.py MODEL.onnx --sequence S [--shares a=0.72,b=0.54,...] [--batch 64] [--repeat 5] [--steps 3] [--period 6] [--throttle] [--megabits R] [--keep FOLDER] [--only NAMES]
                   [--searched NAMES] [--timelines]
 
-1. A profile is taken once, at other row counts than the hand-made plans use; zorse-plan searches some more with it.
-2. All plans are compiled with it. The compiler's prediction and what `zorse-run --simulate` makes of the same programs are written to predictions.json.
-3. Only then everything is executed: --repeat rounds over all plans, each time a process per device; the first step of each run does not count. Plans that the replay does not explain are executed
-   --again times more. The median of all runs of a plan counts.
+1. A profile is taken once, at other row counts than those of the hand-made plans. zorse-plan searches some more plans
+   with it.
+2. All plans are compiled with it. The compiler's prediction and the result of `zorse-run --simulate` for the same
+   programs are written to predictions.json.
+3. Then all plans are executed: --repeat rounds, with one process per device; the first step of each run does not count.
+   Plans that the replay does not explain are executed --again times more. The median of all runs of a plan counts.
 
-Prints a line per plan, then the mean errors and how many pairs of plans that differ by more than 8 % are ranked right. Fails when the mean error exceeds 5 %, the replay's
-3 %, or any pair is ranked wrong.
+Prints a line per plan, then the mean errors and the number of pairs of plans that differ by more than 8 % and are
+ranked correctly. Fails if the mean error exceeds 5 %, that of the replay 3 %, or if any pair is ranked wrong.
 """
 import argparse
 import collections
@@ -32,18 +35,18 @@ parser.add_argument("--sequence", type=int, default=128)
 parser.add_argument("--shares", default="a=0.72,b=0.54,c=0.36,d=0.18")
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--repeat", type=int, default=5)
-parser.add_argument("--again", type=int, default=0, help="more runs of a plan whose replay and first runs differ by more than the limit: others disturbed one of them, or the replay is wrong")
+parser.add_argument("--again", type=int, default=0, help="additional runs of a plan if its replay and its first runs differ by more than the limit, because of other work or a wrong replay")
 parser.add_argument("--steps", type=int, default=3)
-parser.add_argument("--period", type=float, default=6, help="ms, of the quotas")
+parser.add_argument("--period", type=float, default=6, help="period of the quotas in ms")
 parser.add_argument("--profile-seconds", type=float, default=60)
 parser.add_argument("--throttle", action="store_true", help="the runtime's own throttle instead of quotas")
-parser.add_argument("--megabits", type=float, help="rate of every device's link; loopback without")
-parser.add_argument("--keep", help="folder for everything that is made")
-parser.add_argument("--only", help="names of hand-made plans, separated by commas; all without")
-parser.add_argument("--searched", default="searched,searched-1f1b,searched-two-stages", help="names of searched plans, separated by commas; '' for none")
-parser.add_argument("--timelines", action="store_true", help="print where the time of every step goes, executed against simulated")
-parser.add_argument("--least-periods", type=float, default=20, help="plans whose median entry takes fewer periods of the quotas do not count: pauses come in lumps")
-parser.add_argument("--least-plans", type=int, default=1, help="that count")
+parser.add_argument("--megabits", type=float, help="rate of every device's link; default: loopback")
+parser.add_argument("--keep", help="folder for all files; default: a temporary folder")
+parser.add_argument("--only", help="comma-separated names of hand-made plans; default: all")
+parser.add_argument("--searched", default="searched,searched-1f1b,searched-two-stages", help="comma-separated names of searched plans; '' for none")
+parser.add_argument("--timelines", action="store_true", help="print the time of a step by device and class of entry, executed against simulated")
+parser.add_argument("--least-periods", type=float, default=20, help="minimum quota periods of a plan's median entry; plans below it do not count, because pauses last whole periods")
+parser.add_argument("--least-plans", type=int, default=1, help="minimum number of plans that count")
 parser.add_argument("--limit", type=float, default=0.05)
 parser.add_argument("--replay-limit", type=float, default=0.03)
 a = parser.parse_args()
@@ -51,7 +54,7 @@ shares = {name: float(share) for name, share in (s.split("=") for s in a.shares.
 devices = list(shares)
 folder = a.keep or tempfile.mkdtemp(prefix="zorse-prediction-")
 os.makedirs(folder, exist_ok=True)
-os.environ["ZORSE_GEMM"] = "openblas"  # the same in the profile and in the runs, whatever was measured as faster under a quota
+os.environ["ZORSE_GEMM"] = "openblas"  # the same in the profile and in the runs, whichever was measured as faster under a quota
 
 
 def path(name):
@@ -68,7 +71,7 @@ def text_file():
 def cluster_file(name, names):
     with open(path(name), "w") as f:
         f.write("name: small\nnodes:\n")
-        for device in names:  # each a node: they have nothing in common but the link
+        for device in names:  # each a node: they share only the link
             f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, flops_per_second: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
     return path(name)
 
@@ -91,7 +94,7 @@ def pipeline(groups, cuts, batch, microbatch):
 
 
 def cuts_by_speed(units, groups):
-    """First and last units weigh nothing: embedding and head are small."""
+    """The first and last units have weight 0: embedding and head are small."""
     inner = spread(units - 2, [sum(shares[d] for d in g) for g in groups])
     cuts = [0]
     for i, n in enumerate(inner):
@@ -100,7 +103,7 @@ def cuts_by_speed(units, groups):
 
 
 def plans(units):
-    """name -> keys of a plan. Hand-made: good, bad and odd ones."""
+    """name -> keys of a plan. Hand-made plans: good, bad and unusual ones."""
     B, names = a.batch, sorted(devices, key=lambda d: -shares[d])
     rest, best = names[1:], names[0]
     m = max(4, B // 8)
@@ -134,7 +137,7 @@ def plans(units):
 
 
 def searched_plans():
-    """What zorse-plan finds with the profile: freely, and where it is told something."""
+    """Plans that zorse-plan finds with the profile, with and without options."""
     slowest, found = min(devices, key=shares.get), {}
     for name, words in (("searched", ()), ("searched-two-stages", ("--stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-1f1b", ("--schedule", "1f1b", "--split-backward", "no")), ("searched-gpipe", ("--schedule", "gpipe"))):
         if name not in a.searched.split(","):
@@ -170,7 +173,7 @@ def bodies_of(bundle):
 
 
 def profile_rows(used):
-    """Between and beside the row counts of the plans, never one of them."""
+    """Row counts between and outside those of the plans, never equal to one of them."""
     low, high = min(used), max(used)
     rows = sorted({max(1, low - 1), (low + high) // 2, high + high // 2 + 1})
     return [r if r not in used else r + 1 for r in rows]
@@ -250,7 +253,7 @@ def main():
 
 
 class OtherWork:
-    """Processor time that others use: what a profile and runs that it should predict may differ in."""
+    """CPU time used by other processes, which may differ between a profile and the runs it should predict."""
 
     def __init__(self):
         self.begin = self.now()
@@ -290,7 +293,8 @@ def judge(predictions, measured):
         print(f"ranked wrong: {x} and {y}")
     mean, replay = (statistics.fmean(map(abs, e)) for e in (errors, replays))
     print(f"{len(middle)} plans over {max(middle.values()) / min(middle.values()):.2f}x in time; ranked right: {len(pairs) - len(wrong)} of {len(pairs)} pairs that differ by more than 8 %")
-    # A factor that all plans share is the profile's: taken at another clock of the processor, or beside other work. The rest is the model's.
+    # An error common to all plans is the profile's: another CPU frequency, or other work at the time. The rest is the
+    # model's.
     common = statistics.median(e + 1 for e in replays)
     print(f"the replay takes {common:.3f} times the measured time in the middle; without this factor its mean error is {statistics.fmean(abs((e + 1) / common - 1) for e in replays):.2%}")
     print(f"mean error of the predicted step {mean:.2%} (limit {a.limit:.0%}), worst {max(map(abs, errors)):.1%}; of the replay {replay:.2%} (limit {a.replay_limit:.0%}), "

@@ -1,5 +1,6 @@
-"""A cluster of unequal CPU devices made of one machine: a process per device, each under a CPU quota of its own where the kernel lets us set one (cgroup v1,
-cpu.cfs_quota_us), else throttled by the runtime itself (zorse-run --throttle); over loopback, or over a link whose rate is limited (network namespaces and tbf).
+"""A cluster of unequal CPU devices made of one machine: one process per device. Each has its own CPU quota if the
+kernel supports it (cgroup v1, cpu.cfs_quota_us); otherwise the runtime throttles it (zorse-run --throttle). The devices
+communicate over loopback, or over a link with a limited rate (network namespaces and tbf).
 
     with Cluster({"a": 0.72, "b": 0.36}) as cluster:
         seconds = cluster.run(bundle, data, steps)
@@ -36,7 +37,7 @@ class Cluster:
         self.group = os.path.join(CGROUP, f"zorse-{os.getpid()}")
         self.quotas = self._make_quotas() if quotas is not False else False
         if quotas and not self.quotas:
-            raise z.Failure("this machine lets nobody set CPU quotas (cgroup v1)")
+            raise z.Failure("this machine does not support CPU quotas (cgroup v1)")
         self.spaces, self.addresses = [], ["127.0.0.1"] * len(self.devices)
         self.processors = self._places()
         if megabits:
@@ -70,7 +71,7 @@ class Cluster:
     def _make_quotas(self):
         try:
             os.mkdir(self.group)
-            write(os.path.join(self.group, "cpu.shares"), 262144)  # others on this machine do not take what the quotas grant
+            write(os.path.join(self.group, "cpu.shares"), 262144)  # other processes on this machine must not use the CPU time that the quotas grant
             for device, share in self.shares.items():
                 os.mkdir(self._path(device))
                 write(os.path.join(self._path(device), "cpu.cfs_period_us"), round(self.period * 1e6))
@@ -80,8 +81,10 @@ class Cluster:
             return False
 
     def _places(self):
-        """device -> the one processor that it has its share of, each the emptiest so far; none where they do not fit. Without, the kernel moves threads about: two devices that
-        together have more than one processor meet on the same, and what a quota grants lies on the processor where a thread of the device ran last."""
+        """device -> the CPU that it is pinned to, each time the CPU with the most free capacity; none if they do not
+        fit. Without pinning, the kernel migrates threads: two devices that together have more than one CPU meet on the
+        same CPU, and the budget of a quota is on the CPU where a thread of the device ran last.
+        """
         free = {p: 1.0 for p in sorted(os.sched_getaffinity(0))}
         places = {}
         for device in sorted(self.devices, key=lambda d: -self.shares[d]):
@@ -90,14 +93,14 @@ class Cluster:
         return places if self.quotas and min(free.values()) >= 0 else {}
 
     def settle(self, device):
-        """The calling process becomes the device: under its quota, on its processor."""
+        """The calling process becomes the device: under its quota, on its CPU."""
         if self.quotas:
             write(os.path.join(self._path(device), "cgroup.procs"), os.getpid())
         if device in self.processors:
             os.sched_setaffinity(0, {self.processors[device]})
 
     def _make_links(self):
-        """A bridge in a namespace of its own, a namespace per device, both directions limited."""
+        """A bridge in a separate namespace, one namespace per device, with both directions limited."""
         tag = f"z{os.getpid() % 100000}"
         hub = tag + "h"
 
@@ -135,10 +138,10 @@ class Cluster:
         return [] if self.quotas else [f"--throttle={d}={self.shares[d]}" for d in devices]
 
     def _ranks(self, bundle, words, timeout=1800):
-        """A tool as a job: a process per device of the bundle, each at its place. Raises with what the first one says that fails."""
+        """Runs a tool as a job: one process per device of the bundle. Raises with the message of the first process that fails."""
         with open(os.path.join(bundle, "manifest.json")) as f:
             devices = [d["name"] for d in json.load(f)["devices"]]
-        ports = Store()  # ours as long as it lives
+        ports = Store()  # reserved as long as it lives
         base = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_") or k == "ZORSE_GEMM"}
         base.update(ZORSE_JOB="cluster/" + uuid.uuid4().hex, ZORSE_SECRET=uuid.uuid4().hex, ZORSE_WORLD_SIZE=str(len(devices)), ZORSE_LOCAL_WORLD_SIZE=str(len(devices)),
                     ZORSE_STORE=str(ports).replace("127.0.0.1", self.addresses[self.devices.index(devices[0])]))
@@ -148,7 +151,7 @@ class Cluster:
                 log = open(os.path.join(folder, f"{rank}.err"), "w+")
                 here = [os.path.join(z.BIN, words[0]), bundle, *map(str, words[1:]), "--listen", self.addresses[self.devices.index(device)], "--join-seconds", "300"]
                 places = {"ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}
-                if self.spaces:  # a host each
+                if self.spaces:  # one host each
                     places.update(ZORSE_LOCAL_RANK="0", ZORSE_LOCAL_WORLD_SIZE="1")
                 ranks.append((self._start(device, here, {**base, **places}, log=log), log, device))
             for process, log, device in ranks:
@@ -168,7 +171,7 @@ class Cluster:
             raise z.Failure(failure)
 
     def profile(self, bundle, rows, seconds=60):
-        """What zorse-profile measures: every device under its quota, all at the same time, and the links between them."""
+        """Runs zorse-profile: every device under its quota, all at the same time, and the links between them."""
         with tempfile.TemporaryDirectory() as folder:
             output = os.path.join(folder, "profile.json")
             self._ranks(bundle, ["zorse-profile", "--rows", ",".join(map(str, rows)), "--seconds", seconds, "-o", output, "--quiet", *self.throttle(self.devices)])
@@ -177,7 +180,7 @@ class Cluster:
         return profile
 
     def run(self, bundle, data, steps, trace=None):
-        """Executes a bundle; the seconds of every step."""
+        """Executes a bundle. Returns the seconds of every step."""
         with tempfile.TemporaryDirectory() as folder:
             metrics = os.path.join(folder, "metrics.jsonl")
             with open(os.path.join(bundle, "manifest.json")) as f:

@@ -1,9 +1,11 @@
-"""What snapshots cost a training run, GPT-2 124M on one CPU device: runs with and without them in turns, in pairs (needs PyTorch to make the model: tools/python-env.sh).
+"""Cost of snapshots during training, for GPT-2 124M on one CPU device: alternating pairs of runs with and without them
+(needs PyTorch to make the model: tools/python-env.sh).
 
     snapshot_cost.py [--every 10] [--steps 22] [--pairs 3] [--threads 2] [--batch 4] [--sequence 256] [--limit 0.03] [--onnx an export made before]
 
-A pair is a run without and a run with, in either order; the figure is the median over the pairs of (time of a step with) / (without) - 1, steps from the third on. A
-snapshot is 1.5 GB: parameters and two moments in f32. The processor time of the runs is printed too: on a machine that others use, it is the steadier of the two.
+A pair is one run without and one run with snapshots, in either order. The figure is the median over the pairs of (time
+of a step with) / (without) - 1, for steps from the third on. A snapshot has 1.5 GB: parameters and two moments in f32.
+The CPU time of the runs is also printed: on a shared machine it varies less.
 """
 import argparse
 import os
@@ -32,7 +34,7 @@ a = parser.parse_args()
 
 
 def seconds(metrics):
-    """Of every step from the third on, together: a snapshot's cost may fall on any."""
+    """Time of all steps from the third on, together: the cost of a snapshot may fall on any of them."""
     return sum(m["seconds"] for m in metrics[2:]) / len(metrics[2:])
 
 
@@ -49,7 +51,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     def run(with_snapshots):
         shutil.rmtree(snapshots, ignore_errors=True)
-        # The last step's snapshot is written after training; it is not a step's cost.
+        # The snapshot of the last step is written after training and does not affect a step.
         extra = ("--snapshots", snapshots, "--snapshot-every", a.every, "--keep-snapshots", 1) if with_snapshots else ()
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         step = seconds(z.run(bundle, data, a.steps, extra=extra))

@@ -1,8 +1,10 @@
-"""Where a step's time goes, executed against simulated, by device and class of entry: what `zorse-run --trace` wrote of a run and of `--simulate`.
+"""Compares the time of a step by device and class of entry, executed against simulated: traces that `zorse-run --trace`
+wrote of a run and of `--simulate`.
 
     timelines.py EXECUTED.json SIMULATED.json [--from-step 2]
 
-Of the thread that computes on each device: seconds of a step in each class of entry, and the idle time before entries, by what ended last before (of what the entry could have waited for).
+For the compute thread of each device: seconds of a step in each class of entry, and the idle time before entries, by
+the class of the dependency that ended last.
 """
 import argparse
 import collections
@@ -36,7 +38,7 @@ def read(path, first):
 
 
 def summary(path, first):
-    """device -> class -> seconds of a step: computing classes, and 'idle: class' by what ended last before"""
+    """device -> class -> seconds per step: compute classes, and 'idle: class' by the dependency that ended last"""
     events, steps = read(path, first)
     result = {}
     for device, list_ in events.items():

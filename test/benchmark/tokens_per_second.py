@@ -1,9 +1,11 @@
-"""tokens/s of one CPU device against PyTorch eager and torch.compile with the same threads, in alternating runs (needs PyTorch: tools/python-env.sh).
+"""tokens/s of one CPU device against PyTorch eager and torch.compile with the same threads, in alternating runs (needs
+PyTorch: tools/python-env.sh).
 
     tokens_per_second.py [--model gpt2-124m] [--threads 1] [--rounds 2] [--steps 6] [--limit 1.1] [--tuned] [--precision bf16]
 
-Prints every run, then the ratios of the best rates. --tuned also measures PyTorch with its allocator told to keep memory (mmap and trim thresholds raised).
-With --precision bf16 PyTorch runs under torch.autocast, and only torch.compile is compared.
+Prints every run, then the ratios of the best rates. --tuned also measures PyTorch with an allocator that keeps memory
+(higher mmap and trim thresholds). With --precision bf16 PyTorch runs under torch.autocast, and only torch.compile is
+compared.
 """
 import argparse
 import os
@@ -25,7 +27,7 @@ parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--batch", type=int, default=4)
 parser.add_argument("--sequence", type=int, default=256)
 parser.add_argument("--limit", type=float, default=1.1)
-parser.add_argument("--onnx", help="an export made before")
+parser.add_argument("--onnx", help="an existing export")
 parser.add_argument("--tuned", action="store_true")
 parser.add_argument("--precision", default="f32", choices=["f32", "bf16"])
 a = parser.parse_args()

@@ -1,16 +1,20 @@
-"""One rank of PyTorch on a cluster made of one machine; worth.py starts one per device and talks to it in lines of JSON.
+"""One rank of PyTorch on a cluster made of one machine. worth.py starts one per device and sends it commands as lines
+of JSON.
 
     torch_cluster.py --rank R --ranks N --store FILE --model gpt-6x384 --data FILE --batch B --sequence S --units FRACTION,...
 
-PyTorch is imported and the group is formed before the process enters its control group (command `join`), so that a share of 18 % does not pay for it in minutes. Commands:
+PyTorch is imported and the group is formed before the process enters its control group (command `join`); with 18 % of a
+CPU this would take minutes. Commands:
 
-    {"do": "join", "file": PATH, "processor": P}       the process enters a control group, and stays on a processor
-    {"do": "make", "name": N, "kind": K, ...}          builds a model with initial weights and its optimizer, wrapped as asked
-    {"do": "run", "name": N, "steps": S}               trains on from where it is; answers with times on the machine's monotonic clock, and losses
+    {"do": "join", "file": PATH, "processor": P}       the process enters a control group and is pinned to a CPU
+    {"do": "make", "name": N, "kind": K, ...}          builds a model with initial weights and its optimizer, wrapped as requested
+    {"do": "run", "name": N, "steps": S}               continues training; answers with times on the machine's monotonic clock, and losses
     {"do": "drop", "name": N}
 
-Kinds: own (this device alone), ddp and fsdp (`rows`: samples of every rank; `microbatch`: rows that are computed at once), pipeline (`cuts`, `schedule`, `microbatches`).
-Loss: mean over all tokens of the batch, whatever the shares; optimizer: fused AdamW, one thread, nothing logged within a step.
+Kinds: own (this device alone), ddp and fsdp (`rows`: samples of every rank; `microbatch`: rows that are computed
+together), pipeline (`cuts`, `schedule`, `microbatches`).
+Loss: mean over all tokens of the batch, for any shares. Optimizer: fused AdamW. One thread; nothing is logged within a
+step.
 """
 import argparse
 import contextlib
@@ -64,7 +68,7 @@ def fresh_model():
 
 
 def summed(model, ids, labels):
-    """The sum over tokens, of which every way takes its part of the mean."""
+    """The sum over tokens, from which every kind computes its part of the mean."""
     logits = model(ids)
     return F.cross_entropy(logits.view(-1, logits.shape[-1]), labels.reshape(-1), reduction="sum")
 
@@ -86,7 +90,7 @@ class DataParallel:
         self.first, self.end = sum(rows[:self.me]), sum(rows[:self.me + 1])
         self.model, self.scale = Logits(fresh_model()), 1 / (a.batch * a.sequence)
         if kind == "ddp":
-            self.model, self.scale = DistributedDataParallel(self.model, gradient_as_bucket_view=True), self.scale * a.ranks  # it takes the mean over ranks
+            self.model, self.scale = DistributedDataParallel(self.model, gradient_as_bucket_view=True), self.scale * a.ranks  # DDP computes the mean over ranks
         elif kind == "fsdp":
             for block in self.model.model.h:
                 fully_shard(block, reshard_after_forward=reshard)
@@ -98,7 +102,7 @@ class DataParallel:
         self.optimizer = optimizer_of([self.model])
 
     def quiet(self, last):
-        """Gradients of a batch in parts are reduced once."""
+        """Reduces the gradients of a batch in parts only once."""
         if self.kind == "fsdp":
             self.model.set_requires_gradient_sync(last)
         return contextlib.nullcontext() if self.kind != "ddp" or last else self.model.no_sync()
@@ -141,7 +145,7 @@ class Head(nn.Module):
     def __init__(self, model):
         super().__init__()
         self.ln_f, self.lm_head = model.ln_f, nn.Linear(model.config.width, model.config.vocabulary, bias=False)
-        self.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())  # tied: gradients of both are summed
+        self.lm_head.weight = nn.Parameter(model.lm_head.weight.detach().clone())  # tied: the gradients of both are summed
 
     def forward(self, x):
         return self.lm_head(self.ln_f(x))
@@ -187,11 +191,11 @@ def run(trainer, steps, alone):
 def main():
     global ends
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # output of libraries is not part of an answer
     dist.init_process_group("gloo", init_method=f"file://{a.store}", rank=a.rank, world_size=a.ranks, timeout=timedelta(seconds=300))
     ends = dist.new_group(sorted({0, a.ranks - 1}))
     trainers = {}
-    gc.disable()  # a collection takes a device of 18 % half a second
+    gc.disable()  # a garbage collection takes half a second on a device with 18 % of a CPU
     for line in sys.stdin:
         c = json.loads(line)
         what, name, answer = c.pop("do"), c.pop("name", None), {}
@@ -211,7 +215,7 @@ def main():
             trainers.pop(name, None)
             gc.collect()
         answers.write(json.dumps(answer) + "\n")
-    os._exit(0)  # the group is not taken apart: peers are gone
+    os._exit(0)  # the group is not shut down: the peers have already exited
 
 
 main()

@@ -12,7 +12,7 @@ import time
 import torch
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(here, "models"), os.path.join(here, "..", "..", "models")]  # the former in a hardware suite
+sys.path[:0] = [os.path.join(here, "models"), os.path.join(here, "..", "..", "models")]  # the former in the validation kit
 from benchmark_models import build
 
 parser = argparse.ArgumentParser()
@@ -23,7 +23,7 @@ parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--device", default="cpu")
 parser.add_argument("--steps", type=int, default=6)
 parser.add_argument("--compile", action="store_true")
-parser.add_argument("--autocast", action="store_true", help="to bf16")
+parser.add_argument("--autocast", action="store_true", help="torch.autocast to bf16")
 a = parser.parse_args()
 torch.manual_seed(0)
 torch.set_num_threads(a.threads)

@@ -1,9 +1,11 @@
-"""Verification's share of zorse-compile's time for many devices: a deep, narrow model over stages x replicas devices.
+"""Fraction of zorse-compile's time that verification takes for many devices: a deep, narrow model over stages x
+replicas devices.
 
     verification_cost.py MODEL.onnx [--sequence 64] [--stages 32] [--replicas 16] [--microbatches 40] [--repeat 3] [--limit 0.35] [--seconds 0.5] [--memory-limit 2048]
 
-Prints seconds by phase as zorse-compile states them, best of the repetitions, and the share without and with the generation of kernels (phases "bodies" and "kernels", once
-with an empty kernel cache). Fails when the share without kernels exceeds the limit, or verification's own seconds, or the memory (MiB).
+Prints the seconds by phase that zorse-compile reports, the best of the repetitions, and the fraction without and with
+the generation of kernels (phases "bodies" and "kernels", once with an empty kernel cache). Fails if the fraction
+without kernels, the seconds of verification or the memory (MiB) exceed their limits.
 """
 import argparse
 import json

@@ -1,16 +1,20 @@
-"""What Zorse's plan is worth on a cluster of unequal CPU devices made of this machine (small_cluster.py): tokens/s against PyTorch's ways to train the same model on the same quotas.
+"""Benefit of Zorse's plan on a cluster of unequal CPU devices made of this machine (small_cluster.py): tokens/s
+compared with PyTorch training the same model under the same quotas.
 
     worth.py MODEL.onnx --model gpt-6x384 [--shares a=0.72,b=0.54,c=0.36,d=0.18] [--batch 64] [--rounds 3] [--steps 2] [--keep FOLDER] [--quick]
 
-All in one run, one thread and one process per device, over Gloo on loopback, the same initial weights, samples and AdamW:
+All systems are measured in one run, with one thread and one process per device, over Gloo on loopback, with the same
+initial weights, samples and AdamW:
 
-1. zorse-profile measures the devices under their quotas, zorse-plan chooses with that profile, zorse-compile compiles.
-2. Every way of PyTorch, with the rows of micro-batches that are fastest: DDP and FSDP2 with equal and with proportional shares of the batch, pipelines (1F1B, GPipe) cut equally and by speed, within
-   blocks too.
-3. Rounds over Zorse and all of these; medians of the rounds count. Losses of the first steps must agree.
-4. Each device trains the whole model on its own, all at the same time: by Zorse, and by PyTorch. The faster of both counts; their sum is what no plan for these quotas can exceed by computing alone.
+1. zorse-profile measures the devices under their quotas, zorse-plan plans with that profile, zorse-compile compiles.
+2. PyTorch methods are tuned for their fastest micro-batch size: DDP and FSDP2 with equal and with proportional shares
+   of the batch, pipelines (1F1B, GPipe) cut equally and by speed, also within blocks.
+3. Zorse and all these methods run in rounds; medians of the rounds count. Losses of the first steps must agree.
+4. Each device trains the whole model alone, all at the same time, with Zorse and with PyTorch. The faster of both
+   counts. Compute limits every plan under these quotas to the sum over the devices.
 
-Prints a table, then the ratio to the best of PyTorch's and the share of the sum, and fails when they fall short of --ratio and --share. Needs root (quotas) and PyTorch.
+Prints a table, then the ratio to the best PyTorch method and the fraction of the sum. Fails if they are below --ratio
+and --share. Needs root (quotas) and PyTorch.
 """
 import argparse
 import collections
@@ -29,21 +33,21 @@ import harness as z
 
 parser = argparse.ArgumentParser()
 parser.add_argument("onnx")
-parser.add_argument("--model", default="gpt-6x384", help="its name for models/make_benchmark.py")
+parser.add_argument("--model", default="gpt-6x384", help="name of the model for models/make_benchmark.py")
 parser.add_argument("--shares", default="a=0.72,b=0.54,c=0.36,d=0.18")
 parser.add_argument("--batch", type=int, default=64)
 parser.add_argument("--sequence", type=int, default=128)
 parser.add_argument("--rounds", type=int, default=3)
-parser.add_argument("--steps", type=int, default=2, help="of a round, after one that does not count")
-parser.add_argument("--own-batch", type=int, default=32, help="of devices that train alone: a step of the slowest would take a minute")
-parser.add_argument("--period", type=float, default=10, help="ms, of the quotas")
+parser.add_argument("--steps", type=int, default=2, help="steps per round, after one that does not count")
+parser.add_argument("--own-batch", type=int, default=32, help="batch of devices that train alone, smaller because a full step of the slowest would take a minute")
+parser.add_argument("--period", type=float, default=10, help="period of the quotas in ms")
 parser.add_argument("--profile-seconds", type=float, default=40)
-parser.add_argument("--rows", default="1,2,4,8", help="of samples, in the profile")
-parser.add_argument("--keep", help="folder for everything that is made")
-parser.add_argument("--plan", action="append", default=[], metavar="NAME=FILE", help="other plans of Zorse beside the chosen one")
-parser.add_argument("--profile", help="one that was measured before")
+parser.add_argument("--rows", default="1,2,4,8", help="row counts of the profile")
+parser.add_argument("--keep", help="folder for all files; default: a temporary folder")
+parser.add_argument("--plan", action="append", default=[], metavar="NAME=FILE", help="additional plan for Zorse")
+parser.add_argument("--profile", help="an existing profile")
 parser.add_argument("--only", default="zorse,torch,own", help="parts: zorse, torch, own")
-parser.add_argument("--ways", help="of PyTorch: names, separated by commas; all without")
+parser.add_argument("--ways", help="comma-separated names of PyTorch methods; default: all")
 parser.add_argument("--trace", action="store_true", help="keep Zorse's timeline of every round")
 parser.add_argument("--ratio", type=float, default=1.8)
 parser.add_argument("--share", type=float, default=0.85)
@@ -81,7 +85,7 @@ def files():
     def cluster(name, names):
         with open(path(name), "w") as f:
             f.write("name: small\nnodes:\n")
-            for device in names:  # each a node: they have nothing in common but the link
+            for device in names:  # each a node: they share only the link
                 f.write(f"  - name: node-{device}\n    devices:\n      - {{ name: {device}, kind: cpu, flops_per_second: {shares[device] * 5e10:g}, memory: 4GiB, threads: 1 }}\n")
 
     cluster("cluster.yaml", devices)
@@ -98,7 +102,7 @@ def compile_plan(name, cluster, plan=None, extra=(), batch=None):
 # Zorse
 
 def profile_and_plan(cluster):
-    """The bundle of the chosen plan; one of the whole model for every device; others as asked. A profile knows all devices."""
+    """The bundle of the chosen plan, one of the whole model for every device, and others on request. A profile knows all devices."""
     if a.profile:
         with open(a.profile) as f:
             profile = json.load(f)
@@ -132,7 +136,7 @@ def zorse_steps(cluster, bundle, steps, trace=None):
 # PyTorch
 
 class Torch:
-    """A rank per device, from the first moment to the last; outside its quota while it starts."""
+    """One rank per device for the whole measurement; outside its quota while it starts."""
 
     def __init__(self, cluster):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -162,7 +166,7 @@ class Torch:
         return self._answers([command] * len(self.ranks))
 
     def steps(self, name, steps):
-        """Seconds of every step, from the common begin or the end of the one before on the last rank, and losses."""
+        """Seconds of every step, from the common start or the end of the previous step on the last rank, and losses."""
         answers = self.do(do="run", name=name, steps=steps)
         ends = [min(x["begin"] for x in answers)] + [max(x["ends"][i] for x in answers) for i in range(steps)]
         return [y - x for x, y in zip(ends, ends[1:])], [sum(x["losses"][i] for x in answers) for i in range(steps)]
@@ -179,7 +183,7 @@ class Torch:
 
 
 def cuts(units, weights, costs):
-    """Cuts of a chain in parts whose cost is nearest to `weights`: the least greatest cost over weight, no part empty. Exhaustive."""
+    """Partitions a chain into parts with costs close to `weights`: minimizes the maximum of cost / weight, no part empty. Exhaustive."""
     best = (float("inf"), None)
 
     def go(begin, parts, worst, sums):
@@ -198,7 +202,7 @@ def cuts(units, weights, costs):
 
 
 def ways():
-    """name -> how PyTorch makes it, every setting that is worth a trial as another entry of the list."""
+    """name -> PyTorch settings; the list has one entry for every setting to try."""
     with_speed, equal = [shares[d] for d in devices], [1.0] * len(devices)
     layers, width = map(int, re.fullmatch(r"gpt-(\d+)x(\d+)", a.model).groups())
     costs = [0.1] + [4 * width + a.sequence, 8 * width] * layers + [256 + 0.1]  # multiplications per token and channel
@@ -215,7 +219,9 @@ def ways():
 
 
 def trials(torch):
-    """name -> its fastest setting, by a step of each with proportional shares; equal ones take what was fastest there. Only one model at a time lives in PyTorch's processes."""
+    """name -> its fastest setting, from one step of each with proportional shares; equal ones use the same setting.
+    PyTorch's processes hold only one model at a time.
+    """
     best = {}
     for name, settings in sorted(ways().items(), key=lambda item: "proportional" not in item[0]):
         like = best.get(name.replace("equal", "proportional"))
@@ -234,7 +240,7 @@ def trials(torch):
 
 
 def own_speeds(cluster, bundles, torch):
-    """Every device alone, all at the same time: tokens/s by Zorse and by PyTorch."""
+    """Every device alone, all at the same time: tokens/s with Zorse and with PyTorch."""
     tokens = a.own_batch * a.sequence
     steps = {d: 1 + max(1, int(shares[d] / min(shares.values()))) for d in devices}  # the faster ones train as long as the slowest
     with concurrent.futures.ThreadPoolExecutor(len(devices)) as pool:
@@ -260,7 +266,7 @@ def rounds(cluster, torch, bundles, chosen, measured, losses):
             measured[name] += times[1:]
             losses.setdefault(name, found)
         for name, setting in chosen.items():
-            behind = "equal" in name  # so far that their first step may count, and they are left out of the last round
+            behind = "equal" in name  # too slow: their first step may count, and the last round leaves them out
             if behind and count > 1 and round_ == count - 1:
                 continue
             torch.do(do="make", name=name, **setting)

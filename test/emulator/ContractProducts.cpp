@@ -10,13 +10,13 @@
 
 using namespace llvm;
 
-/// The product that `value` is for a sum in `block`; null: it is none.
+/// `value` as a product that a sum in `block` may contract; null: it is none.
 static BinaryOperator *productOf(Value *value, const BasicBlock *block) {
   auto *product = dyn_cast<BinaryOperator>(value);
   return product && product->getOpcode() == Instruction::FMul && product->hasAllowContract() && product->getParent() == block ? product : nullptr;
 }
 
-/// One negation of a value serves all of its block, and counts as one use of it.
+/// The negation of a value is shared within its block and counts as one use of the value.
 static Value *negated(BinaryOperator &sum, Value *value) {
   for (User *user : value->users())
     if (auto *negation = dyn_cast<UnaryOperator>(user);
@@ -30,11 +30,11 @@ static Value *negated(BinaryOperator &sum, Value *value) {
 
 static Value *fma(IRBuilder<> &b, Value *x, Value *y, Value *z) { return b.CreateIntrinsic(Intrinsic::fma, {x->getType()}, {x, y, z}); }
 
-/// The fma that `sum` becomes; null: none.
+/// The fma that replaces `sum`; null: none.
 static Value *contracted(BinaryOperator &sum) {
   Value *first = sum.getOperand(0), *second = sum.getOperand(1);
   BinaryOperator *left = productOf(first, sum.getParent()), *right = productOf(second, sum.getParent());
-  // Of two products the one with fewer uses.
+  // Of two products, contract the one with fewer uses.
   const bool takesRight = right && (!left || left->getNumUses() > right->getNumUses());
   BinaryOperator *product = takesRight ? right : left;
   if (!product)
@@ -46,7 +46,7 @@ static Value *contracted(BinaryOperator &sum) {
   return takesRight ? fma(b, negated(sum, x), y, other) : fma(b, x, y, negated(sum, other));
 }
 
-/// A sum x y + u v + z of products whose order may change: x y + (u v + z), of any length; null: it is none.
+/// Reorders x y + u v + z to x y + (u v + z) if reassociation is allowed; any number of products. Null: not such a sum.
 static Value *chained(BinaryOperator &sum) {
   auto isOnce = [&](Value *value) {
     auto *call = dyn_cast<IntrinsicInst>(value);
@@ -67,7 +67,7 @@ static Value *chained(BinaryOperator &sum) {
   return total;
 }
 
-/// Replaces sums, from the last one of the block, by what `combine` makes of them. \returns whether there was one
+/// Replaces the last sum of the block for which `combine` returns a value. \returns whether there was one
 static bool replaceSums(BasicBlock &block, function_ref<Value *(BinaryOperator &)> combine) {
   for (Instruction &instruction : reverse(block)) {
     auto *sum = dyn_cast<BinaryOperator>(&instruction);
@@ -84,7 +84,7 @@ static bool replaceSums(BasicBlock &block, function_ref<Value *(BinaryOperator &
 }
 
 void zorse::emulator::contractProducts(Module &module) {
-  // As the backend does before: cheap instructions of a block go to the one that branches there.
+  // Like the passes before the backend: moves cheap instructions of a block to the block that branches there.
   FunctionAnalysisManager analyses;
   PassBuilder().registerFunctionAnalyses(analyses);
   for (Function &function : module) {

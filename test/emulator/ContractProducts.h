@@ -1,4 +1,4 @@
-// Products and sums that become one fma.
+// Contracts products and sums to fma.
 #pragma once
 
 namespace llvm {
@@ -7,10 +7,12 @@ class Module;
 
 namespace zorse::emulator {
 
-/// Makes llvm.fma of products and sums as LLVM's NVPTX backend does (DAGCombiner::visitFADDForFMACombine with aggressive fusion):
+/// Inserts llvm.fma as LLVM's NVPTX backend does (DAGCombiner::visitFADDForFMACombine with aggressive fusion):
 ///
-/// - Where a product and a sum have the flag `contract` and lie in one basic block, also where the product has other uses.
-/// - Where a sum has the flag `reassoc`, x y + u v + z becomes x y + (u v + z): sums of a reduction have no order.
+/// - A product and a sum with the flag `contract` in one basic block are contracted, even if the product has other
+///   uses.
+/// - A sum with the flag `reassoc` is reordered from x y + u v + z to x y + (u v + z): sums of a reduction have no
+///   order.
 void contractProducts(llvm::Module &module);
 
 } // namespace zorse::emulator

@@ -1,5 +1,5 @@
-// Which GPU a stream, an event or a function belongs to. The driver refuses what was destroyed, and what belongs to another context than the current
-// one, with CUDA_ERROR_INVALID_HANDLE (400).
+// Maps streams, events and functions to their GPUs. The driver refuses handles that were destroyed or belong to another
+// context than the current one, with CUDA_ERROR_INVALID_HANDLE (400).
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace zorse::emulator {
 
-/// Of any sort. May be used from several threads.
+/// Handles of all kinds. Thread-safe.
 class DriverHandles {
 public:
   static constexpr size_t kNone = size_t(-1);
@@ -17,12 +17,12 @@ public:
     std::lock_guard<std::mutex> lock(mutex);
     gpuOf[handle] = gpu;
   }
-  /// \return  whether it was there
+  /// \return  whether it was registered
   bool remove(const void *handle) {
     std::lock_guard<std::mutex> lock(mutex);
     return gpuOf.erase(handle) != 0;
   }
-  /// The handle's GPU; kNone: there is no such handle.
+  /// The handle's GPU; kNone: unknown handle.
   size_t gpu(const void *handle) const {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = gpuOf.find(handle);

@@ -10,7 +10,7 @@ using namespace zorse::emulator;
 
 static int64_t at(const bundle::Extent &extent, int64_t rows) { return extent.fixed() + extent.per_row() * rows; }
 
-/// The grid of a launch: its parameters, and the slots that its operands lie in.
+/// The grid of a launch: its parameters and the memory of its operands.
 static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Body &body, const EmulatedCall &call) {
   GridLaunch grid;
   const int64_t points = at(kernel.points(), call.rows), perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
@@ -34,7 +34,7 @@ static char *addressOf(const bundle::Pointer &pointer, const EmulatedCall &call)
   return call.slots[pointer.slot()] + pointer.fixed() + pointer.per_row() * call.rows;
 }
 
-/// C = what the product came to, in f32, plus its bias, rounded once.
+/// C = the product's f32 sums plus its bias, rounded once.
 static void addBias(const bundle::MatrixProduct &product, const std::vector<float> &sums, const EmulatedCall &call) {
   using runtime::HalfType;
   const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
@@ -55,7 +55,7 @@ static void addBias(const bundle::MatrixProduct &product, const std::vector<floa
     }
 }
 
-/// A product by the processor's routines; these know no bias.
+/// Runs a product with CPU routines, which have no bias. A bias is added afterwards.
 static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Body &body, const bundle::Launch &launch, const EmulatedCall &call) {
   bundle::Body one = body;
   one.clear_launches();

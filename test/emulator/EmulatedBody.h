@@ -1,4 +1,4 @@
-// A body of the architecture "emu" on the host: kernels on the emulator, products by a processor's device.
+// Runs a body of the architecture "emu" on the host: kernels on the emulator, products on a CPU device.
 #pragma once
 
 #include "HostCode.h"
@@ -17,19 +17,19 @@ struct EmulatedCall {
   std::vector<uint8_t> overwrite;
 };
 
-/// Hears of every launch of a kernel.
+/// Called after every kernel launch.
 using KernelObserver = std::function<void(const bundle::KernelLaunch &kernel, const Traffic &traffic)>;
 
-/// Runs a launch of a kernel; returns findings.
+/// Runs one kernel launch. Returns findings.
 using RunKernel = std::function<std::vector<std::string>(const bundle::KernelLaunch &kernel, const GridLaunch &grid)>;
 
-/// Findings and errors; empty when all is well.
-/// \param afterProduct  called behind everything that is no kernel; may be empty
+/// Runs a body. Returns findings and errors; empty on success.
+/// \param afterProduct  called after every launch that is not a kernel; may be empty
 std::vector<std::string> runBody(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
                                  const std::function<void()> &afterProduct);
 
-/// The same with compiled bitcode.
-/// \param observe  gets what every kernel moves; null: nothing is counted
+/// Runs a body with compiled bitcode.
+/// \param observe  receives the traffic of every kernel; null: traffic is not counted
 std::vector<std::string> runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
                                  const KernelObserver &observe = {});
 

@@ -23,7 +23,7 @@ std::vector<std::string> split(const std::string &text, char at) {
   return parts;
 }
 
-/// All of the machine, the fastest first.
+/// All GPUs of the machine, the fastest first.
 std::vector<EmulatedGpu> installed() {
   std::vector<EmulatedGpu> found;
   const std::string listed = environment("ZORSE_EMULATOR_GPUS"), count = environment("ZORSE_EMULATOR_DEVICES");

@@ -1,4 +1,4 @@
-// Which GPUs the stand-in's machine has, and which of them a process sees.
+// The GPUs of the stand-in's machine, and those that a process sees.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@ namespace zorse::emulator {
 
 struct EmulatedGpu {
   std::string model;
-  int capability = 80; ///< 10 times the major and the minor number
+  int capability = 80; ///< 10 * major + minor
   int mebibytes = 8192;
-  int bus = 0; ///< of its PCI address, and the last byte of its UUID
+  int bus = 0; ///< bus of the PCI address, and the last byte of the UUID
 };
 
-/// As this process sees them, by the environment of its first call (StandInDriver.cpp): in CUDA's order, of those CUDA_VISIBLE_DEVICES names, which
-/// ends at the first that is none.
+/// The GPUs that this process sees, according to the environment at the first call (StandInDriver.cpp). They are in
+/// CUDA's order and limited by CUDA_VISIBLE_DEVICES, which ends at the first unknown name.
 const std::vector<EmulatedGpu> &gpus();
 
 } // namespace zorse::emulator

@@ -43,11 +43,11 @@ void switchTo(Context &from, Context &to) { zorseEmulatorSwitch(&from.stack, to.
 
 /// `main` never returns.
 void prepare(Context &context, char *stack, void (*main)()) {
-  // 8 bytes off a multiple of 16 where `main` begins: so functions expect it.
+  // Functions expect a stack pointer 8 bytes off a multiple of 16 at their entry.
   char *top = stack + kStack - reinterpret_cast<uintptr_t>(stack + kStack) % 16;
   auto *words = reinterpret_cast<uint64_t *>(top) - 11;
   std::memset(words, 0, 80);
-  words[0] = uint64_t(0x37f) << 32 | 0x1f80; // control words as a program begins with
+  words[0] = uint64_t(0x37f) << 32 | 0x1f80; // control words as at program start
   words[7] = reinterpret_cast<uint64_t>(main);
   context.stack = words;
 }
@@ -142,7 +142,7 @@ void Grid::runBlock() {
   epoch = 0;
   fences.clear();
   counted = taken = {};
-  touchedShared.assign(kernel->checked ? shared.size() * sizeof(Line) : 0, Touched()); // shared memory is the block's own
+  touchedShared.assign(kernel->checked ? shared.size() * sizeof(Line) : 0, Touched()); // every block has its own shared memory
   std::memset(static_cast<void *>(shared.data()), 0xff, shared.size() * sizeof(Line));
   turns.assign(launch->threads / 32, 0);
   if (!kernel->collective) {
@@ -204,7 +204,7 @@ void Grid::runBlock() {
 
 namespace {
 
-// ---- What kernels call.
+// ---- Functions that kernels call.
 
 uint32_t emuThread() { return grid->thread; }
 uint32_t emuBlock() { return grid->block; }
@@ -249,7 +249,7 @@ uint32_t emuPack(float high, float low, uint32_t isHalf) { return packNumbers(hi
 float emuWiden(uint32_t bits, uint32_t isHalf) { return widenNumber(uint16_t(bits), isHalf != 0); }
 float emuExp2(float x) { return exp2Flushed(x); }
 float emuReciprocal(float x) { return reciprocalFlushed(x); }
-/// What compilers call on processors that do not round to bf16: the result is in the low half of the register.
+/// Called by compiled code on CPUs that do not round to bf16. The result is in the low half of the register.
 float emuRound(float x) {
   const uint32_t bits = packNumbers(0, x, false) & 0xffff;
   float result;
@@ -307,7 +307,7 @@ const std::vector<Hook> &zorse::emulator::hooks() {
 }
 
 std::vector<std::string> zorse::emulator::runGrid(const HostKernel &kernel, const GridLaunch &launch, Traffic *traffic) {
-  thread_local Grid all; // stacks are kept from launch to launch
+  thread_local Grid all; // keeps the stacks from launch to launch
   all.findings.clear();
   all.counts.clear();
   all.found = 0;

@@ -47,7 +47,7 @@ Range HostCode::table(const std::string &name) const {
 
 namespace {
 
-/// One module.
+/// Rewrites one module.
 class Rewriter {
 public:
   Rewriter(Module &module, std::vector<std::string> &sites, bool check, PlantedBug bug, int *places)
@@ -59,7 +59,7 @@ public:
   struct Table {
     std::string name;
     uint64_t bytes;
-    bool constant; ///< or memory that blocks share
+    bool constant; ///< otherwise memory that all blocks share
   };
   std::vector<Table> tables;
 
@@ -77,7 +77,7 @@ public:
         symbol = function.getName().str();
       }
       function.setCallingConv(CallingConv::C);
-      function.setAttributes(AttributeList()); // of another target; promises about memory no longer hold
+      function.setAttributes(AttributeList()); // they belong to another target, and their guarantees about memory no longer hold
       rewrite(function);
     }
     for (GlobalVariable &global : module.globals()) {
@@ -96,11 +96,11 @@ private:
   bool check;
   PlantedBug bug;
   int *placesOf;
-  /// Whether the bug belongs here; counts the place.
+  /// Whether the bug belongs here. Counts the place.
   bool plants(PlantedBug::Kind kind, Instruction &at) {
     if (placesOf[kind]++ != bug.number || bug.kind != kind)
       return false;
-    // A guard that is never closed at the sizes of a test guards nothing there.
+    // A guard that never closes at the sizes of a test has no effect there.
     IRBuilder<> b(&at);
     Type *flag = Type::getInt32Ty(context);
     Value *matters = ConstantInt::get(flag, 1);
@@ -111,7 +111,7 @@ private:
     b.CreateCall(hook("emu_reached", Type::getVoidTy(context), {flag}), {matters});
     return true;
   }
-  /// What only assumptions read is no guard: the optimizer's notes on what holds anyway.
+  /// Whether a comparison decides anything. Comparisons that only assumptions use are notes of the optimizer.
   static bool decides(ICmpInst &compare) {
     return any_of(compare.users(), [](User *user) { return !isa<AssumeInst>(user); });
   }
@@ -139,14 +139,14 @@ private:
         kernel.sharedBytes += module.getDataLayout().getTypeAllocSize(global.getValueType());
       }
     for (GlobalVariable &global : module.globals())
-      if (global.getAddressSpace() == 3 && global.isDeclaration()) { // what launches give
+      if (global.getAddressSpace() == 3 && global.isDeclaration()) { // the size is set by the launch
         kernel.sharedBytes = (kernel.sharedBytes + 127) / 128 * 128;
         places[&global] = kernel.sharedBytes;
       }
   }
 
   void rewrite(Function &function) {
-    // Shared memory is asked for where the function begins.
+    // The address of shared memory is requested at the beginning of the function.
     IRBuilder<> begin(&function.getEntryBlock(), function.getEntryBlock().getFirstInsertionPt());
     for (auto [global, offset] : places) {
       Value *place = nullptr;
@@ -164,7 +164,7 @@ private:
     }
     DominatorTree dominators(function);
     LoopInfo loops(dominators);
-    std::set<BasicBlock *> exits; // of loops, whose guards end them
+    std::set<BasicBlock *> exits; // blocks that exit loops; their guards end the loop
     for (BasicBlock &block : function)
       if (Loop *loop = loops.getLoopFor(&block); loop && loop->isLoopExiting(&block))
         exits.insert(&block);
@@ -182,7 +182,7 @@ private:
       }
       if (auto *compare = dyn_cast<ICmpInst>(instruction); compare && compare->getType()->isIntegerTy(1) && !exits.count(compare->getParent()) &&
                                                            decides(*compare) && plants(PlantedBug::OpenGuard, *instruction))
-        compare->replaceUsesWithIf(ConstantInt::getTrue(context), // but for what `plants` has put behind it
+        compare->replaceUsesWithIf(ConstantInt::getTrue(context), // except the use that `plants` has inserted
                                    [compare](Use &use) { return use.getUser() != compare->getNextNode(); });
       if (isa<FPTruncInst, FPExtInst>(instruction) && rewriteConversion(*instruction))
         continue;
@@ -205,7 +205,7 @@ private:
     }
   }
 
-  /// Constant expressions of a global become instructions.
+  /// Converts uses of a global in constant expressions to instructions.
   static void convertConstantUses(GlobalVariable &global, Function &function) {
     SmallVector<Constant *> constants(1, &global);
     convertUsersOfConstantsToInstructions(constants, &function);
@@ -222,7 +222,8 @@ private:
     instruction.setOperand(operand, pointer->getType() == generic ? allowed : b.CreateAddrSpaceCast(allowed, pointer->getType()));
   }
 
-  /// Replaces a conversion between f32 and half precision, which some processors have no instruction for. \returns whether it is one
+  /// Replaces a conversion between f32 and half precision, because some CPUs have no instruction for it. \returns
+  /// whether it is one
   bool rewriteConversion(Instruction &conversion) {
     Value *from = conversion.getOperand(0);
     const bool narrows = isa<FPTruncInst>(conversion);
@@ -251,7 +252,8 @@ private:
     return true;
   }
 
-  /// Sums of bf16 are computed in f32 and rounded: f32 has more than twice as many bits, so that is one rounding.
+  /// Computes bf16 operations in f32 and rounds the result. f32 has more than twice as many bits, so this equals a
+  /// single rounding.
   void widenOperation(BinaryOperator &operation) {
     IRBuilder<> b(&operation);
     Type *type = operation.getType(), *wide = type->getWithNewType(Type::getFloatTy(context));
@@ -322,7 +324,7 @@ private:
       unknown.insert(name.str());
   }
 
-  /// Registers that an operation of the emulator takes and gives lie in memory of the function's own, one place for all of them.
+  /// Registers that an emulator operation reads and writes: one stack slot per function and register count.
   DenseMap<std::pair<Function *, unsigned>, Value *> registersOf;
   Value *registers(Function &function, unsigned count) {
     Value *&place = registersOf[{&function, count}];
@@ -331,7 +333,7 @@ private:
     return place;
   }
 
-  /// A call of `name` with an address of four registers, which become the structure that `call` returns.
+  /// Replaces `call` with a call of `name` that writes four registers, which become the structure that `call` returned.
   void replaceByFour(CallInst &call, StringRef name, ArrayRef<Value *> before, ArrayRef<Value *> after) {
     IRBuilder<> b(&call);
     Value *four = registers(*call.getFunction(), 4);
@@ -352,7 +354,7 @@ private:
     call.eraseFromParent();
   }
 
-  /// What sm_80 has for products and copies. \returns whether it is one of these
+  /// Replaces tensor-core products and asynchronous copies (sm_80). \returns whether it is one of these
   bool rewriteForTensorCores(CallInst &call, StringRef name) {
     IRBuilder<> b(&call);
     Type *nothing = Type::getVoidTy(context), *real = Type::getFloatTy(context), *generic = PointerType::get(context, 0);
@@ -380,7 +382,7 @@ private:
         return true;
       }
     if (name.starts_with("llvm.nvvm.cp.async.ca.shared.global.") || name.starts_with("llvm.nvvm.cp.async.cg.shared.global.16")) {
-      kernel.collective = true; // copies belong to a thread that goes on
+      kernel.collective = true; // copies belong to a thread that continues
       const uint32_t bytes = name.contains(".global.16") ? 16 : name.contains(".global.8") ? 8 : 4;
       Value *from = address(1), *size = name.ends_with(".s") ? call.getArgOperand(2) : b.getInt32(bytes);
       if (plants(PlantedBug::MovedAccess, call))
@@ -415,7 +417,7 @@ private:
     return false;
   }
 
-  /// `<symbol>_call` takes its parameters from memory.
+  /// Adds `<symbol>_call`, which takes the kernel's parameters from memory.
   void makeCall() {
     Function *function = module.getFunction(symbol);
     if (!function)
@@ -448,7 +450,7 @@ std::unique_ptr<HostCode> HostCode::compile(const std::string &bitcode, std::str
   auto machine = orc::JITTargetMachineBuilder::detectHost();
   if (!machine)
     return fail(machine.takeError());
-  machine->addFeatures({"-avx512bf16", "-avxneconvert"}); // these take subnormal numbers for 0, and GPUs do not: emuRound takes their place
+  machine->addFeatures({"-avx512bf16", "-avxneconvert"}); // these flush subnormal numbers to 0, unlike GPUs; emuRound replaces them
   auto jit = orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(*machine)).create();
   if (!jit)
     return fail(jit.takeError());

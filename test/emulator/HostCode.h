@@ -1,4 +1,5 @@
-// The bitcode that becomes PTX, compiled for the host: intrinsics of NVPTX become calls of the emulator, and every access tells it.
+// Compiles the bitcode behind the PTX for the host. NVPTX intrinsics become calls of the emulator, which also checks
+// every access.
 #pragma once
 
 #include "Grid.h"
@@ -9,32 +10,33 @@
 
 namespace zorse::emulator {
 
-/// A bug to be planted, for tests of the emulator: in the operation of its kind with this number, counted over all modules.
+/// A planted bug, for tests of the emulator, in the operation of its kind with this number, counted over all modules.
 struct PlantedBug {
   enum Kind {
     None,
-    NoCollective, ///< an exchange gives a thread its own number, a ballot nothing, a barrier does not wait
-    MovedAccess,  ///< a load or store reaches for the bytes behind its own
-    OpenGuard     ///< a comparison of integers that ends no loop is always true
+    NoCollective, ///< an exchange returns the thread's own value, a ballot returns nothing, a barrier does not wait
+    MovedAccess,  ///< a load or store accesses the bytes after its own
+    OpenGuard     ///< an integer comparison that ends no loop is always true
   } kind = None;
   int number = 0;
 };
 
 class HostCode {
 public:
-  /// \param bitcode  modules, each behind its length (8 bytes): what code generation writes for the architecture "emu".
-  /// \returns null, and `error`, for what cannot be compiled or has intrinsics that are not known.
-  /// \param check  accesses are watched.
-  /// \param contracts  products and sums become one fma wherever LLVM's NVPTX backend makes one of them, so that results have the bits of the PTX.
-  /// Otherwise the host's backend decides, which leaves products apart that have several uses.
+  /// \param bitcode  modules, each preceded by its length (8 bytes): the output of code generation for the architecture
+  /// "emu"
+  /// \returns null, and sets `error`, if compilation fails or an intrinsic is unknown
+  /// \param check  accesses are checked
+  /// \param contracts  contract products and sums to fma exactly as LLVM's NVPTX backend does, so that results have the
+  /// bits of the PTX. Otherwise the host's backend decides, which does not contract products with several uses.
   static std::unique_ptr<HostCode> compile(const std::string &bitcode, std::string &error, bool check = true, PlantedBug bug = {},
                                            bool contracts = false);
-  /// How many places a kind of bug can be planted in.
+  /// Number of places where a kind of bug can be planted.
   int places(PlantedBug::Kind kind) const;
   ~HostCode();
 
   const HostKernel *find(const std::string &symbol) const;
-  /// A constant of a module, by name; empty: there is none.
+  /// A constant of a module, by name; empty: none.
   Range table(const std::string &name) const;
 
 private:

@@ -46,7 +46,7 @@ bool Meeting::everybodyIsHere() const {
   for (int r = 0; r < ranks_; ++r)
     if (head().ranks[r].here.load() == 0)
       return false;
-  ::shm_unlink(path_.c_str()); // nobody else comes, and nothing is left behind by who is killed
+  ::shm_unlink(path_.c_str()); // no other rank will join, and a killed rank leaves no file behind
   return true;
 }
 

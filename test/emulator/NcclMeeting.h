@@ -1,7 +1,8 @@
-// What the ranks of a communicator of the stand-in for NCCL share, be they threads or processes: a file in shared memory, named by the unique id.
+// State shared by the ranks (threads or processes) of a communicator of the NCCL stand-in: a file in shared memory,
+// named by the unique id.
 //
-// For every ordered pair of ranks there is a box that holds one piece of a message. One rank fills it and one empties it, so that a flag is all the
-// order they need, and nobody who is stopped in the middle holds a lock.
+// Every ordered pair of ranks has a box for one piece of a message. One rank fills it and one empties it, so a flag is
+// sufficient for synchronization, and a rank that is stopped never holds a lock.
 #pragma once
 
 #include <atomic>
@@ -14,11 +15,11 @@ namespace zorse::emulator {
 struct Box {
   static constexpr size_t kPiece = 64 << 10;
   std::atomic<uint32_t> full;
-  uint32_t kind;   ///< of operation
+  uint32_t kind;   ///< kind of the operation
   uint64_t total;  ///< bytes of the message
-  uint64_t offset; ///< of this piece
+  uint64_t offset; ///< offset of this piece
   uint64_t bytes;
-  double given, taken; ///< at a pace: when the operation began of who filled it, and of who emptied it last
+  double given, taken; ///< at a pace: when the operation of the rank that filled it began, and of the rank that emptied it last
   char data[kPiece];
 };
 
@@ -26,20 +27,20 @@ class Meeting {
 public:
   static constexpr int kMostRanks = 64;
 
-  /// \returns null where there can be none, with errno.
+  /// \returns null on failure, with errno set
   static std::unique_ptr<Meeting> open(const std::string &id, int ranks);
   ~Meeting();
   Meeting(const Meeting &) = delete;
   Meeting &operator=(const Meeting &) = delete;
 
-  /// Says that a rank is there. \param unit  which GPU it is on
+  /// Registers a rank. \param unit  the GPU it is on
   void join(int rank, int version, int unit);
   bool everybodyIsHere() const;
-  /// "Duplicate GPU detected ...", or that versions differ; once everybody is here. "": nothing.
+  /// "Duplicate GPU detected ...", or a version mismatch, once all ranks have joined. "": none.
   std::string problem() const;
 
   Box &box(int from, int to);
-  /// Ranks disagree: everybody's operations end.
+  /// Set if ranks disagree. The operations of all ranks then end.
   std::atomic<uint32_t> &broken();
 
   int ranks() const { return ranks_; }

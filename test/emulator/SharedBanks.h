@@ -1,5 +1,5 @@
-// How often shared memory has to be asked for what the lanes of a warp access together: it has 32 banks of 4 bytes, each of which gives one word at a
-// time, to all lanes that want it.
+// Counts the wavefronts of a warp's access to shared memory. Shared memory has 32 banks of 4 bytes; a bank serves one
+// word at a time, to all lanes that request it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace zorse::emulator {
 
-/// Of one lane in one request.
+/// The access of one lane in one request.
 struct SharedAccess {
   uint32_t lane, offset, bytes; ///< offset from the beginning of the block's shared memory
 };
@@ -16,7 +16,7 @@ struct Wavefronts {
   uint64_t taken = 0, least = 0;
 };
 
-/// Requests of 8 bytes a lane are served by half warps, those of 16 by quarters.
+/// Requests of 8 bytes per lane are served by half warps, those of 16 bytes by quarter warps.
 Wavefronts wavefrontsOf(const std::vector<SharedAccess> &request);
 
 } // namespace zorse::emulator

@@ -1,8 +1,8 @@
-// Stands in for cuBLASLt, in three versions: products by plain loops, sums in f32 (f64 of f64). A kernel is loaded when a product of a kind comes for
-// the first time on a GPU, which waits for all streams.
+// Stand-in for cuBLASLt, in three versions. Products are plain loops with sums in f32 (f64 for f64). The first product
+// of a kind on a GPU loads a kernel, which waits for all streams.
 //
 //   ZORSE_STANDIN_BLAS_BROKEN=13    version 13 cannot be created
-//   ZORSE_STANDIN_BLAS_WRONG=1      products come out 1 % too large
+//   ZORSE_STANDIN_BLAS_WRONG=1      products are 1 % too large
 #include "StandIn.h"
 #include "zorse/runtime/HalfTypes.h"
 
@@ -37,7 +37,7 @@ struct Layout {
   int64_t stride = 0;
 };
 
-/// What a caller promises of the addresses of A, B, C and D, in bytes. Part of the algorithm that the heuristic finds.
+/// Alignments in bytes that a caller guarantees for A, B, C and D. Part of the algorithm that the heuristic returns.
 struct Alignments {
   uint32_t bytes[4] = {256, 256, 256, 256};
   bool hold(std::initializer_list<const void *> addresses) const {
@@ -72,7 +72,7 @@ void put(void *data, int type, int64_t at, double value) {
     static_cast<uint16_t *>(data)[at] = type == 2 ? narrow<HalfType::F16>(float(value)) : narrow<HalfType::BF16>(float(value));
 }
 
-/// To 10 bits of mantissa, ties to even: what cuBLAS asks of tensor cores.
+/// Rounds to 10 bits of mantissa, ties to even, as cuBLAS does for tensor cores.
 float roundedToTf32(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, 4);
@@ -82,7 +82,7 @@ float roundedToTf32(float value) {
   return value;
 }
 
-/// A term more, as the tensor cores of `compute` add it.
+/// Adds a term as the tensor cores of `compute` do.
 template <typename T> T sumOf(int compute, T sum, T term) {
   return compute == kCompute16F ? T(widen<HalfType::F16>(narrow<HalfType::F16>(float(sum + term)))) : sum + term;
 }
@@ -114,7 +114,7 @@ void multiply(const Description &d, double alpha, const void *a, const Layout &l
   }
 }
 
-/// What one kernel of the library computes: loaded when it is first run.
+/// Identifies a kernel of the library, which is loaded at its first run.
 using ProductKind = std::array<int64_t, 16>;
 
 void loadOnce(const ProductKind &kind) {
@@ -134,8 +134,8 @@ extern "C" {
 
 int cuDriverGetVersion(int *version);
 
-/// As the releases do: CUBLAS_STATUS_NOT_INITIALIZED under a driver that is too old, or in no context; CUBLAS_STATUS_ARCH_MISMATCH of a GPU that it
-/// has dropped or does not know.
+/// Like the releases: CUBLAS_STATUS_NOT_INITIALIZED if the driver is too old or there is no context;
+/// CUBLAS_STATUS_ARCH_MISMATCH for a GPU that the release has dropped or does not know.
 int cublasLtCreate(void **handle) {
   int driver = 0;
   const int capability = zorse::emulator::zorseStandInCapability();
@@ -198,7 +198,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *, void *description, void *a, void *b, 
   const auto &la = *static_cast<Layout *>(a), &lb = *static_cast<Layout *>(b), &lc = *static_cast<Layout *>(c);
   const uint64_t m = d.transpose[0] ? la.columns : la.rows, k = d.transpose[0] ? la.rows : la.columns;
   const uint64_t k2 = d.transpose[1] ? lb.columns : lb.rows, n = d.transpose[1] ? lb.rows : lb.columns;
-  // Of what the GPU lacks, and of what no kernel is for.
+  // Not supported: features that the GPU does not have, and products without a kernel.
   const bool biased = d.epilogue != kNoEpilogue;
   const auto promised = static_cast<const Alignments *>(preference)->bytes[3];
   if ((d.compute == kComputeTf32 && (la.type != 0 || lc.type != 0 || zorse::emulator::zorseStandInCapability() < 80)) ||
@@ -214,7 +214,7 @@ int cublasLtMatmul(void *, void *description, const void *alpha, const void *a, 
   std::memcpy(&promised, algorithm, sizeof promised);
   const Description &how = *static_cast<Description *>(description);
   if (!promised.hold({a, b, c, d}) || (how.bias && uintptr_t(how.bias) % promised.bytes[3]))
-    return kInvalidValue; // a kernel of the library would end with a misaligned address, or read in wider pieces than it may
+    return kInvalidValue; // a kernel of the library would fail with a misaligned address, or read wider words than allowed
   if (zorse::emulator::zorseStandInLeavesOut(static_cast<zorse::emulator::Stream *>(stream)))
     return 0;
   const auto &lc = *static_cast<Layout *>(layoutC);

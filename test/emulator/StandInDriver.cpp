@@ -1,18 +1,18 @@
-// Stands in for libcuda.so.1: memory is the host's, and kernels, which come as bitcode, run on the emulator. What nothing orders is found
-// (Streams.h), printed, and fails the call.
+// Stand-in for libcuda.so.1. GPU memory is host memory; kernels are bitcode and run on the emulator. Unordered accesses
+// are detected (Streams.h) and printed, and the call fails.
 //
 //   ZORSE_EMULATOR_DRIVER=n     the CUDA version of the driver, default 13000
-//   ZORSE_EMULATOR_CHECK=1      watch every access of kernels
-//   ZORSE_EMULATOR_DEVICES=n    so many GPUs, default 1
-//   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", in the order of their speed, which is CUDA's own: "Tesla
-//   T4,75,15360,41".
-//                               Their order is CUDA_DEVICE_ORDER's, and CUDA_VISIBLE_DEVICES takes numbers and UUIDs. A model is the emulator's
-//                               architecture, "emu", unless the list ends with ";real"
-//   ZORSE_EMULATOR_PACE=rate    work takes its bytes of the GPU's memory at this many bytes a second, on streams in threads of theirs
-//   ZORSE_EMULATOR_LINK=rate    at a pace: what goes between a GPU and the host, or from GPU to GPU (StandInNccl.cpp), takes its bytes at this rate;
-//                               default: no longer than it takes
-//   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products take their time and compute nothing, so that time does not depend on the machine
-//   ZORSE_EMULATOR_IDLE=1       what a run puts on its queues' streams is left out: for measuring the host's time
+//   ZORSE_EMULATOR_CHECK=1      check every access of kernels
+//   ZORSE_EMULATOR_DEVICES=n    the number of GPUs, default 1
+//   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", the fastest first, as in CUDA's default order:
+//                               "Tesla T4,75,15360,41". CUDA_DEVICE_ORDER sets their order; CUDA_VISIBLE_DEVICES takes numbers and
+//                               UUIDs. All models are replaced by the emulator's architecture, "emu", unless the list ends with ";real"
+//   ZORSE_EMULATOR_PACE=rate    work takes the time of its bytes of GPU memory at this rate (bytes/s); streams have threads
+//   ZORSE_EMULATOR_LINK=rate    at a pace: transfers between a GPU and the host, or between GPUs (StandInNccl.cpp), take the time of
+//                               their bytes at this rate; default: no additional time
+//   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products only take their time and compute nothing, so that times do not depend
+//                               on the machine
+//   ZORSE_EMULATOR_IDLE=1       skip the work that a run puts on its queues' streams, for measuring the host's time
 //   ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2 ms; default: work is done when it is put on a stream
 #include "DriverHandles.h"
 #include "EmulatedGpus.h"
@@ -30,12 +30,12 @@
 
 using namespace zorse::emulator;
 
-// Handles and addresses of the driver are numbers.
+// The driver's handles and addresses are numbers.
 // NOLINTBEGIN(performance-no-int-to-ptr)
 
 namespace {
 
-/// Shared memory of a block: without being asked, and of sm_86 and later ones at most.
+/// Shared memory of a block: the default limit, and the maximum on request on sm_86 and later.
 constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
               kInvalidImage = 200, kLaunchFailed = 719;
@@ -50,7 +50,7 @@ struct Kernel {
   const HostKernel *code;
   std::string name;
   const int64_t *needs; ///< runtime/abi/KernelAbi.h
-  unsigned mostShared;  ///< bytes that a launch may give a block
+  unsigned mostShared;  ///< maximum bytes that a launch may give a block
 };
 struct Module {
   size_t gpu = 0;
@@ -60,27 +60,29 @@ struct Module {
 
 thread_local void *current = nullptr; ///< context: the GPU's number plus one
 
-/// All lie in the host's memory. `pinned`: the host's for the driver, too, which takes no time of the GPU's memory.
+/// All allocations are in host memory. `pinned`: pinned host memory for the driver, which takes no time of the GPU's
+/// memory.
 struct Allocation {
   size_t bytes;
   bool pinned;
   size_t gpu;
 };
 std::map<uintptr_t, Allocation> allocations;
-std::map<size_t, size_t> used; ///< bytes of a GPU's own memory
+std::map<size_t, size_t> used; ///< bytes used of a GPU's own memory
 
 DriverHandles handles;
-DriverHandles untimed; ///< events that do not know when they come
+DriverHandles untimed; ///< events that do not record times
 
 size_t currentGpu() { return size_t(uintptr_t(current)) - 1; }
 
-/// Where the host's own time is measured, handles are not looked up: that would be counted as the runtime's.
+/// When the host's own time is measured, handles are not looked up, because that would count as time of the runtime.
 bool looksUp() {
   static const bool does = !isSet("ZORSE_EMULATOR_IDLE");
   return does;
 }
 
-/// What a call on a stream says of the context: 0: it is the stream's. Null is the blocking stream of whatever is current.
+/// The error of a call on a stream under the current context; 0: none. Null is the blocking stream of the current
+/// context.
 int refuses(const void *stream) {
   if (!current)
     return kInvalidContext;
@@ -145,7 +147,7 @@ StreamEvent *eventOf(void *handle) { return static_cast<StreamEvent *>(handle); 
 
 std::atomic<uint64_t> pageableCopies{0};
 
-/// An asynchronous copy to or from memory of the host that is not page-locked waits for its stream first.
+/// An asynchronous copy to or from pageable host memory first waits for its stream.
 void mindPageable(const void *onHost, size_t bytes, void *stream) {
   if (leavesOut(streamOf(stream)) || bytes == 0)
     return;
@@ -159,7 +161,7 @@ void mindPageable(const void *onHost, size_t bytes, void *stream) {
   waitForStreams(streamOf(stream));
 }
 
-/// A copy; host memory that is not an allocation here is no stream's business.
+/// A copy. Accesses to host memory that was not allocated here are not tracked.
 int copy(const char *what, uintptr_t to, uintptr_t from, size_t bytes, void *stream) {
   if (int refused = refuses(stream))
     return refused;
@@ -248,7 +250,7 @@ int cuGetErrorName(int error, const char **text) {
                                      : "CUDA_ERROR_INVALID_VALUE";
   return 0;
 }
-int cuGetErrorString(int, const char **text) { return *text = "said by the emulator", 0; }
+int cuGetErrorString(int, const char **text) { return *text = "error of the emulator", 0; }
 int cuDeviceGetCount(int *count) { return *count = int(gpus().size()), 0; }
 int cuDeviceGet(int *device, int ordinal) {
   if (ordinal < 0 || size_t(ordinal) >= gpus().size())
@@ -322,7 +324,7 @@ int cuStreamDestroy_v2(void *stream) {
   return destroyStream(streamOf(stream)), 0;
 }
 int cuStreamWaitEvent(void *stream, void *event, unsigned) {
-  if (int refused = refuses(stream)) // the event may be another GPU's
+  if (int refused = refuses(stream)) // the event may belong to another GPU
     return refused;
   return exists(event) ? said(wait(streamOf(stream), eventOf(event))) : kInvalidHandle;
 }
@@ -354,8 +356,8 @@ int cuEventElapsedTime(float *milliseconds, void *from, void *to) {
   return said(begin > 0 && end > 0 ? "" : "the time of an event is asked for that was never recorded");
 }
 
-/// The image is what code generation writes for "emu": modules of bitcode, each behind its length, and a length of 0 at the end.
-/// To CU_JIT_ERROR_LOG_BUFFER, cut to CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
+/// Writes `text` to CU_JIT_ERROR_LOG_BUFFER, truncated to CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES. The image is the output
+/// of code generation for "emu": bitcode modules, each preceded by its length, and a length of 0 at the end.
 static void writeErrorLog(const std::string &text, unsigned count, const int *options, void **values) {
   char *log = nullptr;
   size_t bytes = 0;
@@ -469,7 +471,7 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
   });
 }
 
-// For tests.
+// Functions for tests.
 void zorseStandInHostAccess(const void *from, size_t bytes, int write) {
   (void)said(accessByHost({uintptr_t(from), uintptr_t(from) + bytes, write != 0}));
 }

@@ -1,13 +1,15 @@
-// Stands in for libnccl.so.2, between threads and between processes. Operations run on the stand-in's streams: what they read and write is held
-// against what else is there (Streams.h), what has not arrived is poison, and ranks that issue different operations or sizes are found, printed, and
-// fail their streams. Ranks that issue the same in different orders wait for each other, as with NCCL. Communicators do not block; one GPU twice is
-// an error.
+// Stand-in for libnccl.so.2, between threads and between processes. Operations run on the stand-in's streams; their
+// reads and writes are checked for order (Streams.h), and data that has not arrived is poisoned. If ranks issue
+// different operations or sizes, this is detected and printed, and their streams fail. Ranks that issue the same
+// operations in different orders wait for each other, as with NCCL. Communicators are non-blocking. Using one GPU twice
+// is an error.
 //
-//   ZORSE_NCCL_VERSION=22803,22105    the version; several: by ZORSE_RANK, the last for all others
-//   ZORSE_EMULATOR_LINK=rate          bytes a second each way of a GPU: from when all who exchange are there, operations last as long as the more of
-//                                     their bytes in and out; default: no longer than they take
-//   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators counted, from 0, in each process);
-//                    fail@17:1        it fails, and so says the communicator; wrong@17:1  it receives other bytes than were sent
+//   ZORSE_NCCL_VERSION=22803,22105    the version; several: indexed by ZORSE_RANK, the last one for all others
+//   ZORSE_EMULATOR_LINK=rate          bytes/s in each direction of a GPU. An operation lasts from the arrival of all participants for the
+//                                     time of its incoming or outgoing bytes, whichever is longer; default: no additional time
+//   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends (all communicators of a process are
+//                                     counted together, from 0);
+//                    fail@17:1        it fails and the communicator reports an error; wrong@17:1  it receives wrong bytes
 #include "NcclMeeting.h"
 #include "StandIn.h"
 
@@ -68,23 +70,23 @@ const Fault &fault() {
   return asked;
 }
 
-/// Lives as long as work on streams names it.
+/// Lives as long as work on streams refers to it.
 struct Communicator {
   std::unique_ptr<Meeting> meeting;
   int rank = 0, unit = 0;
-  std::atomic<int> error{kInProgress}; ///< what it says of itself
+  std::atomic<int> error{kInProgress}; ///< the asynchronous error it reports
   std::atomic<bool> aborted{false};
   std::string said; ///< set before `error`
   std::thread joining, launching;
-  std::set<std::pair<bool, int>> connected; ///< peers that it has sent to, and received from
+  std::set<std::pair<bool, int>> connected; ///< peers that it has sent to or received from
   ~Communicator() {
     if (launching.joinable())
-      launching.detach(); // it holds what it needs
+      launching.detach(); // it owns all data it needs
   }
 };
 using Shared = std::shared_ptr<Communicator>;
 
-/// Kernels of communicators that are running, by GPU.
+/// Number of running kernels of communicators, by GPU.
 std::array<std::atomic<int>, 256> running{};
 struct Runs {
   explicit Runs(int unit) : count(running[size_t(unit) % running.size()]) { ++count; }
@@ -93,7 +95,7 @@ struct Runs {
 };
 Shared &of(void *comm) { return *static_cast<Shared *>(comm); }
 
-/// Bytes that one rank has for another.
+/// A message between two ranks.
 struct Piece {
   Kind kind;
   bool sends;
@@ -110,17 +112,18 @@ struct Operation {
   std::string what;
   std::vector<Piece> pieces;
   std::vector<Access> accesses;
-  std::vector<std::pair<char *, const char *>> copies; ///< a rank's own part
+  std::vector<std::pair<char *, const char *>> copies; ///< local copies within a rank
   std::vector<uint64_t> copied;
-  uint64_t in = 0, out = 0; ///< bytes that cross the GPU's link; of a broadcast once, as along a ring
+  uint64_t in = 0, out = 0; ///< bytes over the GPU's link; those of a broadcast count once, as in a ring
 };
 
 thread_local int depth = 0;
 thread_local std::vector<Operation> waiting;
-std::map<int, uint64_t> counts; ///< operations by rank
+std::map<int, uint64_t> counts; ///< number of operations by rank
 std::mutex mutex;
 
-/// Moves what can be moved. \returns whether something was; `found`: ranks disagree; `met`: when the last of those began who have been met.
+/// Moves the next part of a message. \returns whether data moved; `found`: ranks disagree; `met`: the latest begin of
+/// the peers' operations
 bool move(Communicator &c, Piece &piece, bool blocked, std::string &found, double &met) {
   if (piece.done() || blocked)
     return false;
@@ -179,13 +182,13 @@ std::string run(Operation operation, uint64_t number) {
       return {};
     bool moved = false, left = hangs;
     std::string found;
-    // Messages from one rank to another keep their order: a later one of the group waits for the one before.
+    // Messages between two ranks stay in order: a later message of the group waits for the earlier one.
     std::map<std::pair<bool, int>, bool> blocked;
     for (Piece &piece : operation.pieces) {
       bool &behind = blocked[{piece.sends, piece.peer}];
       moved = (!hangs && move(c, piece, behind, found, met)) || moved;
       behind = behind || !piece.done();
-      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0; // for who takes what was sent
+      const bool waits = piece.sends && c.meeting->box(c.rank, piece.peer).full.load() != 0; // the receiver has not taken the data yet
       left = left || !piece.done() || (paced && waits);
       if (paced && piece.sends && piece.done() && !waits)
         met = std::max(met, c.meeting->box(c.rank, piece.peer).taken);
@@ -227,7 +230,7 @@ int put(Operation operation) {
 }
 
 int flush() {
-  // What a group has for one communicator and stream is one operation.
+  // All calls of a group with the same communicator and stream form one operation.
   std::vector<Operation> all;
   for (Operation &next : waiting) {
     auto same = std::find_if(all.begin(), all.end(), [&](const Operation &o) { return o.comm == next.comm && o.stream == next.stream; });
@@ -247,8 +250,8 @@ int flush() {
     Communicator &c = *operation.comm;
     if (c.launching.joinable())
       c.launching.join();
-    // The kernel is launched by a thread of NCCL's, some time after the call: who puts work behind it on the stream before that, or calls again, is
-    // wrong.
+    // A thread of NCCL launches the kernel some time after the call. Putting other work on the stream before that, or
+    // calling again, is an error.
     c.error = kInProgress;
     const Shared comm = operation.comm;
     c.launching = std::thread([comm, operation = std::move(operation)]() mutable {
@@ -273,7 +276,7 @@ uint64_t bytesOf(size_t count, int type) {
   return type >= 0 && type < 10 ? count * sizes[type] : 0;
 }
 
-// At a pace they take the link's time (run).
+// At a pace, operations take the link's time (see run) and not the memory's.
 Access reads(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, false, false}; }
 Access writes(const void *data, uint64_t bytes) { return {uintptr_t(data), uintptr_t(data) + bytes, true, false}; }
 
@@ -282,7 +285,7 @@ int transfer(bool sends, const void *data, size_t count, int type, int peer, voi
   if (peer < 0 || peer >= c->meeting->ranks())
     return kInvalidArgument;
   if (peer == c->rank && depth == 0)
-    return kInvalidUsage; // to itself, a rank sends and receives within one group
+    return kInvalidUsage; // a rank may send to itself only within a group
   if (c->connected.insert({sends, peer}).second)
     zorseStandInConnects();
   if (zorseStandInLeavesOut(static_cast<Stream *>(stream)))
@@ -312,7 +315,7 @@ int ncclGetUniqueId(UniqueId *id) {
 
 int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config *config) {
   if (!config || config->magic != 0xcafebeef || config->blocking != 0)
-    return kInvalidArgument; // nobody here waits inside a call
+    return kInvalidArgument; // calls here never block
   if (ranks < 1 || ranks > Meeting::kMostRanks || rank < 0 || rank >= ranks || std::strlen(id.internal) != 24)
     return kInvalidArgument;
   auto c = std::make_shared<Communicator>();
@@ -339,14 +342,14 @@ int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config 
 
 int ncclCommGetAsyncError(void *comm, int *error) { return *error = of(comm)->error, kSuccess; }
 int ncclCommFinalize(void *) { return kSuccess; }
-/// Ends the communicator's kernels and frees memory, which waits for all that is on the GPU. The real one waits for ever for a kernel that nobody
-/// ends.
+/// Ends the communicator's kernels and frees memory, which waits for all work on the GPU. NCCL waits forever for a
+/// kernel that is never aborted.
 int ncclCommAbort(void *comm) {
   Shared &c = of(comm);
   c->aborted = true;
   for (int waited = 0; running[size_t(c->unit) % running.size()] > 0; ++waited) {
     if (waited == 5000) {
-      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on the same GPU, which nobody has aborted\n");
+      std::fprintf(stderr, "emulator: ncclCommAbort waits for a kernel of another communicator on the same GPU that is never aborted\n");
       std::abort();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -16,7 +16,7 @@ using namespace zorse::emulator;
 
 namespace {
 
-/// By actor (a stream or a host thread): how many of its accesses are known to be over.
+/// By actor (a stream or a host thread): the number of its accesses that are known to be complete.
 using Clock = std::vector<uint64_t>;
 
 void join(Clock &clock, const Clock &other) {
@@ -31,34 +31,34 @@ struct Touch {
   uint64_t tick = 0;
   std::string what;
 };
-/// Of bytes that have been treated alike: the last write, and since then the last read of every actor.
+/// State of bytes with the same history: the last write, and the last read of every actor since then.
 struct Bytes {
   Touch write;
   std::vector<Touch> reads;
 };
 
-std::atomic<bool> leaving{false};         ///< work out
-thread_local double began = 0, until = 0; ///< of the work that the thread does
+std::atomic<bool> leaving{false};         ///< skip work
+thread_local double began = 0, until = 0; ///< times of the work that the thread executes
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 void sleepUntil(double seconds) { std::this_thread::sleep_until(std::chrono::steady_clock::time_point() + std::chrono::duration<double>(seconds)); }
 
 struct Watch {
-  std::mutex mutex; ///< guards all of this but what runs
+  std::mutex mutex; ///< guards all members, but not running work
   std::condition_variable changed;
-  size_t actors = 1;                 ///< 0: the stream whose calls block
+  size_t actors = 1;                 ///< actor 0: the blocking stream
   uint64_t blocking = 0;             ///< its tick
-  Clock anyHost;                     ///< what some host thread has waited for
-  std::map<uintptr_t, Bytes> memory; ///< by the first of its bytes; up to the next entry
+  Clock anyHost;                     ///< the accesses that any host thread has waited for
+  std::map<uintptr_t, Bytes> memory; ///< by first address; an entry extends to the next one
   uint64_t seed = 0;
   double most = 0;
-  double pace = 0; ///< seconds a byte
+  double pace = 0; ///< seconds per byte
   bool threads = false;
   Mutation mutation = Mutation::None;
   uint64_t mutated = 0, counted[4] = {};
-  std::vector<Stream *> streams, mutants; ///< mutants: made for Mutation::OtherStream, which nobody ends
+  std::vector<Stream *> streams, mutants; ///< mutants: created for Mutation::OtherStream, destroyed by the next mutate()
 
-  /// Seconds of work at the pace.
+  /// Seconds of the accesses at the current pace.
   double timeOf(const std::vector<Access> &accesses) const {
     double seconds = 0;
     for (const Access &access : accesses)
@@ -76,7 +76,7 @@ struct HostThread {
   size_t actor = 0;
   Clock clock;
 };
-/// With the mutex held.
+/// The mutex must be held.
 HostThread &hostThread() {
   thread_local HostThread thread;
   if (thread.actor == 0)
@@ -84,7 +84,7 @@ HostThread &hostThread() {
   return thread;
 }
 
-/// Splits what is known about memory at an address.
+/// Splits the memory map at an address.
 std::map<uintptr_t, Bytes>::iterator split(uintptr_t address) {
   auto &memory = watch().memory;
   auto next = memory.lower_bound(address);
@@ -94,7 +94,7 @@ std::map<uintptr_t, Bytes>::iterator split(uintptr_t address) {
   return memory.emplace_hint(next, address, std::move(before));
 }
 
-/// With the mutex held. An access by `actor`, who knows `clock`.
+/// Checks an access by `actor` with `clock`. The mutex must be held.
 std::string check(size_t actor, const Clock &clock, const std::string &what, const Access &access) {
   if (access.begin >= access.end)
     return "";
@@ -131,20 +131,20 @@ std::string check(size_t actor, const Clock &clock, const std::string &what, con
 
 struct zorse::emulator::StreamEvent {
   Clock clock;
-  uint64_t recorded = 0, come = 0; ///< how often
+  uint64_t recorded = 0, come = 0; ///< number of records, and number of completed records
   double seconds = 0;
 };
 
 struct zorse::emulator::Stream {
   size_t actor = 0;
   Clock clock;
-  // Of a stream with a thread.
-  double time = 0; ///< at a pace, of its thread: when what it has done so far ended
+  // Only for a stream with a thread.
+  double time = 0; ///< at a pace: end of the work that its thread has done
   std::deque<std::function<std::string()>> work;
   uint64_t put = 0, done = 0;
   bool closing = false;
-  std::atomic<bool> leftOut{false}; ///< what is put on it from now on
-  std::string found;                ///< by its thread
+  std::atomic<bool> leftOut{false}; ///< work that is put on it from now on is skipped
+  std::string found;                ///< findings of its thread
   std::mt19937_64 random;           // NOLINT(bugprone-random-generator-seed): delays are to be the same again
   std::thread thread;
 
@@ -157,7 +157,7 @@ struct zorse::emulator::Stream {
         return;
       std::function<std::string()> next = std::move(work.front());
       work.pop_front();
-      // Seldom long, so that what should wait is often overtaken.
+      // Rarely long, so that work that should wait is often overtaken.
       const double pause = random() % 4 == 0 ? all.most * double(random() % 1024) / 1024 : 0;
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::duration<double>(pause));
@@ -170,7 +170,7 @@ struct zorse::emulator::Stream {
     }
   }
 
-  /// With the mutex held: now, or by the thread.
+  /// Runs the work now, or gives it to the thread. The mutex must be held.
   std::string give(std::unique_lock<std::mutex> &lock, std::function<std::string()> what) {
     if (!thread.joinable()) {
       lock.unlock();
@@ -244,7 +244,7 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
   if (all.hits(Mutation::OtherStream)) {
     const bool apart = stream->thread.joinable();
     lock.unlock();
-    stream = makeStream(); // that nobody waits for, and nothing else is on
+    stream = makeStream(); // a stream that is never waited for and has no other work
     if (apart)
       runApart(stream);
     lock.lock();
@@ -425,7 +425,7 @@ void zorse::emulator::leaveWorkOut() { leaving = true; }
 bool zorse::emulator::leavesOut(const Stream *stream) { return stream && stream->leftOut.load(std::memory_order_relaxed); }
 
 void zorse::emulator::mutate(Mutation mutation, uint64_t index) {
-  for (Stream *stream : std::exchange(watch().mutants, {})) // what they found is not the next mutant's
+  for (Stream *stream : std::exchange(watch().mutants, {})) // their findings do not belong to the next mutant
     destroyStream(stream);
   std::lock_guard<std::mutex> lock(watch().mutex);
   watch().mutation = mutation;

@@ -1,4 +1,4 @@
-// What is watched: bounds, alignment, what has been written, and whether two accesses are ordered. And what is counted.
+// Checks bounds, alignment, initialization and the order of accesses, and counts traffic.
 #include "GridState.h"
 
 #include <algorithm>
@@ -77,7 +77,7 @@ bool Grid::access(uintptr_t address, uint32_t bytes, uint32_t alignment, bool wr
   }
   if (traffic)
     isShared ? noteShared(address, bytes, site) : note(address, bytes, writes, site);
-  // Two threads, one of which writes, that no barrier orders.
+  // Two accesses of different threads, one of them a write, that no barrier orders.
   const uint32_t me = block * launch->threads + thread + 1;
   const uint32_t turn = turns[thread / 32];
   auto unordered = [&](uint32_t other, uint32_t otherEpoch, uint32_t otherTurn) {

@@ -1,12 +1,13 @@
-// What kernels for GPUs move, counted on the emulator: of every kernel of every body the share of moved bytes that some thread asked for, and how
-// many times the sectors that a launch touches at all are moved.
+// Counts the memory traffic of GPU kernels on the emulator: for every kernel of every body, the fraction of the moved
+// bytes that some thread requests, and the number of times that each touched sector is moved.
 //
 //   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]
 //
-// UNITS.mlir is what zorse-compile --compile-to=backward --emit units prints. Fails on findings, and below the least efficiency of all kernels
-// together. A block is the bodies of the classes "attention" and "mlp": fails above the most times that its sectors are moved, and the most launches
-// of kernels, of those that are not attention's own, in its forward and in its backward. The last number is of single kernels: how many times as
-// often as without bank conflicts shared memory is asked.
+// UNITS.mlir is the output of zorse-compile --compile-to=backward --emit units. Fails on findings, and if the
+// efficiency of all kernels together is below LEAST EFFICIENCY. A block consists of the bodies of the classes
+// "attention" and "mlp". Fails if its sectors are moved more than MOST TIMES, or if its forward or backward launches
+// more kernels than MOST FORWARD or MOST BACKWARD, not counting those of attention. MOST CONFLICTS limits the shared
+// memory wavefronts of a single kernel, relative to those without bank conflicts.
 #include "EmulatedBody.h"
 
 #include "zorse/Codegen/Codegen.h"
@@ -39,7 +40,7 @@ int main(int argc, char **argv) {
   auto module = mlir::parseSourceFile<mlir::ModuleOp>(argv[1], &context);
   if (!module)
     return 2;
-  // Kernels then say which operations they come from.
+  // Kernels then name the operations they come from.
   module->walk([&](mlir::Operation *op) { op->setLoc(mlir::NameLoc::get(op->getName().getIdentifier())); });
   codegen::CodegenOptions options;
   options.arch = "emu";
@@ -53,14 +54,14 @@ int main(int argc, char **argv) {
     return std::fprintf(stderr, "%s\n", code ? products.message().c_str() : error.c_str()), 2;
   const int mostLaunches[2] = {argc > 5 ? std::atoi(argv[5]) : 1 << 20, argc > 6 ? std::atoi(argv[6]) : 1 << 20};
   emulator::Traffic all, block;
-  int launches[2] = {0, 0}, attentions[2] = {0, 0}; // of a block's forward and backward; attention's own apart
+  int launches[2] = {0, 0}, attentions[2] = {0, 0}; // in a block's forward and backward; those of attention are counted separately
   auto add = [](emulator::Traffic &to, const emulator::Traffic &from) {
     to.usedBytes += from.usedBytes;
     to.sectors += from.sectors;
     to.distinctSectors += from.distinctSectors;
   };
   bool good = true;
-  double conflicts = 1; // of the worst kernel
+  double conflicts = 1; // maximum over kernels
   for (const bundle::Body &body : compiled->library.bodies()) {
     std::vector<std::vector<uint64_t>> buffers;
     emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};

@@ -1,4 +1,5 @@
-# enter ROOT FOLDER SCRIPT: runs the script in /root/FOLDER of the root, as root of a machine of its own: namespaces leave nothing running or mounted. It knows the proxies and pip's index of this machine.
+# enter ROOT FOLDER SCRIPT: runs the script in /root/FOLDER of the root, as root of a separate machine: namespaces leave
+# no process running and nothing mounted. It uses the proxies and pip's index of this machine.
 enter() {
   local allowed='^(https?_proxy|ftp_proxy|no_proxy|all_proxy|pip_(index_url|extra_index_url|trusted_host|cert|default_timeout)|ssl_cert_(file|dir)|requests_ca_bundle|curl_ca_bundle)='
   unshare --mount --pid --fork --kill-child bash -euc '

@@ -1,4 +1,6 @@
-"""The conformance suite of devices: the null driver passes the contract, the CPU driver everything, and the suite fails with each mistake that is put between it and a device."""
+"""Runs the conformance suite of devices: the null driver passes the contract, the CPU driver passes everything, and the
+suite fails with each mistake inserted between it and a device.
+"""
 import os
 import re
 import subprocess
@@ -24,7 +26,7 @@ def main():
     good = re.search(r"^\[  SKIPPED \] Drivers/DeviceComputing\.[A-Za-z]*/null", whole.stdout, re.M) and 0 < contract == cpu and computing > 0
     found = 0
     for mistake in MISTAKES:
-        # Some end by a signal.
+        # Some runs end with a signal.
         done = subprocess.run([SUITE, "--gtest_filter=Drivers/*"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=os.environ | {"ZORSE_DEVICE_FAULT": mistake})
         found += done.returncode != 0
         failed = len(re.findall(r"^\[  FAILED  \] Drivers/.* \(", done.stdout, re.M))

@@ -2,12 +2,14 @@
 # tools/quickstart.sh and tools/run-tests.sh of a fresh clone on a bare Debian 12, in either order.
 #
 # fresh_machine.sh [--cold] [--only=quickstart-first|tests-first] [--folder=FOLDER] [--prepare]
-#   --cold      without ccache between the two orders: both are cold then. Without it the second order takes objects that the first one compiled; the first is cold always.
+#   --cold      no ccache between the two orders, so both are cold. By default the second order reuses objects that the first one
+#               compiled; the first is always cold.
 #   --only      one of the two orders
-#   --folder    where the roots are made (10 GB), and kept; without it a temporary folder, removed at the end
+#   --folder    where the roots are made (10 GB) and kept; default: a temporary folder, removed at the end
 #   --prepare   makes the root and stops
-# The machine is a root made by debootstrap, entered with namespaces of its own, so that nothing is left running or mounted. It gets this machine's sources, proxies, keys and certificates of apt and pip,
-# and no package. Needs root; debootstrap is fetched with apt where it is not installed. What is committed is cloned, and nothing else.
+# The machine is a root made by debootstrap, entered with separate namespaces, so that no process is left running and
+# nothing mounted. It gets this machine's package sources, proxies, keys and certificates of apt and pip, and no
+# package. Needs root; debootstrap is downloaded with apt if it is not installed. Only committed files are cloned.
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 source "$repository/test/evidence/bare_machine.bash"
@@ -27,13 +29,13 @@ if [ "$(id -u)" -ne 0 ] || ! unshare --mount --pid --fork true 2>/dev/null; then
 fi
 if [ -z "$folder" ]; then
   folder=$(mktemp -d /var/tmp/zorse-fresh-XXXXXX)
-  # Nothing is mounted there outside of the namespaces, which are gone by then.
+  # The namespaces no longer exist, so nothing is mounted there.
   trap 'rm -rf --one-file-system "$folder"' EXIT
 fi
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
-# Debootstrap's own files suffice: nothing is installed on this machine.
+# debootstrap's files are sufficient: nothing is installed on this machine.
 debootstrap=(debootstrap)
 if ! command -v debootstrap >/dev/null; then
   (cd "$folder" && { ls debootstrap_*.deb >/dev/null 2>&1 || apt-get download -qq debootstrap 2>/dev/null; }) || { echo "skipped: debootstrap cannot be fetched with apt"; exit 77; }
@@ -46,7 +48,7 @@ mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'C
 
 say() { printf '\n== %s\n' "$*"; }
 
-# What apt and pip are told on this machine: where packages come from, and whom to trust. No package comes along.
+# Copies the configuration of apt and pip: package sources and trusted keys. No package is copied.
 configure() {
   local root=$1 path
   for path in /etc/apt /usr/share/keyrings /etc/ssl/certs /usr/share/ca-certificates /usr/local/share/ca-certificates /etc/pip.conf /etc/resolv.conf /etc/hosts; do
@@ -55,7 +57,7 @@ configure() {
     rm -rf "${root:?}$path"
     cp -aL "$path" "$root$path" 2>/dev/null || true # links to nowhere
   done
-  # Images of containers remove what was downloaded at once: the second order would download it again.
+  # Container images delete downloaded packages immediately; the second order would download them again.
   cat >"$root/etc/apt/apt.conf.d/zz-fresh-machine" <<'APT'
 #clear DPkg::Post-Invoke;
 #clear APT::Update::Post-Invoke;

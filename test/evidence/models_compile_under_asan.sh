@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Compiles every model of the repository and every stored input of the importer's fuzzing under ASan and UBSan.
 #
-#   --quick: every model once, whole, and every third parameter of the smallest frozen
-#   ZORSE_BIN: where zorse-compile and zorse-import are (default: build/asan/bin, built here)
-#   MODELS:   more ONNX files
+#   --quick:   every model once, in full, and every third parameter of the smallest model frozen
+#   ZORSE_BIN: folder of zorse-compile and zorse-import (default: build/asan/bin, built here)
+#   MODELS:    additional ONNX files
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 quick=0
@@ -19,14 +19,15 @@ export ZORSE_CACHE=$work/cache
 printf 'name: one\nnodes:\n  - name: here\n    devices:\n      - {name: a, kind: cpu, flops_per_second: 10 GFLOP/s, threads: 1}\n' >"$work/one.yaml"
 bundles=0 refused=0 findings=0
 
-# "--seq 16" for a model whose sequence is open.
+# "--seq 16" for a model with a dynamic sequence length.
 sequence_of() {
   local text
   text=$("$ZORSE_BIN/zorse-import" "$1" --seq 16 --batch 4 --quiet 2>&1) || true
   [[ $text == *"the file fixes dimension 1"* ]] || echo --seq 16
 }
 
-# Exit 0 is a bundle and exit 1 an error with a message; anything else, or a word of a sanitizer, is a finding.
+# Exit code 0 is a bundle and exit code 1 an error with a message. Anything else, or output of a sanitizer, is a
+# finding.
 compile() { # MODEL OPTIONS...
   local code=0
   "$ZORSE_BIN/zorse-compile" "$@" --cluster "$work/one.yaml" --batch 4 $(sequence_of "$1") --threads 1 --quiet -o "$work/bundle.zorse" >"$work/log" 2>&1 || code=$?

@@ -1,8 +1,9 @@
-"""Profiles of a small model under processor quotas of 80 and 40 %, made by control groups: times of unit functions over those without a quota.
+"""Profiles of a small model under CPU quotas of 80 and 40 %, set by control groups: times of unit functions relative to
+those without a quota.
 
     profile_quota.py [--rows 1,4] [--seconds 40]
 
-Needs root and the cpu controller (exit code 77 without), and a quiet processor.
+Needs root and the cpu controller (otherwise exit code 77), and an idle CPU.
 """
 import argparse
 import json
@@ -25,7 +26,7 @@ def write(path, value):
 
 
 class Quota:
-    """A control group that grants so many percent of a processor; this process and what it starts are in it while the object is entered."""
+    """A control group with a quota in percent of a CPU; it contains this process and its children while the object is entered."""
 
     def __init__(self, percent):
         second = os.path.exists(os.path.join(GROUPS, "cgroup.controllers"))

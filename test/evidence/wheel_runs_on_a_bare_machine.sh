@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The wheel and the image of the Containerfile on a bare Debian 12.
 #
-# wheel_runs_on_a_bare_machine.sh [--quick] [WHEEL]: builds the wheel (minutes) unless one is given. The machine is the root that fresh_machine.sh --prepare makes; needs root.
+# wheel_runs_on_a_bare_machine.sh [--quick] [WHEEL]: builds the wheel (takes minutes) unless one is given. The machine
+# is the root made by fresh_machine.sh --prepare. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 source test/evidence/bare_machine.bash
@@ -28,7 +29,8 @@ assert len(run.losses) == 5 and run.losses[-1] < run.losses[0]
 print("first-step", seen[0])
 PYTHON
 
-# measure NAME SCRIPT: a fresh root, the script that installs, then the first steps with PYTHON; says seconds.
+# measure NAME SCRIPT: makes a fresh root, runs the script that installs, then the first steps with PYTHON; prints
+# seconds.
 measure() {
   local name=$1 root=$folder/$1
   cp -a "$folder/base" "$root"
@@ -46,7 +48,7 @@ figures=("wheel of $(($(stat -c %s "$wheel") / 1000000)) MB")
 measure "pip install" 'apt-get update -qq >/dev/null; apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null 2>&1; python3 -m venv v; v/bin/pip install -q ./*.whl; v/bin/python first_step.py'
 figures+=("installed $(du -sm "$folder/pip install/root/work/v/lib" 2>/dev/null | cut -f1) MB")
 if [ $quick = 0 ]; then
-  # The last stage of the Containerfile, line by line: what COPY --from brings is the wheel.
+  # The last stage of the Containerfile, line by line; COPY --from provides the wheel.
   steps=$(sed -n '/^FROM .* AS run$/,$p' Containerfile | sed -e ':a' -e '/\\$/N; s/\\\n//; ta' | sed -n 's/^RUN //p')
   measure container "mkdir -p /dist; cp ./*.whl /dist/; $steps; /opt/zorse/bin/python first_step.py"
   figures+=("image $(du -sm --one-file-system --exclude=root/work --exclude=proc --exclude=sys --exclude=dev "$folder/container" | cut -f1) MB with Debian's base")

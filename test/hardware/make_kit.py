@@ -1,10 +1,11 @@
-"""Makes the validation kit, a folder and its archive, to carry to a machine with a GPU: compiled bundles and kernels, the runtime with every library it needs, data.
+"""Makes the validation kit, a folder and its archive, for a machine with a GPU: compiled bundles and kernels, the
+runtime with every library it needs, data.
 
     make_kit.py OUT [--arch sm_80] [--gpt2 GPT2.onnx] [--quick]     newer GPUs run the code of older ones. native: this machine's GPU. emu: the emulator of
-                                                                    test/emulator, to try the kit itself
+                                                                    test/emulator, to test the kit itself
 
-There, nothing but the NVIDIA driver, cuBLASLt and Python 3 with numpy is needed: OUT/run.sh. With --gpt2, an export of models/make_benchmark.py, the kit also measures GPT-2 124M; its
-weights are drawn there.
+The other machine needs only the NVIDIA driver, cuBLASLt and Python 3 with numpy: OUT/run.sh. With --gpt2, an export of
+models/make_benchmark.py, the kit also measures GPT-2 124M with random weights, which are drawn on the other machine.
 """
 import argparse
 import itertools
@@ -33,9 +34,10 @@ def write_cluster(path, devices, arch, memory):
     return path
 
 
-RESERVE = 1907  # MiB: the 2 GB that cluster files keep of a GPU beside its programs
+RESERVE = 1907  # MiB: the 2 GB of a GPU that cluster files reserve in addition to its program
 HOST = [{"optimizer_states": "host", "parameters": "host", "gradients": "host"}]
-# Memory techniques: keys of a plan whose cells are cut by samples alone, and whether they are cut by units, too. The first of either kind is what the others compare with.
+# Memory optimizations: keys of a plan, and whether its cells are cut by units as well as by samples. The others are
+# compared with the first one of the same tiling.
 TECHNIQUES = {
     "activations kept": ({}, False),
     "activations recomputed": ({"activations": "recompute"}, False),
@@ -54,12 +56,13 @@ def technique_cells(batch, parts, cuts, by_units):
     return [(begin, end, batch * i // parts, batch * (i + 1) // parts, "g0") for begin, end in zip([0] + ends, ends) for i in range(parts)]
 
 
-# The C library, its loader and what belongs to them: carried apart, since the other machine's own are used where they are new enough.
+# The C library, its loader and related libraries. They are kept separately, because the other machine's own are used if
+# they are new enough.
 C_LIBRARY = re.compile(r"/(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libstdc\+\+|libgcc_s)[.-][^/]*$")
 
 
 def carry_runtime(out):
-    """The programs, and all that the loader gives them."""
+    """Copies the programs and the libraries that they load."""
     for folder in ("lib", "libc", "programs"):
         os.makedirs(os.path.join(out, folder))
     for name in ("zorse-run", "gpu-probe"):
@@ -70,7 +73,7 @@ def carry_runtime(out):
 
 
 def carry_pytorch_step(out):
-    """What trains the same model in PyTorch, where there is one."""
+    """Copies the programs that train the same model in PyTorch, if it is installed."""
     models = os.path.join(z.ROOT, "models")
     os.makedirs(os.path.join(out, "models"))
     shutil.copy(os.path.join(z.ROOT, "test", "benchmark", "torch_step.py"), out)
@@ -82,7 +85,7 @@ ARCHITECTURES = ("sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90", "sm_100",
 
 
 def carry_modules(out, model, archs):
-    """Kernels of one model for every architecture, which the driver is to compile."""
+    """Kernels of one model for every architecture, for the driver to compile."""
     with tempfile.TemporaryDirectory() as work:
         for arch in archs:
             bundle, cells = os.path.join(work, arch + ".zorse"), [(0, UNITS, 0, BATCH, "g0")]
@@ -91,7 +94,7 @@ def carry_modules(out, model, archs):
 
 
 def carry_cases(out, arch, quick):
-    """Cases of kernels, with what their results have to be; and large ones, for time."""
+    """Test cases of kernels with expected results, and large cases for timing."""
     precision = [] if arch == "emu" or int(arch[3:]) >= 80 else ["--type=f16"]
     quick = ["--class=softmax", "--type=f32"] if quick else precision
     for folder, more in (("cases", ["--quick"]), ("times", ["--times"])):
@@ -101,13 +104,13 @@ def carry_cases(out, arch, quick):
             sys.exit(f"kernel-conformance --record: {(done.stdout + done.stderr).strip().splitlines()[-1]}")
 
 
-# Name, m, n, k, batch of products; forward, gradient of the input and of the weights are the transposes.
+# Name, m, n, k, batch of products. Forward, input gradient and weight gradient are the transposes.
 PRODUCTS = [("gpt2-attention", 8192, 2304, 768, 1), ("gpt2-mlp", 8192, 3072, 768, 1), ("gpt2-head", 8192, 50257, 768, 1), ("llama-mlp", 4096, 11008, 4096, 1), ("llama-heads", 2048, 2048, 128, 32)]
 ODD = [("odd", 1023, 1025, 511, 1, 0, 0), ("odd-rows", 1024, 1000, 768, 1, 3, 0), ("odd-address", 1024, 1024, 1024, 1, 0, 1), ("odd-batch", 97, 33, 129, 7, 1, 4), ("one-column", 4096, 1, 1024, 1, 0, 0)]
 
 
 def write_products(out, arch):
-    """The list that gpu-probe products reads."""
+    """Writes the list that `gpu-probe products` reads."""
     precisions = ["f32", "f16"] + (["bf16"] if arch == "emu" or int(arch[3:]) >= 80 else [])
     with open(os.path.join(out, "products.txt"), "w") as f:
         for name, m, n, k, batch in [] if arch == "emu" else PRODUCTS:
@@ -127,10 +130,10 @@ def write_products(out, arch):
 
 
 def memory_case(out, case):
-    """How much of a GPU's memory a bundle asks for: its program's arenas on the device, and the reserve of cluster files."""
+    """The GPU memory that a bundle needs: its program's arenas on the device, and the reserve of cluster files."""
     text = subprocess.run([os.path.join(z.BIN, "zorse-inspect"), os.path.join(out, case["bundle"])], capture_output=True, text=True, check=True).stdout
     number, unit = re.search(r"cuda .*? ([\d.]+) ([KMG]iB) of ", text).groups()
-    planned = math.ceil(float(number) * {"KiB": 2**-10, "MiB": 1, "GiB": 2**10}[unit] * 1.01) + 1  # MiB; the figure is rounded
+    planned = math.ceil(float(number) * {"KiB": 2**-10, "MiB": 1, "GiB": 2**10}[unit] * 1.01) + 1  # MiB; the printed number is rounded
     return {"bundle": case["bundle"], "planned": planned, "reserve": RESERVE, "mebibytes": planned + RESERVE}
 
 
@@ -146,7 +149,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--arch", default="sm_80")
     parser.add_argument("--gpt2")
-    parser.add_argument("--quick", action="store_true", help="GPT in f32 alone")
+    parser.add_argument("--quick", action="store_true", help="only GPT in f32")
     options = parser.parse_args()
     if options.arch == "native":
         said = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True, check=True).stdout
@@ -178,7 +181,7 @@ def main():
             for plan, (devices, cells, more) in PLANS.items():
                 if plan == "one GPU" or precision == "f32" or model == "gpt":
                     add(f"{model}, {precision}, {plan}", path, precision, devices, cells, more)
-            if model == "gpt" and precision == "f32" and "bf16" in precisions:  # against the processor in f32
+            if model == "gpt" and precision == "f32" and "bf16" in precisions:  # compared with the CPU
                 add("gpt, tf32, one GPU", path, "tf32", *PLANS["one GPU"])
     if not options.quick:
         for name, (more, by_units) in TECHNIQUES.items():

@@ -1,5 +1,5 @@
-// Blocked attention against the definition: forward in f32 and f64, gradients against the written-out softmax gradient and against finite
-// differences.
+// Compares blocked attention with the definition: the forward in f32 and f64, the gradients with the softmax gradient
+// written out and with finite differences.
 #include "HostSlots.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -28,9 +28,9 @@ struct Shape {
   int64_t window = 0;
   double softcap = 0, dropout = 0;
   Mask mask = Mask::None;
-  bool closedQuery = false; ///< a boolean mask leaves query 1 nothing to see; one that is added hides its keys by -3e38, which swallows scores
+  bool closedQuery = false; ///< a boolean mask hides all keys of query 1; an additive mask hides its keys by -3e38, which absorbs the scores
 
-  int64_t statistics() const { return mask == Mask::Additive ? 2 : 1; } ///< numbers of a query in lse
+  int64_t statistics() const { return mask == Mask::Additive ? 2 : 1; } ///< values per query in lse
 };
 
 constexpr int64_t kSampleBase = 11;
@@ -73,7 +73,7 @@ template <typename T> Tensors<T> makeTensors(const Shape &s) {
 
 double scaleOf(const Shape &s) { return 1.0 / std::sqrt(double(s.size)); }
 
-/// The definition, in f64. With gradients when dq is not null.
+/// The definition, in f64. Also computes gradients if dq is not null.
 struct Reference {
   std::vector<double> out, lse, dq, dk, dv;
 };
@@ -108,7 +108,7 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
           }
           int64_t diagonal = i + s.keys - s.queries, at = (row * s.queries + i) * s.keys + j;
           if (s.mask == Mask::Additive)
-            sum = double(T(sum + t.mask[at])); // as large masks swallow scores
+            sum = double(T(sum + t.mask[at])); // large mask values absorb the scores, as in T
           bool visible = (!s.causal || j <= diagonal) && (s.window == 0 || j > diagonal - s.window) && (s.mask != Mask::Boolean || t.open[at]);
           score[j] = visible ? sum : -INFINITY;
           largest = std::max(largest, score[j]);
@@ -238,7 +238,7 @@ std::vector<Shape> shapes() {
   add([](Shape &s) { s.queries = s.keys = 600, s.heads = 1, s.keyHeads = 1, s.rows = 1, s.size = 8; });
   add([](Shape &s) { s.heads = 6, s.keyHeads = 2, s.queries = s.keys = 70; });
   add([](Shape &s) { s.queries = 3, s.keys = 9; });
-  add([](Shape &s) { s.queries = 9, s.keys = 3; }); // the first queries see nothing
+  add([](Shape &s) { s.queries = 9, s.keys = 3; }); // the first queries have no visible key
   add([](Shape &s) { s.window = 3, s.queries = s.keys = 300; });
   add([](Shape &s) { s.window = 4, s.causal = false, s.queries = s.keys = 80; });
   add([](Shape &s) { s.mask = Mask::Additive, s.causal = false; });
@@ -317,7 +317,7 @@ TEST(Attention, BitsDoNotDependOnThreadsNorOnOtherRows) {
     EXPECT_EQ(first.dk, t.dk);
     EXPECT_EQ(first.dv, t.dv);
 
-    t.v[0] += 1; // of row 0
+    t.v[0] += 1; // a value of row 0
     runForward(**device, s, t);
     size_t rowSize = t.out.size() / 3;
     EXPECT_NE(std::memcmp(first.out.data(), t.out.data(), rowSize * 4), 0);

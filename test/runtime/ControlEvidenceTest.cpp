@@ -1,4 +1,4 @@
-// Which failure is the first cause, whatever the order in which it becomes known.
+// Tests that the root cause of a failure does not depend on the order of the reports.
 #include "control/Evidence.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Failure own(uint32_t rank, const std::string &message, uint32_t peer = kNoRank, 
 
 bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
-/// The verdict when the events come 10 ms apart, and when it came.
+/// The verdict for events 10 ms apart, and the time of the verdict.
 struct Decided {
   Failure failure;
   double at = -1;
@@ -42,7 +42,7 @@ Decided decide(const std::vector<std::function<void(Evidence &, double)>> &event
   return {};
 }
 
-/// In all orders of the events.
+/// Runs `check` for every order of the events.
 void inAllOrders(std::vector<std::function<void(Evidence &, double)>> events, const std::function<void(const Decided &)> &check) {
   std::vector<size_t> order(events.size());
   for (size_t i = 0; i < order.size(); ++i)
@@ -99,7 +99,7 @@ TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
 }
 
 TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
-  // The launcher's word may be faster than what the rank sent before it ended.
+  // The launcher may report the exit before the rank's own last message arrives.
   Decided decided =
       decide({[](Evidence &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](Evidence &, double) {},
               [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.closed(2, "closed", now); }});
@@ -118,7 +118,7 @@ TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
   Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
-  EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is no error in the input: a restart may mend it";
+  EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is not an error in the input: a restart may help";
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0) is not reached any more (its process has died, or its network is lost): rank 1 (device "
                                      "a100:1), entry 17, says: connection timed out");
 }

@@ -1,4 +1,4 @@
-// What becomes of a job whose ranks or coordinator are lost, over sockets: verdicts, who gets them and when.
+// Tests loss of ranks and of the coordinator, over sockets: the verdicts, which ranks receive them, and when.
 #include "ControlRig.h"
 
 #include "control/Sockets.h"
@@ -49,7 +49,8 @@ TEST(ControlFault, ALostConnectionIsNamedToAllOthers) {
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
 }
 
-/// The coordinator waits 0.25 s for better evidence than blame: what a test says later than that after `begin`, on a busy machine, may come too late.
+/// The coordinator waits 0.25 s for a better report than one that names a peer. On a busy machine, a report that a test
+/// sends later than that after `begin` may be too late.
 bool withinGrace(double begin) { return monotonicSeconds() - begin < 0.2; }
 
 TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
@@ -141,7 +142,7 @@ TEST(ControlFault, DeathAfterSomeHaveLeft) {
   Rig rig(4);
   rig.members[0]->leave();
   rig.members[3]->leave();
-  rig.members[3].reset(); // a goodbye was said: no failure
+  rig.members[3].reset(); // it has left in order: no failure
   sleepFor(0.4);
   EXPECT_FALSE(rig.coordinator->failure());
   rig.members[2].reset();
@@ -240,7 +241,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
 }
 
 TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
-  // Its process may end as soon as it knows.
+  // Its process may end as soon as it has the verdict.
   for (int round = 0; round < 20; ++round) {
     CoordinatorOptions options = coordinatorOptions(5);
     options.rank = 0;
@@ -251,7 +252,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
     for (uint32_t rank = 1; rank < 5; ++rank) {
       EXPECT_TRUE(contains(rig.ears[rank].verdict().message, "disk full"));
       EXPECT_LE(rig.ears[rank].at(), rig.ears[0].at() + std::chrono::milliseconds(patience() > 1 ? 500 : 20))
-          << "rank " << rank; // it has confirmed before its callback ran
+          << "rank " << rank; // it confirmed before its callback ran
     }
     EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   }
@@ -262,7 +263,7 @@ TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
   CoordinatorOptions options = coordinatorOptions(3);
   options.times.deadlineSeconds = 30 * patience();
   Rig rig(options);
-  rig.members[1]->setProgress([&] { // its control thread does not read meanwhile.
+  rig.members[1]->setProgress([&] { // its control thread does not read in this time
     while (blocked)
       sleepFor(0.005);
     return RankProgress();
@@ -302,7 +303,7 @@ TEST(ControlFault, AnIdleJobGoesOn) {
   CoordinatorOptions options = coordinatorOptions(3);
   options.times.deadlineSeconds = 1.5;
   Rig rig(options);
-  sleepFor(3); // nothing but heartbeats, both ways
+  sleepFor(3); // only heartbeats, in both directions
   EXPECT_FALSE(rig.coordinator->failure());
   rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.exchange("still there", "").failed()); });
 }
@@ -331,7 +332,7 @@ TEST(ControlFault, AMissingHeartbeatIsALostRank) {
 
 TEST(ControlFault, LateRanksHearWhyAndNobodyWaitsLonger) {
   auto coordinator = must(Coordinator::start(coordinatorOptions(3)));
-  coordinator->waitForLateRanks(20 * patience()); // nothing has failed: at once
+  coordinator->waitForLateRanks(20 * patience()); // no failure yet: returns immediately
   std::atomic<double> waited{-1};
   double begin = monotonicSeconds();
   {
@@ -365,7 +366,8 @@ TEST(ControlFault, NobodyWaitsForRanksThatWereGivenUp) {
 
 // ---- early stops ----
 
-/// Time enough to ask and to decide: whoever asks to enter a step before it is asked may still begin it.
+/// Long enough for a request and a decision. A rank that asks to enter a step before the request reaches it may still
+/// begin the step.
 double agreed() { return 0.3 * patience(); }
 
 TEST(ControlStop, BeforeAnybodyElseHasJoined) {
@@ -404,7 +406,7 @@ TEST(ControlStop, WhenSomeHaveFinishedAlready) {
   Rig rig(3);
   for (uint64_t step = 1; step <= 8; ++step)
     EXPECT_TRUE(rig.members[1]->enter(step));
-  rig.members[1]->leave(); // has done all 8 steps
+  rig.members[1]->leave(); // completed all 8 steps
   EXPECT_TRUE(rig.members[0]->enter(1));
   rig.members[2]->requestStop();
   sleepFor(agreed());
@@ -443,7 +445,7 @@ uint32_t schedules(uint32_t usual) {
   return more ? uint32_t(std::max(1, std::atoi(more))) : usual;
 }
 
-/// One job with a random fate; several run at once.
+/// Runs one job with a random failure. Several run in parallel.
 void randomJob(uint32_t seed) {
   std::mt19937 random(seed);
   auto uniform = [&](double high) { return std::uniform_real_distribution<double>(0, high)(random); };
@@ -451,7 +453,7 @@ void randomJob(uint32_t seed) {
   bool stop = random() % 2;
   double when = uniform(0.06);
   CoordinatorOptions options = coordinatorOptions(world);
-  options.times.deadlineSeconds = 20 * patience(); // a loaded machine is not the matter here.
+  options.times.deadlineSeconds = 20 * patience(); // so that a loaded machine causes no timeout
   if (random() % 2)
     options.rank = 0;
   Rig rig(options);
@@ -479,7 +481,7 @@ void randomJob(uint32_t seed) {
           rig.members[rank].reset(); // dies
           return;
         }
-        if (fate == 2) { // others blame it, then it dies
+        if (fate == 2) { // another rank names it as the cause, then it dies
           std::thread other([&] { rig.members[(culprit + 1) % world]->fail(blame(culprit, "entry 3")); });
           sleepFor(0.01);
           rig.members[rank].reset();
@@ -535,7 +537,7 @@ TEST(ControlResources, NothingIsLeftBehind) {
   for (int round = 0; round < 5; ++round) {
     Rig rig(4);
     EXPECT_GT(countOf("/proc/self/task"), threads);
-    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) { // programs that ranks start hold nothing open.
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) { // programs that ranks start inherit no open descriptors
       std::error_code none;
       std::string target = std::filesystem::read_symlink(entry.path(), none).string();
       if (!contains(target, "socket:") && !contains(target, "eventfd") && !contains(target, "eventpoll"))
@@ -547,7 +549,7 @@ TEST(ControlResources, NothingIsLeftBehind) {
       rig.members[0]->fail(ownError("x"));
   }
   for (double until = monotonicSeconds() + 5 * patience(); countOf("/proc/self/task") != threads && monotonicSeconds() < until;)
-    sleepFor(0.01); // a thread that was joined may still be listed.
+    sleepFor(0.01); // a joined thread may still be listed
   EXPECT_EQ(countOf("/proc/self/task"), threads);
   EXPECT_EQ(countOf("/proc/self/fd"), files);
 }
@@ -568,7 +570,7 @@ TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
   rlimit raised = {};
   ::getrlimit(RLIMIT_NOFILE, &raised);
   EXPECT_GT(raised.rlim_cur, world);
-  ::setrlimit(RLIMIT_NOFILE, &limit); // the members' side of this one process
+  ::setrlimit(RLIMIT_NOFILE, &limit); // for the members' sockets in this process
   zorse::control::allowOpenFiles(4 * world);
   std::atomic<uint32_t> done{0};
   std::vector<std::thread> threads;

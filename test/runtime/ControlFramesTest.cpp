@@ -1,4 +1,4 @@
-// The wire of the control plane: frames, the strictness of the parser, proofs.
+// Tests the wire format of the control plane: frames, strict parsing, proofs.
 #include "control/Frames.h"
 #include "control/Proof.h"
 
@@ -129,7 +129,8 @@ TEST(ControlFrames, MessagesAreRefusedAtTheWrongTimeAndFromTheWrongSide) {
   EXPECT_TRUE(parse(Message(), MEMBER, Stage::Work).failed());
 }
 
-// Of every peer a rank may say both: not heard for so long, and nothing delivered to it for so long.
+// A rank may report two durations for every peer: since when it has not heard the peer, and since when nothing was
+// delivered to the peer.
 TEST(ControlFrames, EveryPeerMayBeUnheardAndUndelivered) {
   Message message;
   for (uint32_t rank = 0; rank < 4; ++rank)
@@ -183,7 +184,7 @@ TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
   Message large = greeting(MEMBER);
   large.mutable_greeting()->set_magic(std::string(2 * kGreetingBytes, 'x'));
   EXPECT_TRUE(parse(large, MEMBER, Stage::Greeting).failed());
-  Message join; // the largest one
+  Message join; // the largest message
   join.mutable_join()->set_job(std::string(kJobBytes, 'x'));
   join.mutable_join()->set_device(std::string(kDeviceBytes, 'x'));
   join.mutable_join()->set_generation(UINT64_MAX);

@@ -1,5 +1,5 @@
-// The coordinator's decisions under random schedules, in simulated time: ranks that join, work, agree on an early stop, leave, fail, die and fall
-// silent, with every message delayed at random (in order per connection).
+// Tests the coordinator's decisions under random schedules in simulated time. Ranks join, work, agree on an early stop,
+// leave, fail, die and stop sending. Every message has a random delay; messages on one connection stay in order.
 #include "control/Job.h"
 
 #include <gtest/gtest.h>
@@ -16,15 +16,15 @@ namespace {
 
 constexpr double kTick = 0.002;
 
-/// A rank as the coordinator sees it from outside.
+/// A rank as the coordinator observes it.
 struct SimulatedRank {
-  enum { Absent, Working, Left, Dead, Silent, Ended } state = Absent; ///< Ended: it has heard the verdict
+  enum { Absent, Working, Left, Dead, Silent, Ended } state = Absent; ///< Ended: it has received the verdict
   double joinsAt = 0, nextStepAt = 0, stepSeconds = 0.01;
   uint64_t highest = 0;
   bool asked = false, saysGoodbye = false, contributed = false, exchanged = false;
   std::optional<uint64_t> last;
   std::vector<Failure> verdicts;
-  double upAt = 0, downAt = 0; ///< when the last message in each direction arrives
+  double upAt = 0, downAt = 0; ///< arrival time of the last message in each direction
 };
 
 class Simulation final : public Outbox {
@@ -55,7 +55,7 @@ public:
 
   void at(double when, std::function<void()> what) { events_.push_back({when, order_++, std::move(what)}); }
 
-  /// From a rank to the coordinator.
+  /// Sends a message from a rank to the coordinator.
   void up(uint32_t rank, Message message) {
     double when = ranks[rank].upAt = std::max(ranks[rank].upAt, now_ + uniform(0, 0.02));
     at(when, [this, rank, message] {
@@ -89,7 +89,7 @@ public:
     }
   }
 
-  // ---- what befalls a rank ----
+  // ---- failures of a rank ----
   void fail(uint32_t rank, uint32_t peer, const std::string &text, Failure::Cause cause = Failure::OwnError) {
     if (ranks[rank].state != SimulatedRank::Working)
       return;
@@ -168,7 +168,7 @@ private:
     }
   }
 
-  /// What a healthy rank does by itself.
+  /// The actions of a healthy rank.
   void live(uint32_t rank) {
     SimulatedRank &r = ranks[rank];
     if (r.state == SimulatedRank::Absent && now_ >= r.joinsAt && !job_.verdict() && job_.isAbsent(rank)) {
@@ -251,7 +251,7 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
     Simulation sim(seed + 100000);
     uint32_t culprit = sim.anyRank(), kind = sim.anyRank() % 4;
     double when = sim.uniform(0.31, 0.8); // all have joined
-    sim.steps = 10000;                    // nobody leaves before
+    sim.steps = 10000;                    // no rank leaves earlier
     if (sim.chance(0.3))
       sim.at(when - sim.uniform(0, 0.02), [&] { sim.requestStop(sim.chance(0.5) ? kNoRank : sim.anyRank()); });
     sim.at(when, [&] {
@@ -270,7 +270,7 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
         break;
       }
     });
-    if (kind != 3) // who blames whom: everybody the culprit, or somebody who was dragged along
+    if (kind != 3) // other ranks report the culprit, or a rank that failed because of it
       for (uint32_t rank = 0; rank < sim.world(); ++rank) {
         if (rank == culprit || !sim.chance(0.6))
           continue;
@@ -300,8 +300,8 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
 }
 
 TEST(ControlJob, RandomDeathsAtAnyTime) {
-  // Also before joining, while the ranks agree to stop and after some have left: either the job was over for that rank, or everybody learns of the
-  // death.
+  // Deaths also occur before joining, while the ranks agree to stop and after some ranks have left. Either the job was
+  // over for that rank, or all ranks learn of the death.
   uint32_t failed = 0;
   for (uint32_t seed = 0; seed < schedules(600); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -359,7 +359,7 @@ TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
   job.joined(0, "a", 0);
   job.tick(0.1, nullptr, limit - 0.1);
   EXPECT_FALSE(job.verdict());
-  for (double now = 0.2; now < 1 && !job.verdict(); now += 0.05) { // by its own clock a moment later, but the others have given up by now.
+  for (double now = 0.2; now < 1 && !job.verdict(); now += 0.05) { // little time on its own clock, but the other ranks have given up
     job.heard(0, now);
     job.tick(now, nullptr, now + limit);
   }
@@ -394,7 +394,7 @@ TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
     heard.mutable_heard();
     if (confirmed)
       job.received(1, heard, 0.25);
-    job.tick(confirmed ? 0.26 : 0.45); // it does not wait for ever.
+    job.tick(confirmed ? 0.26 : 0.45); // it does not wait forever
     EXPECT_EQ(recorder.told, (std::vector<uint32_t>{1, 0}));
   }
 }
@@ -455,12 +455,12 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
   EXPECT_NEAR(when, 3.1, 0.2);
   EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in entry 17 (receive from cpu:2) of step 4") != std::string::npos)
       << stalled->message;
-  // One rank that does something is enough; and nothing needs to be done where nothing is under way.
+  // One active rank is enough. Without work in progress, no activity is required.
   EXPECT_FALSE(run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true).first);
   EXPECT_FALSE(run([](uint32_t, double) { return 7; }, false).first);
 }
 
-/// A job of three ranks that all send heartbeats; what they say of each other is chosen by the test.
+/// A job of three ranks that all send heartbeats. The test chooses which peers each rank reports as silent.
 class Hearing final : public Outbox {
 public:
   Hearing() : job({3, Simulation::times(), kNoRank, {"a", "b", "c"}}, *this) {
@@ -470,7 +470,8 @@ public:
   void send(uint32_t, const SharedFrame &, bool) override {}
   void giveUp(uint32_t) override {}
 
-  /// Until there is a verdict, at most until `end`. \param since  (listener, speaker) -> from when on the listener has not heard the speaker
+  /// Runs until there is a verdict, at most until `end`. \param since  (listener, speaker) -> time from which the
+  /// listener has not heard the speaker
   std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since, double end,
                              const std::map<uint32_t, double> &silent = {}) {
     for (double now = 0; now < end && !job.verdict(); now += 0.05) {
@@ -499,7 +500,7 @@ public:
 bool says(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
 
 TEST(ControlLinks, TheOneWhoFellSilentFirstIsNamed) {
-  // Packets from rank 1 to rank 2 are lost; without acknowledgements rank 1 does not hear rank 2 a moment later.
+  // Packets from rank 1 to rank 2 are lost. Without acknowledgements, rank 1 stops hearing rank 2 shortly afterwards.
   std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.3}}, 4);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->rank, 1u);

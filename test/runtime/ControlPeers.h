@@ -1,4 +1,4 @@
-// Peers of the control plane that do not behave: sockets that say what a test wants, programs that are no coordinator.
+// Misbehaving peers of the control plane: raw sockets with chosen content, and programs that are not coordinators.
 #pragma once
 
 #include "Must.h"
@@ -18,7 +18,7 @@
 
 namespace zorse::runtime::test {
 
-/// A socket that says what the test wants.
+/// A socket that sends the bytes a test chooses.
 class Raw {
 public:
   explicit Raw(uint16_t port) {
@@ -29,7 +29,7 @@ public:
   void say(const std::string &bytes) { ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   void say(const zorse::control::Message &message) { say(*zorse::control::encode(message)); }
 
-  /// Everything that comes until the other end closes or `seconds` have passed.
+  /// Returns the bytes received until the other end closes or `seconds` have passed.
   std::string hear(double seconds, bool *closed = nullptr) {
     std::string out;
     double until = zorse::control::monotonicSeconds() + seconds;
@@ -48,7 +48,7 @@ public:
       out.append(piece, size_t(n));
     }
   }
-  /// The next messages.
+  /// The next message.
   std::optional<zorse::control::Message> next(double seconds = 20) {
     double until = zorse::control::monotonicSeconds() + seconds;
     while (true) {
@@ -81,7 +81,7 @@ inline zorse::control::Message greeting(zorse::control::Role role, const std::st
   return message;
 }
 
-/// A program that is no coordinator: calls `serve` for every connection.
+/// A program that is not a coordinator. Calls `serve` for every connection.
 class OtherProgram {
 public:
   explicit OtherProgram(std::function<void(Raw)> serve) : serve_(std::move(serve)) {
@@ -105,7 +105,7 @@ public:
     ending_ = true;
     thread_.join();
   }
-  /// The test is over: what serves for long is to return.
+  /// Whether the test is over and long-running callbacks should return.
   bool ending() const { return ending_; }
   uint16_t port = 0;
   std::atomic<int> connections{0};

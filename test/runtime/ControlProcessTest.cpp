@@ -1,4 +1,4 @@
-// Ranks as processes that are killed, stopped and continued; a coordinator that is.
+// Tests ranks as processes that are killed, stopped and continued, and a coordinator that is.
 #include "ControlRig.h"
 
 #include "control/Sockets.h"
@@ -20,17 +20,19 @@ namespace {
 
 void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// A child process that gets a port from its parent and says lines; ends with the parent's end of the pipe at the latest.
+/// A child process that receives a port from its parent and writes lines. It exits at the latest when the parent closes
+/// its end of the pipe.
 class Child {
 public:
-  /// `body` writes to the file descriptor it gets; the child's exit code is what it returns. Fork before any thread is started.
+  /// `body` writes to the file descriptor it receives and returns the child's exit code. Fork before any thread is
+  /// started.
   explicit Child(const std::function<int(uint16_t port, int out)> &body) {
     int down[2], up[2];
     if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
       std::abort();
     pid_ = ::fork();
     if (pid_ == 0) {
-      ::alarm(unsigned(60 * patience())); // never outlives a broken test for long
+      ::alarm(unsigned(60 * patience())); // does not outlive a broken test for long
       ::close(down[1]);
       ::close(up[0]);
       uint16_t port = 0;
@@ -54,10 +56,10 @@ public:
   }
   void start(uint16_t port) {
     if (::write(down_, &port, sizeof port) != sizeof port)
-      ADD_FAILURE() << "the child is gone";
+      ADD_FAILURE() << "the child has exited";
   }
   void signal(int number) { ::kill(pid_, number); }
-  /// The next line, without its end; empty when none comes in time.
+  /// The next line without its line break; empty on timeout.
   std::string line(double seconds = 10 * patience()) {
     double until = monotonicSeconds() + seconds;
     while (true) {
@@ -75,7 +77,7 @@ public:
       text_.append(piece, size_t(n));
     }
   }
-  /// Waits for its end; the status of waitpid.
+  /// Waits until it exits. Returns the status of waitpid.
   int wait() {
     int status = 0;
     ::waitpid(std::exchange(pid_, -1), &status, 0);
@@ -94,7 +96,7 @@ void sayLine(int out, const std::string &text) {
     ::_exit(98);
 }
 
-/// A rank that joins, says "joined", then exchanges for ever. A verdict ends it: it says the message and exits with 3.
+/// A rank that joins, writes "joined", then exchanges forever. On a verdict it writes the message and exits with 3.
 std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t world, double deadline) {
   return [=](uint16_t port, int out) {
     MemberOptions options = memberOptions(rank, world, port);
@@ -131,7 +133,7 @@ CoordinatorOptions withDeadline(uint32_t world, double deadline) {
 }
 
 TEST(ControlProcess, AKilledRankIsNamedWithinTwoSeconds) {
-  for (int tells = 0; tells < 2; ++tells) { // with and without a launcher that sees it
+  for (int tells = 0; tells < 2; ++tells) { // with and without a launcher that reports the exit
     std::vector<Child> ranks = busyRanks(3, 5);
     auto coordinator = must(Coordinator::start(withDeadline(3, 5)));
     for (Child &rank : ranks)
@@ -171,7 +173,7 @@ TEST(ControlProcess, AStoppedRankIsLostAndEndsWhenItGoesOn) {
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2.5 * patience());
-  coordinator.reset(); // the launcher has ended too
+  coordinator.reset(); // the launcher has also ended
   sleepFor(0.2);
   ranks[2].signal(SIGCONT);
   std::string message = ranks[2].line();
@@ -193,7 +195,7 @@ TEST(ControlProcess, AShortStopIsForgiven) {
   EXPECT_FALSE(coordinator->failure());
 }
 
-/// Rank 0 with the coordinator: passes its port on, then says verdicts. In a process of its own.
+/// Rank 0 with the coordinator, in a separate process. Writes its port, then verdicts.
 std::function<int(uint16_t, int)> hostRank(uint32_t world, double deadline) {
   return [=](uint16_t, int out) {
     CoordinatorOptions options = withDeadline(world, deadline);
@@ -240,7 +242,7 @@ TEST(ControlProcess, RankZeroWithTheCoordinatorIsStopped) {
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2.5 * patience());
-  host.signal(SIGCONT); // it must not blame the others
+  host.signal(SIGCONT); // it must not report the others as failed
   std::string message = host.line();
   EXPECT_TRUE(contains(message, "rank 0 (device cpu:0), which holds the coordinator, was stopped or starved")) << message;
   EXPECT_EQ(WEXITSTATUS(host.wait()), 3);
@@ -260,7 +262,8 @@ TEST(ControlProcess, AShortlyStoppedCoordinatorBlamesNobody) {
 }
 
 TEST(ControlProcess, AFrozenMachineBlamesNobody) {
-  // All stand still for longer than the deadline, and wake one after the other: nobody may count the time in which it did not run itself.
+  // All processes are suspended for longer than the deadline and resume one at a time. No process may count the time in
+  // which it did not run.
   std::vector<Child> ranks = busyRanks(3, 1);
   Child host(hostRank(3, 1));
   host.start(0);
@@ -337,7 +340,7 @@ TEST(ControlProcess, InterruptedCallsGoOn) {
 }
 
 TEST(ControlProcess, SignalsAreLeftToTheProgram) {
-  // The library's threads take no signals: one that the main thread has blocked stays pending for it.
+  // The library's threads block all signals, so a signal that the main thread has blocked stays pending for it.
   Child child([](uint16_t, int out) {
     auto coordinator = must(Coordinator::start(coordinatorOptions(1)));
     auto member = must(Member::join(memberOptions(0, 1, coordinator->port())));

@@ -49,7 +49,7 @@ inline MemberOptions memberOptions(uint32_t rank, uint32_t world, uint16_t port)
   return options;
 }
 
-/// What a rank's callbacks heard.
+/// Records the callbacks of a rank.
 class Ear {
 public:
   void attach(MemberOptions &options) {
@@ -65,7 +65,7 @@ public:
       changed_.notify_all();
     };
   }
-  /// Waits for the verdict; an empty message when none came.
+  /// Waits for the verdict; an empty message on timeout.
   Failure verdict(double seconds = 10 * patience()) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return !failures_.empty(); });
@@ -92,7 +92,7 @@ private:
   std::chrono::steady_clock::time_point at_;
 };
 
-/// A coordinator (as a launcher's unless `options.rank` says otherwise) and all its ranks, joined.
+/// A coordinator and all its ranks, joined. It is a launcher's coordinator unless `options.rank` is set.
 class Rig {
 public:
   explicit Rig(uint32_t world) : Rig(coordinatorOptions(world)) {}
@@ -104,7 +104,7 @@ public:
       members.push_back(must(Member::join(mine)));
     }
   }
-  /// One thread per rank, joined.
+  /// Runs `body` on one thread per rank and joins them.
   template <typename Body> void each(const Body &body) {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < members.size(); ++rank)

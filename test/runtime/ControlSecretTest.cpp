@@ -1,4 +1,4 @@
-// Where the secret of a job comes from.
+// Tests the sources of a job's secret.
 #include "ControlRig.h"
 #include "TemporaryFolder.h"
 

@@ -1,4 +1,5 @@
-// Ranks and a coordinator over sockets: exchanges, reports, goodbyes, early stops, failures that ranks report.
+// Tests ranks and a coordinator over sockets: exchanges, reports, orderly leaving, early stops, failures that ranks
+// report.
 #include "ControlRig.h"
 
 #include <atomic>
@@ -34,7 +35,7 @@ TEST(Control, ExchangesOfDifferentNamesAtOnce) {
   Rig rig(3);
   rig.each([](uint32_t rank, Member &member) {
     std::vector<std::thread> threads;
-    for (uint32_t i = 0; i < 8; ++i) // every rank begins at another one
+    for (uint32_t i = 0; i < 8; ++i) // every rank begins with a different name
       threads.emplace_back([&, name = (i + 3 * rank) % 8] {
         Result<std::vector<std::string>> all = member.exchange(std::to_string(name), std::to_string(name * 10 + rank));
         ASSERT_FALSE(all.failed()) << all.message();
@@ -43,7 +44,7 @@ TEST(Control, ExchangesOfDifferentNamesAtOnce) {
       });
     for (std::thread &thread : threads)
       thread.join();
-    EXPECT_TRUE(member.exchange("3", "again").failed()); // a name serves once.
+    EXPECT_TRUE(member.exchange("3", "again").failed()); // a name can be used once
   });
 }
 
@@ -134,7 +135,7 @@ TEST(Control, EarlyStopAtTheHighestStepEntered) {
   Rig rig(3);
   for (uint64_t step = 1; step <= 5; ++step)
     EXPECT_TRUE(rig.members[0]->enter(step));
-  EXPECT_TRUE(rig.members[1]->enter(1)); // rank 2 has entered nothing.
+  EXPECT_TRUE(rig.members[1]->enter(1)); // rank 2 has entered no step
   rig.members[1]->requestStop();
   rig.members[1]->requestStop();
   rig.coordinator->requestStop();

@@ -1,4 +1,4 @@
-// Who is admitted and who is not; strangers, junk and foreign programs.
+// Tests admission and rejection: unauthenticated peers, malformed input, other programs.
 #include "ControlPeers.h"
 #include "ControlRig.h"
 #include "ReservedPort.h"
@@ -119,7 +119,7 @@ TEST(ControlTrust, AnotherVersionIsNamed) {
   std::string error = joinError(member);
   EXPECT_TRUE(contains(error, "speaks version 9 of the protocol, expected 2")) << error;
 
-  auto coordinator = startCoordinator(coordinatorOptions(1)); // the other way round
+  auto coordinator = startCoordinator(coordinatorOptions(1)); // the reverse direction
   Raw raw(coordinator->port());
   raw.say(greeting(zorse::control::MEMBER, std::string(32, 'n'), 9));
   EXPECT_TRUE(raw.next().value().has_greeting());
@@ -231,7 +231,7 @@ TEST(ControlTrust, ListensOnIPv6AndOnNames) {
 }
 
 TEST(ControlTrust, TriesEveryAddressOfAName) {
-  // Another job at the same port of the name's other address.
+  // Another job listens on the same port of the name's other address.
   CoordinatorOptions six = coordinatorOptions(1);
   six.listenAddress = "::1";
   six.key.job = "another";
@@ -279,7 +279,7 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
 }
 
 TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
-  // A proxy that at some point forwards nothing any more, without closing anything.
+  // A proxy that stops forwarding at some point without closing a connection.
   CoordinatorOptions options = coordinatorOptions(2);
   options.times.deadlineSeconds = 1;
   auto coordinator = startCoordinator(options);
@@ -339,7 +339,7 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
   std::optional<zorse::control::Message> answer = raw.next();
   ASSERT_TRUE(answer && answer->has_refusal());
   EXPECT_EQ(answer->refusal().reason(), zorse::control::WRONG_SECRET);
-  EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "tells strangers about the job";
+  EXPECT_EQ(answer->refusal().job() + answer->refusal().message(), "") << "reveals the job to an unauthenticated peer";
   EXPECT_EQ(answer->refusal().generation() + answer->refusal().world(), 0u);
   bool closed = false;
   EXPECT_EQ(raw.hear(2 * patience(), &closed), "");
@@ -349,7 +349,7 @@ TEST(ControlTrust, TheCoordinatorOnlyGreetsStrangers) {
 TEST(ControlTrust, MembersOnlyGreetStrangers) {
   std::mutex mutex;
   std::string heard;
-  OtherProgram spy([&](Raw raw) { // knows everything but the secret; echoes the member's own proof
+  OtherProgram spy([&](Raw raw) { // knows everything except the secret; echoes the member's own proof
     raw.say(greeting(zorse::control::COORDINATOR, std::string(32, 'n')));
     std::optional<zorse::control::Message> hello = raw.next(), proof = raw.next();
     if (!hello || !proof || !proof->has_proof())
@@ -370,7 +370,7 @@ TEST(ControlTrust, MembersOnlyGreetStrangers) {
 }
 
 TEST(ControlTrust, RecordedConversationsAreWorthNothing) {
-  // A proxy records what an admitted member says and says it again to the coordinator.
+  // A proxy records the bytes of an admitted member and replays them to the coordinator.
   auto coordinator = startCoordinator(coordinatorOptions(2));
   std::mutex mutex;
   std::string recorded;
@@ -431,7 +431,7 @@ TEST(ControlTrust, JunkNeitherEndsNorStallsTheJob) {
       }
     }
   });
-  std::vector<Raw> slow; // many who say one byte and stay
+  std::vector<Raw> slow; // many peers that send one byte and stay connected
   for (int i = 0; i < 300; ++i) {
     slow.emplace_back(port);
     slow.back().say(std::string(1, '\0'));
@@ -481,7 +481,7 @@ TEST(ControlTrust, StrangersWhoAnnounceMuchAreShownTheDoorAtOnce) {
   double begin = monotonicSeconds();
   raw.hear(4 * patience(), &closed);
   EXPECT_TRUE(closed);
-  EXPECT_LT(monotonicSeconds() - begin, patience() > 1 ? 4.5 : 3); // strangers have five.
+  EXPECT_LT(monotonicSeconds() - begin, patience() > 1 ? 4.5 : 3); // unauthenticated peers have five seconds
 }
 
 TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {

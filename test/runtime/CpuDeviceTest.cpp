@@ -1,4 +1,4 @@
-// Bodies by hand on the CPU device: kernels, products, reductions, the commit decision, and what is refused.
+// Tests bodies built by hand on the CPU device: kernels, products, reductions, the clip/skip decision, and refusals.
 #include "zorse/runtime/CpuDevice.h"
 #include "HostSlots.h"
 #include "bundle.pb.h"
@@ -170,7 +170,7 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
   EXPECT_EQ(step, 4.0);
 }
 
-// GradScaler's rule, and that everything that is divided by the scale is.
+// Follows GradScaler's rule, and divides everything by the scale that must be divided by it.
 TEST(CpuDevice, DecideKeepsTheScale) {
   bundle::Body body = libraryBody("decide", {128, 1024, 32});
   (*body.mutable_launches(0)->mutable_library()->mutable_integers())["scale_interval"] = 3;
@@ -204,7 +204,7 @@ TEST(CpuDevice, DecideKeepsTheScale) {
   decide(1.0, 0, std::numeric_limits<double>::quiet_NaN());
   expect(6, 2, 0, 2);
   EXPECT_EQ(decide(0.0, 1, 0.0, std::numeric_limits<double>::infinity()).skip, 1u);
-  expect(6, 2, 0, 2); // a batch without labels says nothing about the scale
+  expect(6, 2, 0, 2); // a batch without labels does not affect the scale
   for (int good = 0; good < 3; ++good)
     decide(1.0, 0, 1.0);
   expect(9, 4, 0, 2);
@@ -262,7 +262,8 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   EXPECT_TRUE(CpuDevice::create(wrong).failed());
 }
 
-// Whatever numbers a body holds, launches stay inside the slots they name, for every number of rows: else it is refused before anything runs.
+// For all numbers in a body and every number of rows, launches stay inside the slots they name, or the body is refused
+// before anything runs.
 TEST(CpuDevice, KernelsStayInsideTheirSlots) {
   auto device = makeDevice(1);
   auto message = [&](const std::function<void(bundle::Body &, bundle::KernelLaunch &)> &change) {
@@ -300,7 +301,7 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
     Status status = device->addBody(body);
     return status.failed() ? status.message() : std::string("accepted");
   };
-  // Rows x 8 by 8 x 4.
+  // (rows x 8) times (8 x 4).
   bundle::Body product;
   addSlot(product, bundle::BOUNDARY_IN, bundle::READ, 0, 32);
   addSlot(product, bundle::PARAMETER, bundle::READ, 128, 0);
@@ -343,7 +344,7 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   decide.mutable_slots(1)->mutable_bytes()->set_fixed(64);
   EXPECT_NE(message(decide).find("operand 1 reaches to byte 256"), std::string::npos) << message(decide);
 
-  // Two heads of 8 at 4 positions: 256 bytes a row each of q, k, v and out, 32 of the log-sum-exp.
+  // Two heads of size 8 at 4 positions: per row, 256 bytes each for q, k, v and out, and 32 for the log-sum-exp.
   bundle::Body attention;
   for (int64_t bytes : {256, 256, 256, 256, 32})
     addSlot(attention, bundle::WORKSPACE, bundle::WRITE, 0, bytes);

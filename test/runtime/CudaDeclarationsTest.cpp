@@ -1,4 +1,5 @@
-// Our declarations of the CUDA driver and of cuBLASLt against their headers: the same functions, types, values and layouts. Compiling it is the test.
+// Compares our declarations of the CUDA driver and of cuBLASLt with their headers: functions, types, values and
+// layouts. The test passes if it compiles.
 #include "ForeignTypes.h"
 
 #include <cublasLt.h>
@@ -16,7 +17,7 @@ namespace ours = zorse::runtime::cuda;
 
 namespace zorse::runtime::test {
 
-// Handles, which are pointers to structs that nobody reads.
+// Handles: pointers to opaque structs.
 template <> struct Plain<CUctx_st> {
   using Type = void;
 };
@@ -28,7 +29,7 @@ template <> struct Plain<cublasLtContext> : Plain<CUctx_st> {};
 template <> struct Plain<cublasLtMatmulDescOpaque_t> : Plain<CUctx_st> {};
 template <> struct Plain<cublasLtMatrixLayoutOpaque_t> : Plain<CUctx_st> {};
 template <> struct Plain<cublasLtMatmulPreferenceOpaque_t> : Plain<CUctx_st> {};
-// Structs of our own.
+// Structs that we declare ourselves.
 template <> struct Plain<cublasLtMatmulAlgo_t> {
   using Type = ours::Algorithm;
 };

@@ -1,4 +1,5 @@
-// The driver of GPUs over the stand-ins for NVIDIA's libraries (test/emulator), where the contract that all drivers keep does not reach.
+// Tests the GPU driver on the stand-ins for NVIDIA's libraries (test/emulator), beyond the contract common to all
+// drivers.
 #include "device/cuda/BlasLt.h"
 #include "device/cuda/CudaBodies.h"
 #include "device/cuda/CudaDevice.h"
@@ -38,7 +39,7 @@ struct CudaDriver : testing::Test {
   }
 };
 
-// Slices of views begin anywhere: cuBLASLt must not be told that their addresses are multiples of 256.
+// Slices of views begin at any address, so cuBLASLt must not assume that addresses are multiples of 256.
 TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
   auto blas = BlasLt::create(*cuda);
   ASSERT_FALSE(blas.failed()) << blas.message();
@@ -59,7 +60,7 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
   }
 }
 
-// The library reads a bias by the type and the alignment that it was told; every call brings its own.
+// The library reads a bias with the type and alignment it was given; every call sets both.
 TEST_F(CudaDriver, ProductsAddABiasToEveryRow) {
   auto blas = BlasLt::create(*cuda);
   ASSERT_FALSE(blas.failed()) << blas.message();
@@ -92,7 +93,7 @@ TEST_F(CudaDriver, ProductsAddABiasToEveryRow) {
   EXPECT_TRUE((*blas)->multiply(product, 1, 0, {memory, memory + 256, memory + 512, memory + 768}, nullptr).failed());
 }
 
-// Sums in f16 lose what sums in f32 keep: 2048 + 1 is 2048.
+// f16 sums lose bits that f32 sums keep: 2048 + 1 is 2048.
 TEST_F(CudaDriver, SumsAreF16WhereItIsAskedFor) {
   auto blas = BlasLt::create(*cuda);
   ASSERT_FALSE(blas.failed()) << blas.message();
@@ -112,7 +113,7 @@ TEST_F(CudaDriver, SumsAreF16WhereItIsAskedFor) {
   }
 }
 
-// What the stand-in has to refuse, so that a program which passes over it passes over the driver.
+// The stand-in must refuse these; otherwise the driver could miss such errors.
 TEST_F(CudaDriver, TheStandInRefusesForeignAndDestroyedHandles) {
   constexpr CUresult kInvalidContext = 201, kInvalidHandle = 400;
   CUstream stream = nullptr, foreign = nullptr;
@@ -163,7 +164,7 @@ TEST_F(CudaDriver, MemoryThatIsTakenIsTold) {
   EXPECT_FALSE((*device)->allocate(bundle::DEVICE, size_t(4) << 30, {}).failed());
 }
 
-// By NVIDIA's notes of its releases.
+// According to NVIDIA's release notes.
 TEST(BlasLibraries, WhatServesWhere) {
   EXPECT_EQ(whyNotServing(130100, {13000, 80}), "");
   EXPECT_EQ(whyNotServing(130100, {12080, 80}), "it needs a driver for CUDA 13.0, there is one for 12.8");
@@ -178,7 +179,8 @@ TEST(BlasLibraries, WhatServesWhere) {
   EXPECT_EQ(whyNotServing(120900, {11080, 80}), "it needs a driver for CUDA 12.0, there is one for 11.8");
 }
 
-// The stand-ins' releases refuse what NVIDIA's do. ctest runs this again with other GPUs, drivers and broken libraries, and says what is expected.
+// The stand-ins refuse the same combinations as NVIDIA's releases. ctest repeats this test with other GPUs, drivers and
+// broken libraries and sets the expected result.
 TEST(BlasLibraries, TheNewestThatServesIsTaken) {
   const char *expected = std::getenv("ZORSE_TEST_EXPECTS");
   auto cuda = cudaApi();
@@ -191,7 +193,7 @@ TEST(BlasLibraries, TheNewestThatServesIsTaken) {
   EXPECT_NE(found.find(expected ? expected : "cuBLASLt 13.1.0"), std::string::npos) << found;
 }
 
-/// A body of one product of square matrices.
+/// A body library with one product of square matrices per size.
 bundle::BodyLibrary squareProducts(std::initializer_list<int64_t> sizes) {
   bundle::BodyLibrary library;
   library.set_arch("emu");
@@ -215,7 +217,8 @@ struct Silent final : QueueObserver {
   void failed(uint64_t, const Error &error) override { ADD_FAILURE() << error.message; }
 };
 
-// cuBLASLt loads kernels when they first run, which waits for the whole GPU; a kernel of NCCL that waits for a peer may wait for this product.
+// cuBLASLt loads a kernel at its first run, which waits for the whole GPU. An NCCL kernel that waits for a peer may in
+// turn wait for this product.
 TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   auto made = makeCudaDevice("g", 0);
   ASSERT_FALSE(made.failed()) << made.message();
@@ -241,7 +244,7 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   ASSERT_EQ(emulator::zorseStandInPut(spinning, "a peer", {}, [peer = comes.get_future().share()] { return peer.wait(), std::string(); }), 0);
   const Event first = device.enqueue(0, nullptr, 0, CallWork{&warm, 1}, 0, false);
   device.flush();
-  EXPECT_TRUE(device.wait(first).succeeded()); // would wait for the peer, too
+  EXPECT_TRUE(device.wait(first).succeeded()); // would otherwise wait for the peer
   const Event second = device.enqueue(0, nullptr, 0, CallWork{&cold, 1}, 0, false);
   device.flush();
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -254,7 +257,7 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
 
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   test::TemporaryFolder folder;
-  const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are no code
+  const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are not code
   folder.write("emu/kernels.bc", image);
   auto bodies = CudaBodies::create(*cuda, "emu");
   ASSERT_FALSE(bodies.failed()) << bodies.message();

@@ -1,4 +1,4 @@
-// Sources of samples: formats, order, ranges, and what is refused.
+// Tests data sources: formats, order, ranges, and refusals.
 #include "zorse/runtime/Data.h"
 #include "TemporaryFolder.h"
 #include "zorse/runtime/Training.h"
@@ -88,12 +88,12 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
        {folder.write("llmc.bin", header + tokens(30)), folder.write("nano.bin", tokens(30)), folder.write("some.txt", text)}) {
     auto source = open(path);
     ASSERT_TRUE(source);
-    EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a next one
+    EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a successor
     auto first = source->batchFrom(0), third = source->batchFrom(6);
     ASSERT_FALSE(first.failed());
     EXPECT_EQ(values(**first, 0), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
     EXPECT_EQ(values(**first, 1), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
-    EXPECT_EQ(values(**third, 0), (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6, 7})); // the next epoch follows
+    EXPECT_EQ(values(**third, 0), (std::vector<int64_t>{24, 25, 26, 27, 0, 1, 2, 3, 4, 5, 6, 7})); // then the next epoch
   }
 }
 
@@ -134,7 +134,7 @@ TEST_F(Data, ShufflingIsAPermutationPerEpochAndFixedBySeed) {
     EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 30u);
   EXPECT_NE(orders[0], orders[1]);
   EXPECT_NE(values(**first->batchFrom(0), 0), values(**other->batchFrom(0), 0));
-  EXPECT_EQ(values(**again->batchFrom(0), 0)[0], orders[0][0]); // going back works
+  EXPECT_EQ(values(**again->batchFrom(0), 0)[0], orders[0][0]); // seeking back works
 }
 
 TEST_F(Data, ArraysFeedInputsByName) {
@@ -187,7 +187,7 @@ TEST_F(Data, TheFingerprintIsOfTheContents) {
   changed[1 << 12] ^= 1;
   end.back() ^= 1;
   std::string first = fingerprint(folder.write("a.bin", bytes));
-  EXPECT_EQ(first, fingerprint(folder.write("other/b.bin", bytes))); // wherever it is
+  EXPECT_EQ(first, fingerprint(folder.write("other/b.bin", bytes))); // independent of the path
   EXPECT_NE(first, fingerprint(folder.write("c.bin", changed)));
   EXPECT_NE(first, fingerprint(folder.write("d.bin", end)));
   EXPECT_NE(first, fingerprint(folder.write("e.bin", bytes + bytes.substr(0, 2))));
@@ -260,14 +260,14 @@ TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
       EXPECT_EQ(values(**source->batchFrom(0), 0), expected) << name << " of " << vocabulary;
     }
   }
-  // Ids beyond 16 bits, in a large file of which parts are looked at.
+  // Ids beyond 16 bits, in a large file of which only parts are inspected.
   std::vector<uint32_t> large(1 << 20);
   for (size_t i = 0; i < large.size(); ++i)
     large[i] = uint32_t(i * 2654435761u % 70000);
   auto source = open(folder.write("large.bin", bytesOfNumbers(large)));
   ASSERT_TRUE(source);
   expectSays(source->description()[0], {"uint32 tokens, 1048576 tokens"});
-  // What may be either is asked for.
+  // If both types are possible, the user must choose.
   bundle.summary.mutable_inputs(0)->set_upper_bound(256);
   bundle.summary.mutable_inputs(1)->set_upper_bound(256);
   std::string zeros = folder.write("zeros.bin", std::string(160, '\0'));
@@ -293,7 +293,7 @@ TEST_F(Data, LabelsAreShiftedOnce) {
   std::vector<int64_t> ids(16, 5);
   std::string files = "input_ids=" + folder.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
                       ",labels=" + folder.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
-  EXPECT_EQ(openError(files), "accepted") << "nothing is said";
+  EXPECT_EQ(openError(files), "accepted") << "no data.json";
   for (bool shifts : {false, true})
     for (const char *labels : {"next", "same"}) {
       bundle.summary.mutable_inputs(1)->set_shifted_in_graph(shifts);
@@ -322,7 +322,7 @@ TEST_F(Data, PicklesOfEveryProtocolAreRefused) {
       "\x80\x04\x95\x0b\0\0\0\0\0\0\0]\x94(KdKeKfe."s,
       "\x80\x04K\x01."s,
       "\x80\x05\x95\x0b\0\0\0\0\0\0\0]\x94(KdKeKfe."s,
-      "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."s + std::string(100, '\1'), // torch.save of old
+      "\x80\x02\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."s + std::string(100, '\1'), // old torch.save
   };
   for (size_t i = 0; i < pickles.size(); ++i)
     for (const char *suffix : {".txt", ".bin"})
@@ -375,7 +375,7 @@ TEST_F(Data, WrongDataIsRefused) {
   expectSays(array(npy("<f4", "(3, 4)", std::string(48, '\0'))), {"expects integers"});
   expectSays(array(npy("<i8", "(4, 4)", std::string(128, '\0'))), {"has 3 samples", "has 4"});
   expectSays(array(npy("<i8", "(999999999999, 4)", "")), {"needs more bytes"});
-  for (size_t at = 0; at < good.size(); ++at) { // no crash, whatever is changed
+  for (size_t at = 0; at < good.size(); ++at) { // no crash, whichever byte changes
     std::string bad = good;
     bad[at] = '\'';
     (void)array(bad);

@@ -1,5 +1,5 @@
-// What every device must do (zorse/runtime/Device.h), as tests of a driver: instantiate with how it is made. The contract is every driver's; what
-// computes is held against those that do.
+// The contract of every device (zorse/runtime/Device.h), as tests that are instantiated per driver. Tests of the
+// contract run for all drivers; tests of computation run for drivers that compute.
 #pragma once
 
 #include "Patience.h"
@@ -25,12 +25,12 @@ struct DeviceUnderTest {
   std::string name;
   std::function<std::unique_ptr<QueuedDevice>()> make;
   bool computes = true;
-  std::string arch; ///< of code that it runs; "": the device tells no architectures apart
+  std::string arch; ///< architecture of its code; "": the device has no architectures
 };
 
 inline void PrintTo(const DeviceUnderTest &device, std::ostream *out) { *out << device.name; }
 
-/// A host task that is a function.
+/// A host task that calls a function.
 class Task final : public HostTask {
 public:
   explicit Task(std::function<Status(uint64_t, size_t)> what) : what_(std::move(what)) {}
@@ -95,7 +95,7 @@ protected:
     return library;
   }
 
-  Heard heard; ///< outlives the device.
+  Heard heard; ///< outlives the device
   std::unique_ptr<QueuedDevice> device;
 };
 
@@ -237,7 +237,7 @@ TEST_P(DeviceConformance, NothingBeginsBeforeItsEvents) {
 }
 
 TEST_P(DeviceConformance, WhatWaitsSeesWhatItWaitedFor) {
-  // A number goes around four queues on three workers; each adds one to what it finds.
+  // A number passes through four queues on three workers; each adds one to it.
   open({0, 1, 2, 2});
   auto memory = allocate(8);
   std::mt19937 random(7);
@@ -348,7 +348,7 @@ TEST_P(DeviceConformance, AbortEndsWaitsAndGivesUpTheRest) {
   gate.set_value();
   device->closeQueues();
   EXPECT_FALSE(ran);
-  EXPECT_TRUE(heard.failures.empty()); // whoever aborts knows.
+  EXPECT_TRUE(heard.failures.empty()); // the caller of abort is not notified
 }
 
 TEST_P(DeviceConformance, ADeviceEndsWithWorkUnderWay) {
@@ -365,14 +365,14 @@ TEST_P(DeviceConformance, ADeviceEndsWithWorkUnderWay) {
   Event first = put(0, {}, HostWork{&blocked, 0});
   for (int i = 0; i < 100; ++i)
     put(1, {first}, HostWork{&later, 0});
-  begun.get_future().wait(); // what has not begun when a device ends never does
+  begun.get_future().wait(); // work that has not begun when a device ends never begins
   std::thread opening([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     gate.set_value();
   });
   device.reset();
   opening.join();
-  EXPECT_TRUE(over); // what has begun goes on to its end, and nothing of it is touched afterwards.
+  EXPECT_TRUE(over); // work that has begun runs to its end; its memory is not accessed afterwards
 }
 
 // Bodies.
@@ -415,7 +415,7 @@ TEST_P(DeviceConformance, LaunchesThatItDoesNotKnowAreRefused) {
 
 // Computing.
 
-/// C (m x n) = A (m x k) * B (k x n) over rows m; slots A, B, C.
+/// C (m x n) = A (m x k) * B (k x n) with m rows; slots A, B, C.
 inline bundle::Body productBody(int64_t n, int64_t k) {
   bundle::Body body;
   body.set_name("product");

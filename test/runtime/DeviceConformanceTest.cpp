@@ -1,5 +1,5 @@
-// The drivers against what devices promise. ZORSE_DEVICE_FAULT=NAME puts a mistake between the suite and every device, to see that the suite finds
-// it.
+// Runs the device contract on all drivers. ZORSE_DEVICE_FAULT=NAME inserts a mistake between the suite and every
+// device, to check that the suite finds it.
 #include "DeviceConformance.h"
 #include "device/null/NullDevice.h"
 #include "zorse/runtime/CpuDevice.h"
@@ -87,10 +87,10 @@ std::vector<DeviceUnderTest> all() {
   for (const Driver &driver : drivers()) {
     const bool isGpu = driver.kind == std::string("cuda");
     if (isGpu && driver.units().empty())
-      continue; // no GPU, and no stand-in (test/emulator)
+      continue; // no GPU and no stand-in (test/emulator)
     devices.push_back(driven(driver));
     if (isGpu)
-      devices.back().computes = false; // the suite's kernels are for processors; test/unit/codegen and e2e-cuda compute on it
+      devices.back().computes = false; // the suite's kernels run on CPUs; test/unit/codegen and e2e-cuda compute on GPUs
   }
   DeviceUnderTest throttled = devices[0];
   throttled.name = "throttled";

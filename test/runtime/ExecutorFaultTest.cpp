@@ -1,4 +1,4 @@
-// The executor when a device fails, when the data end, and when nothing moves.
+// Tests the executor when a device fails, when the data ends, and when nothing makes progress.
 #include "ExecutorRig.h"
 #include "Patience.h"
 
@@ -14,10 +14,10 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-/// Passes everything on, and fails or dawdles where told to.
+/// Forwards all calls; fails or delays as configured.
 class TroubledDevice final : public DeviceWrapper<Device> {
 public:
-  /// A body takes `naps` launches more, of so many milliseconds each.
+  /// A body takes `naps` additional launches of `napMilliseconds` each.
   TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
       : DeviceWrapper(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
   Status runBody(uint32_t index, const BodyArguments &arguments) override {
@@ -34,14 +34,14 @@ private:
   std::atomic<uint64_t> launches_{0};
 };
 
-/// Swallows receives until the run is aborted.
+/// Blocks receives until the run is aborted.
 class DeafTransport final : public Transport {
 public:
   explicit DeafTransport(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
   Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
   Status receive(Operation, uint32_t, void *, size_t) override {
     int ignored = 0;
-    return inner_->receive({9999, 0}, 0, &ignored, sizeof ignored); // nobody ever sends this.
+    return inner_->receive({9999, 0}, 0, &ignored, sizeof ignored); // no rank sends this
   }
   Status allGather(Operation o, const AllGatherArguments &a) override { return inner_->allGather(o, a); }
   Status reduceScatter(Operation o, const ReduceScatterArguments &a) override { return inner_->reduceScatter(o, a); }
@@ -68,7 +68,7 @@ TEST_F(ExecutorTest, AFailureNamesDeviceEntryAndTaskAndStopsEverybody) {
     if (failAt == 0) {
       EXPECT_NE(status.message().find("(F(cell 1, units 1-2, samples 0-3))"), std::string::npos) << status.message();
     }
-    EXPECT_TRUE(executor->wait().failed()); // and stays failed.
+    EXPECT_TRUE(executor->wait().failed()); // stays failed
   }
 }
 
@@ -89,7 +89,7 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
 }
 
 TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
-  // A body of ten launches, each shorter than the deadline, all of them longer.
+  // A body of ten launches: each is shorter than the deadline, all together are longer.
   auto devices = makeDevices();
   devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 70);
   ExecutorOptions options;
@@ -111,7 +111,7 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   auto begin = std::chrono::steady_clock::now();
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
   ASSERT_TRUE(status.failed());
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // it is still inside.
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 0.9 * patience); // the body has not returned yet
   EXPECT_NE(status.message().find("device alpha: entry "), std::string::npos) << status.message();
 }
 
@@ -122,7 +122,7 @@ TEST_F(ExecutorTest, DataThatEndsWhileStepsAreUnderWayEndsTheRun) {
   Result<TrainingEnd> status = train(*executor, two.bundle, training(10, reports));
   ASSERT_TRUE(status.failed());
   EXPECT_EQ(status.message(), "the data ends here");
-  executor.reset(); // does not hang.
+  executor.reset(); // must not hang
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// The program of TwoDevices.h with data and devices, for tests of the executor.
+// Data and devices for the program of TwoDevices.h, for tests of the executor.
 #pragma once
 
 #include "TemporaryFolder.h"

@@ -1,4 +1,4 @@
-// The executor on a program by hand: results, evaluation, steps ahead, thread arrangements, traces.
+// Tests the executor on a program built by hand: results, evaluation, overlapping steps, thread arrangements, traces.
 #include "ExecutorRig.h"
 
 #include "zorse/runtime/Report.h"
@@ -21,13 +21,13 @@ std::string bytesAt(const Executor &executor, uint32_t device, const bundle::Reg
   return bytes;
 }
 
-/// Notes what it is told to expect, and whether the receives that follow are those.
+/// Records announced receives and checks that the following receives match them.
 class ExpectingTransport final : public Transport {
 public:
   ExpectingTransport(std::unique_ptr<Transport> inner, int &announced, int &wrong) : inner_(std::move(inner)), announced_(announced), wrong_(wrong) {}
   Status send(Operation o, uint32_t peer, const void *data, size_t bytes) override { return inner_->send(o, peer, data, bytes); }
   Status receive(Operation o, uint32_t peer, void *data, size_t bytes) override {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5)); // so that the queue behind it becomes ready.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5)); // so that the next queue becomes ready
     auto found = expected_.find({o.step, o.entry});
     if (found != expected_.end()) {
       std::string now(static_cast<const char *>(data), bytes);
@@ -38,7 +38,7 @@ public:
   }
   void expect(Operation o, uint32_t, void *data, size_t bytes) override {
     ++announced_;
-    // Early bytes: nobody may read or write the memory between now and the receive.
+    // Early arrival: the memory may not be read or written between this call and the receive.
     std::memset(data, 0xa5, bytes);
     marks_[{o.step, o.entry}] = std::string(static_cast<const char *>(data), bytes);
     wrong_ += !expected_.insert({{o.step, o.entry}, {data, bytes}}).second;
@@ -246,8 +246,8 @@ TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
 }
 
 TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
-  // Reads parameters a while after each step, while the next one is under way: they are those of the step's end, as the executor leaves them without
-  // a reader.
+  // Reads parameters some time after each step, while the next step runs. They must equal the parameters at the end of
+  // the step in a run without a reader.
   struct Reader : StateReader {
     void stateIsStill(uint32_t device, uint64_t step) override {
       std::lock_guard<std::mutex> lock(mutex);
@@ -293,7 +293,7 @@ TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
 }
 
 TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
-  // As two processes do: each with a program of its own, data of its own and a transport to the other.
+  // Like two processes: each has a separate program, separate data and a transport to the other.
   std::vector<StepReport> together, reports[2];
   auto whole = make();
   ASSERT_FALSE(train(*whole, two.bundle, training(5, together)).failed());
@@ -317,7 +317,7 @@ TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
     });
   for (std::thread &thread : threads)
     thread.join();
-  // One of them has the report.
+  // Only one of them has the report.
   std::vector<StepReport> &shown = reports[0].empty() ? reports[1] : reports[0];
   EXPECT_TRUE(reports[0].empty() || reports[1].empty());
   ASSERT_EQ(shown.size(), together.size());

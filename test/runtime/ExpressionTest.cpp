@@ -104,7 +104,7 @@ TEST(Expression, ErrorsNameTheColumn) {
   EXPECT_EQ(errorOf(std::string(20000, '1')), "column 1: expected at most 16384 characters, found 20000");
 }
 
-/// Random trees: what is printed is read back as the same expression, and an evaluation of the tree is that of the text.
+/// Random trees. A printed tree parses to the same expression, and the parsed expression has the value of the tree.
 struct RandomTree {
   std::mt19937_64 random;
   double samples;
@@ -151,7 +151,7 @@ TEST(Expression, RandomTreesSurviveTheText) {
   }
 }
 
-/// Texts that no compiler wrote: they are refused or read, and what is read prints to itself.
+/// Texts that no compiler wrote are refused or parsed; a parsed text prints to itself.
 TEST(Expression, OddTextsAreReadOrRefused) {
   const std::string good[] = {"1/(2*B)", "where(less(n0, 1), 1, n63)", "-0.3/max(n0 + 1e-5, 1)", "pow(sigmoid(B), -(-inf))"};
   const std::string pieces[] = {"(", ")",     ",",   "-",    "/",    "*", "+",  "B",    "n0",  "n", "1e",

@@ -1,12 +1,12 @@
-// Types of a foreign header as our own declarations of its library spell them: enumerations are int, handles are void *. A test gives `Plain` what
-// else differs.
+// Maps the types of a foreign header to the types of our own declarations of its library: enumerations become int,
+// handles become void *. A test specializes `Plain` for other differences.
 #pragma once
 
 #include <type_traits>
 
 namespace zorse::runtime::test {
 
-/// The type that is ours for `T`, which is no pointer to a function.
+/// Our type for `T`. `T` is not a pointer to a function.
 template <typename T> struct Plain {
   using Type = std::conditional_t<std::is_enum_v<T>, int, T>;
 };
@@ -26,7 +26,7 @@ template <typename Result, typename... Parameters> struct Function<Result (*)(Pa
   using Type = typename Spelled<Result>::Type (*)(typename Spelled<Parameters>::Type...);
 };
 
-/// Whether a declaration of ours is the foreign one in every type.
+/// Whether our declaration matches the foreign one in every type.
 template <typename Foreign, typename Ours> constexpr bool isDeclarationOf = std::is_same_v<typename Function<Foreign>::Type, Ours>;
 
 } // namespace zorse::runtime::test

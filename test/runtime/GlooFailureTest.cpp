@@ -1,4 +1,4 @@
-// Ranks as processes: their death, their stopping, their leaving.
+// Tests ranks as processes that are killed, suspended, or leave.
 #include "GlooTransports.h"
 #include "Patience.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// What the processes show each other.
+/// Results of the processes, in shared memory.
 struct Shown {
   std::atomic<uint32_t> connected{0};
   struct {
@@ -40,7 +40,7 @@ public:
     munmap(shown_, sizeof(Shown));
   }
 
-  /// Every rank runs `body` in a process; how it ended is shown. Returns when all are connected.
+  /// Starts one process per rank that runs `body` and records how it ended. Returns when all are connected.
   void start(uint32_t ranks, const std::function<Status(uint32_t, Transport &)> &body) {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       pid_t pid = fork();
@@ -80,7 +80,7 @@ private:
   std::vector<pid_t> pids_;
 };
 
-/// Rank 2 of 4 is killed while all do something; how long the others take to say so.
+/// Kills rank 2 of 4 while all work, and measures how long the others take to report it.
 void killOne(const char *what, const std::function<Status(uint32_t, Transport &)> &body, std::chrono::milliseconds after) {
   SCOPED_TRACE(what);
   Processes processes;
@@ -94,7 +94,7 @@ void killOne(const char *what, const std::function<Status(uint32_t, Transport &)
     ASSERT_GT(shown.failedAt, 0) << "rank " << rank;
     EXPECT_NE(std::string(shown.message).find("rank 2 (cpu:2) is gone"), std::string::npos) << "rank " << rank << ": " << shown.message;
     EXPECT_LT(shown.failedAt - killed, 2.0 * zorse::test::patience())
-        << "rank " << rank; // milliseconds, unless the machine is busy or a sanitizer looks on
+        << "rank " << rank; // milliseconds, except on a busy machine or under a sanitizer
     EXPECT_LT(shown.doneAt - killed, 2.5 * zorse::test::patience()) << "rank " << rank;
     if (rank == 0)
       ::testing::Test::RecordProperty(what, std::to_string((shown.failedAt - killed) * 1e3) + " ms");
@@ -204,7 +204,8 @@ TEST(GlooFailure, AStoppedPeerIsWaitedFor) {
 }
 
 TEST(GlooFailure, LeavingDeliversAndEndsOnlyWhatWaitsForTheOneThatLeft) {
-  // Rank 0 sends a large message and leaves at once; ranks 1 and 2 go on without it; then rank 1 waits for it in vain.
+  // Rank 0 sends a large message and leaves immediately. Ranks 1 and 2 continue without it; then a receive of rank 1
+  // from rank 0 fails.
   auto transports = makeGlooTransports(3);
   ASSERT_EQ(transports.size(), 3u);
   std::vector<std::byte> from(20 << 20, std::byte(7)), to(20 << 20);

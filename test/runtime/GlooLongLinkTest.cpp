@@ -1,4 +1,4 @@
-// Two ranks with a long link between them: what announcing receives and several connections are good for.
+// Tests two ranks over a link with high latency: the benefit of announced receives and of several connections.
 #include "DelayProxy.h"
 #include "GlooTransports.h"
 #include "Patience.h"
@@ -14,11 +14,11 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// Milliseconds of one way: longer where a busy machine adds some of its own.
+/// One-way latency in milliseconds; longer on a busy machine, which adds delays.
 double delay() { return zorse::test::patience() > 1 ? 50 : 20; }
 
 struct LongLink {
-  std::vector<std::unique_ptr<zorse::test::DelayProxy>> proxies; ///< end after the transports
+  std::vector<std::unique_ptr<zorse::test::DelayProxy>> proxies; ///< destroyed after the transports
   std::vector<std::unique_ptr<Transport>> transports;
 
   LongLink(double milliseconds, size_t window, uint32_t contexts) : proxies(2), transports(2) {
@@ -42,7 +42,7 @@ struct LongLink {
   }
 };
 
-/// Seconds from the moment that a send and its receive are called to the arrival; the least of some.
+/// Seconds from the call of a send and its receive to the arrival: the minimum of several runs.
 double arrival(LongLink &link, bool announced, uint32_t entry) {
   std::vector<double> times;
   for (uint64_t step = 0; step < 9; ++step) {

@@ -16,16 +16,16 @@ std::vector<std::unique_ptr<Transport>> delayed(std::vector<std::unique_ptr<Tran
 
 std::vector<std::unique_ptr<Transport>> plain(uint32_t devices) { return makeGlooTransports(devices); }
 
-/// Long links everywhere: 3 contexts.
+/// 3 contexts for every link.
 std::vector<std::unique_ptr<Transport>> striped(uint32_t devices) {
   return makeGlooTransports(devices, [&](uint32_t rank, GlooOptions &options) {
-    if (rank == 0) // for one end to ask is enough.
+    if (rank == 0) // a request by one end is enough
       for (uint32_t peer = 1; peer < devices; ++peer)
         options.contexts[peer] = 3;
   });
 }
 
-/// Even ranks here, odd ones there; an odd number of ranks: two at each site.
+/// Two sites by parity of the rank. For an odd number of ranks: two ranks per site.
 std::vector<std::unique_ptr<Transport>> sites(uint32_t devices) {
   return makeGlooTransports(devices, [&](uint32_t, GlooOptions &options) {
     for (uint32_t rank = 0; rank < devices; ++rank)
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(LocalDelayed, TransportConformance, ::testing::Values(&
 namespace {
 
 TEST(GlooTransport, MovedGrowsWithinALongTransfer) {
-  // At the receiver, as seen from another thread.
+  // Measured at the receiver, from another thread.
   constexpr size_t kBytes = 64 << 20;
   std::vector<std::byte> from(kBytes, std::byte(3)), to(kBytes);
   auto transports = makeGlooTransports(2);

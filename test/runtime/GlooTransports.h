@@ -26,7 +26,7 @@ inline GlooOptions glooOptions(uint32_t rank, uint32_t ranks) {
 
 using Changed = std::function<void(uint32_t rank, GlooOptions &)>;
 
-/// What every rank's call gives.
+/// The result of every rank's call.
 inline std::vector<Result<std::unique_ptr<Transport>>> tryGlooTransports(uint32_t ranks, const Changed &change = nullptr) {
   TemporaryFolder folder;
   std::vector<Result<std::unique_ptr<Transport>>> results;

@@ -1,4 +1,4 @@
-// Who is admitted: ranks that prove the job's secret, and nobody else, whatever strangers do meanwhile.
+// Tests that only ranks that prove the job's secret are admitted, whatever other peers send.
 #include "GlooTransports.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-/// Ports of this process that take connections.
+/// Ports on which this process listens.
 std::vector<uint16_t> listeningPorts() {
   std::vector<std::string> mine;
   for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -41,7 +41,7 @@ std::vector<uint16_t> listeningPorts() {
   return ports;
 }
 
-/// A stranger's connection; -1 if refused.
+/// Connects as an unauthenticated peer; -1 if refused.
 int connectTo(uint16_t port) {
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -61,7 +61,7 @@ size_t residentBytes() {
   return resident * size_t(sysconf(_SC_PAGESIZE));
 }
 
-/// What strangers send: noise, Gloo's own preambles of every kind, and hellos that are nearly right.
+/// Input of unauthenticated peers: noise, Gloo preambles of every kind, and almost valid hellos.
 std::string junk(std::mt19937_64 &random) {
   auto number = [](uint64_t value, int bytes) {
     std::string text;
@@ -93,7 +93,8 @@ std::string junk(std::mt19937_64 &random) {
 }
 
 TEST(GlooTrust, StrangersNeitherEnterNorDisturb) {
-  // Rank 1 comes late; strangers have the port of rank 0 for themselves for a while, and go on while the ranks meet and work.
+  // Rank 1 is late. Unauthenticated peers connect to the port of rank 0 in the meantime, and continue while the ranks
+  // connect and work.
   std::atomic<bool> over{false};
   std::atomic<int> connections{0};
   std::vector<std::thread> strangers;
@@ -101,7 +102,7 @@ TEST(GlooTrust, StrangersNeitherEnterNorDisturb) {
   for (int s = 0; s < 3; ++s)
     strangers.emplace_back([&, s] {
       std::mt19937_64 random(s);
-      std::vector<int> kept; // some stay and say nothing more
+      std::vector<int> kept; // some stay connected and send nothing more
       while (!over) {
         for (uint16_t port : listeningPorts())
           if (int fd = connectTo(port); fd >= 0) {
@@ -124,7 +125,7 @@ TEST(GlooTrust, StrangersNeitherEnterNorDisturb) {
   });
   ASSERT_EQ(transports.size(), 3u);
   EXPECT_GE(connections, 60);
-  EXPECT_TRUE(listeningPorts().empty()); // nobody takes connections any more.
+  EXPECT_TRUE(listeningPorts().empty()); // no rank listens any more
   std::thread sender([&] {
     for (uint64_t step = 0; step < 100; ++step)
       EXPECT_FALSE(transports[0]->send({1, step}, 2, &step, sizeof step).failed());
@@ -164,7 +165,7 @@ TEST(GlooTrust, JobsOfOtherNamesDoNotMeet) {
 }
 
 TEST(GlooTrust, OlderGenerationIsTurnedAway) {
-  // The addresses of generation 2 come into the hands of a rank of generation 1.
+  // A rank of generation 1 obtains the addresses of generation 2.
   class Replayed final : public Group {
   public:
     Replayed(uint32_t rank, uint64_t generation, zorse::test::FileGroup &group) : rank_(rank), generation_(generation), group_(group) {}
@@ -198,7 +199,7 @@ TEST(GlooTrust, OlderGenerationIsTurnedAway) {
 }
 
 TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
-  // Whoever answers at rank 0's address with a reply of the right length but without the secret.
+  // An impostor at rank 0's address that replies with the right length but without the secret.
   TemporaryFolder folder;
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};

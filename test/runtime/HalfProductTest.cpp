@@ -1,5 +1,5 @@
-// Half precision on processors: conversions against every number, products against sums in f64, and the promise that bits depend neither on the
-// instruction set nor on how a product is cut.
+// Tests half precision on CPUs: conversions of every number, products against f64 sums, and the guarantee that results
+// depend neither on the instruction set nor on how a product is split.
 #include "device/cpu/HalfGemm.h"
 #include "device/cpu/MatrixProduct.h"
 #include "device/cpu/ThreadPool.h"
@@ -19,7 +19,7 @@ float widened(HalfType type, uint16_t x) { return type == HalfType::BF16 ? widen
 
 constexpr HalfType kTypes[] = {HalfType::BF16, HalfType::F16};
 
-/// The instruction sets that run here.
+/// The instruction sets that this machine supports.
 std::vector<const HalfOps *> allOps() {
   std::vector<const HalfOps *> all;
 #if defined(__x86_64__)
@@ -94,7 +94,7 @@ TEST(Half, BetweenTwoNumbersTheNearerOneOrTheEvenOne) {
   for (HalfType type : kTypes)
     for (uint32_t bits = 0; bits + 1 < (type == HalfType::BF16 ? 0x7f80u : 0x7c00u); ++bits) {
       double below = widened(type, static_cast<uint16_t>(bits)), above = widened(type, static_cast<uint16_t>(bits + 1));
-      auto middle = static_cast<float>((below + above) / 2); // exact: f32 has more bits, but at bf16's least
+      auto middle = static_cast<float>((below + above) / 2); // exact: f32 has more bits, except at bf16's minimum
       if (double(middle) != (below + above) / 2)
         continue;
       ASSERT_EQ(narrowed(type, middle), bits + (bits & 1)) << middle;
@@ -121,7 +121,7 @@ TEST(HalfProduct, IsTheSumOfProducts) {
           ASSERT_LE(std::fabs(got - want), step * (std::sqrt(double(c.k)) + std::fabs(want))) << "seed " << seed << ", element " << i << ", " << j;
         }
       for (int64_t i = 0; i < c.m; ++i)
-        for (int64_t j = c.n; j < c.ldc; ++j) // what lies between the rows is not touched
+        for (int64_t j = c.n; j < c.ldc; ++j) // memory between the rows is not touched
           ASSERT_TRUE(c.narrowC ? half[i * c.ldc + j] == 0x7fc1 : wide[i * c.ldc + j] == c.before[i * c.ldc + j]);
     }
 }

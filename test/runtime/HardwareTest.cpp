@@ -1,4 +1,4 @@
-// What ranks find where they run, against what the bundle was compiled for.
+// Tests the check of the hardware that ranks find against the hardware the bundle was compiled for.
 #include "zorse/runtime/Hardware.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
@@ -57,10 +57,10 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
   EXPECT_TRUE(decodeFacts(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
 }
 
-// GPUs exchange directly only where everybody has the same, and every GPU once.
+// GPUs exchange directly only if all ranks have equal versions and every GPU is used once.
 TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   two.bundle.staged = two.bundle.programs;
-  EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "nobody has direct transfers";
+  EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "no device has direct transfers";
   for (zorse::bundle::Program &program : two.bundle.programs)
     program.add_queues()->set_kind(zorse::bundle::DIRECT);
   for (size_t r = 0; r < ranks.size(); ++r) {

@@ -1,4 +1,5 @@
-// Places from environments as real launchers set them (torchrun of PyTorch 2.15, mpirun 4.1.4, srun and sbatch 22.05.8), and what is refused.
+// Tests rank environments as real launchers set them (torchrun of PyTorch 2.15, mpirun 4.1.4, srun and sbatch 22.05.8),
+// and refusals.
 #include "zorse/runtime/Launch.h"
 
 #include "launch/HostList.h"
@@ -107,7 +108,7 @@ const Environment kSrun = {{"SLURMD_NODENAME", "zn1"},
 const Environment kPmi2 =
     with(without(kSrun, {"SLURM_LOCALID"}), {{"PMI_FD", "13"}, {"PMI_JOBID", "1.0"}, {"PMI_RANK", "2"}, {"PMI_SIZE", "5"}, {"SLURM_LOCALID", "1"}});
 
-/// The process of the batch script itself: Slurm's variables without a step.
+/// The process of the batch script: Slurm's variables without a step.
 const Environment kBatch = with(without(kSrun, {"SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NODELIST", "SLURM_STEP_NUM_NODES",
                                                 "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}),
                                 {{"ENVIRONMENT", "BATCH"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}});
@@ -124,7 +125,7 @@ const Environment kJobSet = {
 TEST(LaunchPlace, NobodyLaunchedUs) {
   EXPECT_TRUE(alone({}));
   EXPECT_TRUE(alone({{"HOME", "/root"}, {"MASTER_ADDR", "node1"}, {"WORLD_SIZE", "1"}, {"ZORSE_SECRET", "0123456789abcdef"}}));
-  EXPECT_TRUE(alone({{"RANK", ""}, {"ZORSE_RANK", ""}})); // set and empty is not set.
+  EXPECT_TRUE(alone({{"RANK", ""}, {"ZORSE_RANK", ""}})); // an empty variable counts as unset
   EXPECT_TRUE(alone(kBatch));
   EXPECT_TRUE(alone(without(kBatch, {"ENVIRONMENT", "SLURM_PROCID", "SLURM_LOCALID"}))); // a shell of salloc
   EXPECT_TRUE(alone(with(kSrun, {{"SLURM_STEP_ID", "4294967290"}})));                    // an interactive step
@@ -152,7 +153,7 @@ TEST(LaunchPlace, OwnVariables) {
   EXPECT_EQ(p.generation, 7u);
   EXPECT_EQ(p.attempt, 2u);
   EXPECT_EQ(p.job, "mine");
-  // Ranks of one of two nodes that our launcher started talk to it on loopback and are not alone.
+  // Ranks on one of two nodes that our launcher started reach it on loopback, but the job has other hosts.
   EXPECT_FALSE(place(with(kZorse, {{"ZORSE_STORE", "127.0.0.1:4000"}, {"ZORSE_LOCAL_WORLD_SIZE", "2"}})).oneHost);
   EXPECT_TRUE(place(with(kZorse, {{"ZORSE_STORE", "127.0.0.1:4000"}})).oneHost);
 }
@@ -165,12 +166,12 @@ TEST(LaunchPlace, Torchrun) {
   EXPECT_EQ(p.localRank, 1u);
   EXPECT_TRUE(p.oneHost);
   EXPECT_FALSE(p.isNode || p.coordinatorElsewhere);
-  EXPECT_EQ(endpointsText(p.coordinator), "localhost:35036-35043"); // the port itself is that of torchrun's store.
+  EXPECT_EQ(endpointsText(p.coordinator), "localhost:35036-35043"); // torchrun's store uses the port itself
   EXPECT_HAS(p.job, "f34672e6-2cc5-4bb1-bb2e-e0f2754db7ce");
   p = place(with(kTorchrun, {{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RESTART_COUNT", "2"}, {"MASTER_ADDR", "10.0.0.7"}}));
   EXPECT_FALSE(p.oneHost);
   EXPECT_EQ(p.attempt, 2u);
-  // Two jobs that were given no id are told apart by their stores.
+  // Jobs without an id are distinguished by their stores.
   EXPECT_NE(place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).job,
             place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", "29500"}})).job);
   EXPECT_EQ(endpointsText(place(with(kTorchrun, {{"MASTER_PORT", "65534"}})).coordinator), "localhost:65535");
@@ -187,7 +188,7 @@ TEST(LaunchPlace, OpenMpi) {
   EXPECT_EQ(p.coordinator[0].host, "127.0.0.1");
   EXPECT_GE(p.coordinator[0].port, 20000);
   EXPECT_LT(p.coordinator[7].port, 28000);
-  // Other ranks of the job meet at the same ports, other jobs do not know its name.
+  // Other ranks of the job get the same ports; other jobs have another name.
   Place other = place(with(kMpirun, {{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}));
   EXPECT_EQ(endpointsText(other.coordinator), endpointsText(p.coordinator));
   EXPECT_EQ(other.job, p.job);
@@ -211,7 +212,7 @@ TEST(LaunchPlace, SeveralHostsAskPmix) {
   EXPECT_HAS(refusal(without(two, {"PMIX_RANK", "PMIX_NAMESPACE"})), "Set ZORSE_STORE=host:port");
   p = place(with(two, {{"ZORSE_STORE", "node3:5000"}}));
   EXPECT_EQ(endpointsText(p.coordinator), "node3:5000");
-  // PMIx alone does not tell the size.
+  // PMIx alone does not give the world size.
   Environment bare = {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-17@1"}};
   p = place(bare, [] { return PmixFacts{3, 2, 3, "node7"}; });
   EXPECT_EQ(p.source, "PMIx");
@@ -253,12 +254,12 @@ TEST(LaunchPlace, Slurm) {
   EXPECT_EQ(p.coordinator.at(0).host, "zn1");
   EXPECT_EQ(p.job, "slurm/loopback/1.0");
   EXPECT_NE(place(with(kSrun, {{"SLURM_STEP_ID", "1"}})).job, p.job); // two steps of one job
-  // The step's nodes count, not the job's; on one node all is on loopback.
+  // The nodes of the step count, not those of the job. A job on one node uses loopback.
   p = place(with(kSrun, {{"SLURM_STEP_NODELIST", "zn2"}, {"SLURM_RESTART_COUNT", "4"}}));
   EXPECT_TRUE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "127.0.0.1");
   EXPECT_EQ(p.attempt, 4u);
-  // The variables of the facts alone
+  // Only the variables with the facts.
   p = place({{"SLURM_PROCID", "1"},
              {"SLURM_NTASKS", "2"},
              {"SLURM_LOCALID", "0"},
@@ -266,7 +267,7 @@ TEST(LaunchPlace, Slurm) {
              {"SLURM_JOB_NODELIST", "gpu[08-10],cpu1"},
              {"SLURM_JOB_ID", "77"}});
   EXPECT_EQ(p.coordinator.at(0).host, "gpu08");
-  // Rank 0 is not where the others look for it.
+  // Rank 0 is on another host than the one the other ranks connect to.
   EXPECT_HAS(refusal(with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "zn2"}})), "SLURMD_NODENAME=zn2");
   // srun --mpi=pmix
   p = place(with(kSrun, {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.1.0"}}));
@@ -310,7 +311,7 @@ TEST(LaunchPlace, NodeLevel) {
 }
 
 TEST(LaunchPlace, Order) {
-  // Each one's variables beside all later ones'
+  // Adds sources in increasing order of precedence.
   Environment all;
   std::vector<std::pair<Environment, const char *>> order = {{kJobSet, "JobSet (node level)"},
                                                              {kLws, "LeaderWorkerSet (node level)"},
@@ -439,7 +440,7 @@ TEST(LaunchPlace, ListenOn) {
   EXPECT_HAS(choose("10.2.0.0/16"), "this host has no address in it; expects an address of this host");
   EXPECT_HAS(choose("10.2.0.0/16"), "this host has lo 127.0.0.1, eth0 192.168.7.3");
   EXPECT_HAS(choose("192.168.7.4"), "is no address of this host");
-  EXPECT_HAS(choose("0.0.0.0"), "is no address of this host"); // peers must be told one.
+  EXPECT_HAS(choose("0.0.0.0"), "is no address of this host"); // peers need a specific address
   EXPECT_HAS(choose("eth1"), "is neither an address nor an interface");
   for (const char *bad : {"10.1.0.0/", "10.1.0.0/33", "10.1.0.0/x", "/16", "eth0/16"})
     EXPECT_HAS(choose(bad), "is no network");
@@ -449,9 +450,9 @@ TEST(LaunchPlace, ListenOn) {
     return address.failed() ? "refused: " + address.message() : *address;
   };
   EXPECT_EQ(coordinator({"192.168.7.3"}, "", own), "192.168.7.3");
-  EXPECT_EQ(coordinator({"192.168.7.3"}, "ib0", own), "192.168.7.3"); // the others come to where they were told.
+  EXPECT_EQ(coordinator({"192.168.7.3"}, "ib0", own), "192.168.7.3"); // the other ranks connect to the address they were given
   EXPECT_EQ(coordinator({"127.0.0.2"}, "", own), "127.0.0.2");        // a cluster on loopback
-  // A machine whose own name is 127.0.1.1, or whose name is a service's address
+  // A host name that resolves to 127.0.1.1 or to the address of a service.
   std::vector<OwnAddress> plain = {{"lo", "127.0.0.1", true}, {"eth0", "192.168.7.3", false}};
   EXPECT_EQ(coordinator({"127.0.1.1"}, "", plain), "192.168.7.3");
   EXPECT_EQ(coordinator({"10.96.0.17"}, "", plain), "192.168.7.3");

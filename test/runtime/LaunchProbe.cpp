@@ -1,4 +1,5 @@
-// A launcher and a rank for LaunchTest: what it does is said by its arguments, so that tests can kill it, stop it and read what it prints.
+// A launcher and a rank for LaunchTest. Arguments control their behavior, so that tests can kill it, stop it and read
+// its output.
 //
 //   launch-probe [--world N] [--first R --local N --store host:port] [--restarts N] [--names a,b,...] [--from TEXT] [--deadline S] -- COMMAND...
 //   launch-probe rank STEPS             a rank: joins, takes steps of 20 ms through the gate, leaves; 130 when stopped early
@@ -52,7 +53,7 @@ int rank(uint64_t steps) {
       printf("step %llu of generation %llu\n", (unsigned long long)step, (unsigned long long)(*member)->generation());
       fflush(stdout);
     }
-    const char *dies = ::getenv("PROBE_DIES"); // rank 1, at the third step of the first so many starts
+    const char *dies = ::getenv("PROBE_DIES"); // rank 1, at step 3, in the first PROBE_DIES starts
     if (dies && options.rank == 1 && step == 3 && (**place).attempt < std::strtoull(dies, nullptr, 10))
       ::kill(::getpid(), SIGKILL);
     const char *stops = ::getenv("PROBE_STOPS");
@@ -60,7 +61,7 @@ int rank(uint64_t steps) {
       ::kill(::getpid(), SIGSTOP);
     ::usleep(20000);
     if (Result<std::vector<std::string>> all = (*member)->exchange("step " + std::to_string(step), "");
-        all.failed()) { // ranks keep step, as transfers make them.
+        all.failed()) { // ranks stay in step, as transfers would keep them
       ::sleep(10);
       return 4;
     }
@@ -89,7 +90,7 @@ int main(int argc, char **argv) {
       options.localRanks = uint32_t(std::stoul(value));
       localGiven = true;
     }
-    if (option == "--store") { // the node of rank 0 listens there, the others come.
+    if (option == "--store") { // the node of rank 0 listens there, the others connect
       std::vector<Endpoint> store = *parseEndpoints("--store", value);
       if (options.firstRank == 0)
         options.ports = {store[0].port};

@@ -1,4 +1,5 @@
-// The launcher with shell scripts and small programs as ranks: what it prints, how it ends, and that nobody outlives it.
+// Tests the launcher with shell scripts and small programs as ranks: its output, its exit, and that no process outlives
+// it.
 #include "Patience.h"
 #include "ReservedPort.h"
 
@@ -26,7 +27,7 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 void pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-/// A running launch-probe. Everything it starts carries a mark in its environment by which it is found.
+/// A running launch-probe. Its processes have a mark in their environment by which they are found.
 class Probe {
 public:
   Probe(std::vector<std::string> words, const std::map<std::string, std::string> &more = {}) {
@@ -73,7 +74,7 @@ public:
 
   void signal(int number) { ::kill(pid_, number); }
 
-  /// The launcher's guard; 0: none. It has its name once it runs, which may be after the ranks.
+  /// The launcher's guard; 0: none. Its name is set once it runs, possibly after the ranks start.
   pid_t guard() const {
     std::string base = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", name;
     for (double end = now() + 5 * patience(); now() < end; ::usleep(1000)) {
@@ -85,7 +86,7 @@ public:
     return 0;
   }
 
-  /// Reads until `text` has been printed; gives up after a while.
+  /// Reads until `text` has been printed, or until a timeout.
   bool waitFor(const std::string &text) {
     double end = now() + 10 * patience();
     while (now() < end) {
@@ -97,7 +98,8 @@ public:
     return false;
   }
 
-  /// Reads until everybody has closed its output, then the exit code; -signal where a signal ended it. Gives up after `limit` seconds.
+  /// Reads until all processes have closed its output. Returns the exit code, or -signal if a signal ended it. Gives up
+  /// after `limit` seconds.
   int wait(double limit = 15 * patience()) {
     double end = now() + limit;
     while ((fds_[0] >= 0 || fds_[1] >= 0) && now() < end)
@@ -116,7 +118,7 @@ public:
     return -1000;
   }
 
-  /// Processes with the mark, zombies not counted.
+  /// Processes with the mark, except zombies.
   std::vector<std::string> left() const {
     std::vector<std::string> found;
     DIR *processes = ::opendir("/proc");
@@ -131,7 +133,7 @@ public:
     ::closedir(processes);
     return found;
   }
-  /// Nobody after at most so many seconds.
+  /// Waits up to `seconds` until no process with the mark is left.
   ::testing::AssertionResult nobodyLeft(double seconds = 1 * patience()) const {
     for (double end = now() + seconds; now() < end; pause(0.02))
       if (left().empty())
@@ -146,7 +148,7 @@ public:
   double seconds = 0;
 
 private:
-  /// "" where the process has gone.
+  /// "" if the process has ended.
   static std::string content(const std::string &path) {
     std::string text;
     int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -207,7 +209,7 @@ size_t count(const std::string &text, const std::string &part) {
 TEST(Launch, LinesGetPrefixes) {
   Probe probe(script({"--world", "3", "--names", "a100:0,t4:0,t4:1"}, "echo out $ZORSE_RANK; echo err $ZORSE_RANK >&2; printf 'no end'"));
   EXPECT_EQ(probe.wait(), 0);
-  EXPECT_HAS("\n" + probe.out, "\nout 0\n"); // the job's progress
+  EXPECT_HAS("\n" + probe.out, "\nout 0\n"); // the job's progress has no prefix
   EXPECT_HAS("\n" + probe.out, "\n[t4:0]   out 1\n");
   EXPECT_HAS("\n" + probe.out, "\n[t4:1]   out 2\n");
   EXPECT_HAS("\n" + probe.out, "\n[t4:1]   no end\n");
@@ -223,7 +225,7 @@ TEST(Launch, LinesStayWhole) {
                      "for i in 1 2 3 4 5; do printf 'begin-'; sleep 0.02; printf 'mid-'; sleep 0.02; echo end; done"));
   EXPECT_EQ(probe.wait(), 0);
   EXPECT_EQ(count(probe.out, "begin-mid-end\n"), 20u);
-  // A line of 1 MB goes on in lines of its own and loses nothing.
+  // A line of 1 MB is split into lines and loses nothing.
   Probe large(script({"--world", "2", "--names", "a,b"}, "[ $ZORSE_RANK = 0 ] || head -c 1000000 /dev/zero | tr '\\0' x"));
   EXPECT_EQ(large.wait(), 0);
   EXPECT_EQ(count(large.out, "x"), 1000000u);
@@ -243,12 +245,12 @@ TEST(Launch, RanksGetTheirPlace) {
   size_t secret = probe.out.find("ZORSE_SECRET=");
   ASSERT_NE(secret, std::string::npos);
   EXPECT_GE(probe.out.find('\n', secret) - secret, sizeof "ZORSE_SECRET=" + 40);
-  EXPECT_HAS("\n" + probe.out, "\n0\n");    // on no command line
-  EXPECT_HAS("\n" + probe.out, "\ndone\n"); // and nothing to read
+  EXPECT_HAS("\n" + probe.out, "\n0\n");    // the secret is on no command line
+  EXPECT_HAS("\n" + probe.out, "\ndone\n"); // standard input is empty
 }
 
 TEST(Launch, FirstFailureDecides) {
-  // Rank 1 fails first; the others fail because of it.
+  // Rank 1 fails first and causes the other failures.
   Probe probe(script({"--world", "4", "--names", "a,b,c,d"},
                      "trap 'sleep 0.1; exit 9' TERM; [ $ZORSE_RANK = 1 ] && { sleep 0.2; exit 3; }; while :; do sleep 0.05; done"));
   EXPECT_EQ(probe.wait(), 3);
@@ -285,7 +287,7 @@ TEST(Launch, WhatRanksStartedEndsToo) {
   EXPECT_EQ(succeeds.wait(), 0);
   EXPECT_TRUE(succeeds.nobodyLeft());
   EXPECT_LT(succeeds.seconds, 1 * patience());
-  // A daemon that left the group and holds the output open does not hold the launcher up.
+  // A daemon that left the process group and keeps the output open does not delay the launcher.
   Probe daemon(script({"--world", "1"}, "setsid sleep " + std::to_string(int(2 * patience())) + " & echo done"));
   EXPECT_EQ(daemon.waitProcess(1.5 * patience()), 0);
 }
@@ -316,7 +318,7 @@ TEST(Launch, SecondInterruptEndsAtOnce) {
 }
 
 TEST(Launch, TwoSignalsAtOnceAreOneRequest) {
-  // As `timeout` and terminals send them: to the process, and to its group.
+  // As `timeout` and terminals send signals: to the process and to its group.
   Probe probe(script({"--world", "2"}, "trap '' TERM INT; echo running; sleep 1; echo finished"));
   ASSERT_TRUE(probe.waitFor("[rank 1] running"));
   probe.signal(SIGTERM);
@@ -370,7 +372,7 @@ TEST(Launch, RestartsAreCounted) {
 }
 
 TEST(Launch, ReadersMayBeSlowOrGone) {
-  // Nobody reads: the ranks are held up, but a failure ends them all the same.
+  // Without a reader of the output the ranks block, but a failure still ends them.
   Probe slow(script({"--world", "2"}, "[ $ZORSE_RANK = 1 ] && { sleep 0.5; exit 8; }; yes"));
   pause(0.5);
   for (double end = now() + 4 * patience(); now() < end && slow.left().size() > 2;)
@@ -378,7 +380,7 @@ TEST(Launch, ReadersMayBeSlowOrGone) {
   EXPECT_LE(slow.left().size(), 2u); // the launcher, which waits for its reader, and its guard
   EXPECT_EQ(slow.wait(), 8);
   EXPECT_GT(slow.out.size(), size_t(1) << 20);
-  // Its reader goes away: the ranks finish.
+  // If the reader closes the output, the ranks still finish.
   Probe gone(
       {"--world", "2", "--", "/bin/sh", "-c", "for i in 1 2 3 4 5; do echo line; sleep 0.05; done; exec >&-; [ $ZORSE_RANK = 1 ] && exit 0; exit 0"});
   EXPECT_EQ(gone.wait(), 0);
@@ -447,7 +449,7 @@ TEST(Launch, TwoNodesStartAgain) {
   std::map<std::string, std::string> secret = {{"ZORSE_SECRET", "0123456789abcdef0123456789abcdef"}, {"PROBE_DIES", "1"}};
   zorse::runtime::test::ReservedPort port;
   std::string store = "127.0.0.1:" + std::to_string(port.number());
-  // A failure on one node ends the other's ranks, and both start again.
+  // A failure on one node ends the other node's ranks, and both nodes restart.
   Probe third(ranks({"--world", "3", "--first", "0", "--local", "1", "--store", store, "--restarts", "1"}, "6"), secret);
   Probe fourth(ranks({"--world", "3", "--first", "1", "--local", "2", "--store", store, "--restarts", "1"}, "6"), secret);
   EXPECT_EQ(fourth.wait(), 0) << fourth.err;
@@ -455,7 +457,8 @@ TEST(Launch, TwoNodesStartAgain) {
   EXPECT_HAS(third.err, "restart 1 of 1: rank 1 ");
   EXPECT_HAS(third.out, "step 6 of generation 2\n");
 
-  // A stopped rank holds its node, which hosts the coordinator, up for two seconds: the other one does not come too early.
+  // A stopped rank delays its node, which hosts the coordinator, by two seconds. The other node must not start too
+  // early.
   secret.erase("PROBE_DIES");
   secret["PROBE_STOPS"] = "1";
   Probe fifth(ranks({"--world", "3", "--first", "0", "--local", "2", "--store", store, "--restarts", "1", "--deadline", "1"}, "6"), secret);

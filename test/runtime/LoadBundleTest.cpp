@@ -1,4 +1,5 @@
-// Bundles on disk: a good one loads; every kind of damage or contradiction is an error that names the place.
+// Tests loading of bundles from disk. A good bundle loads; every kind of damage or contradiction is an error that names
+// the place.
 #include "EditedSlot.h"
 #include "TemporaryFolder.h"
 #include "TwoDevices.h"
@@ -62,7 +63,7 @@ protected:
     return bundle.failed() ? bundle.message() : "accepted";
   }
 
-  /// What loading says after `change` of the program of a device.
+  /// The message of loading after `change` of the program of a device.
   std::string problemAfter(uint32_t device, const std::function<void(bundle::Program &)> &change) {
     bundle::Program saved = two.bundle.programs[device];
     change(two.bundle.programs[device]);
@@ -112,7 +113,7 @@ TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   EXPECT_EQ(bundle->bodiesOf(0).arch(), two.bundle.bodies.arch());
   EXPECT_EQ(bundle->bodiesOf(1).arch(), "x86-64-v3");
 
-  // Programs name bodies and slots once, for all targets.
+  // Programs refer to bodies and slots in the same way for all targets.
   two.bundle.otherTargets[0].mutable_bodies(1)->mutable_slots(0)->mutable_bytes()->set_fixed(12345);
   writeFiles();
   expectSays(problem(), {"functions.1.pb: body 1 (", "differs in name or slots", "compile the model again"});
@@ -147,13 +148,13 @@ TEST_F(LoadBundle, EveryDamagedOrMissingFileIsNamed) {
   }
 }
 
-// What was hashed is what is run, whatever lies at its path by then.
+// The files that were hashed are the ones that run, even if the files at their paths change afterwards.
 TEST_F(LoadBundle, FilesThatAreExchangedAfterwardsChangeNothing) {
   writeFiles();
   Result<Bundle> bundle = loadBundle(two.bundle.directory);
   ASSERT_FALSE(bundle.failed()) << bundle.message();
   const std::string code = two.bundle.directory + "/kernels/x86-64/kernels.so";
-  std::ofstream(code, std::ios::in | std::ios::binary) << "other"; // in place
+  std::ofstream(code, std::ios::in | std::ios::binary) << "other"; // modified in place
   folder.write("two.zorse/weights.new", std::string(24, 'x'));
   std::filesystem::rename(two.bundle.directory + "/weights.new", two.bundle.directory + "/weights.bin");
 
@@ -163,7 +164,7 @@ TEST_F(LoadBundle, FilesThatAreExchangedAfterwardsChangeNothing) {
   std::ifstream loaded((*kernels)->path(), std::ios::binary);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(loaded), {}), "not really machine code");
   std::ofstream((*kernels)->path(), std::ios::in | std::ios::binary) << "other";
-  EXPECT_EQ(std::string(reinterpret_cast<const char *>((*kernels)->data()), 3), "not"); // nor can this process change it
+  EXPECT_EQ(std::string(reinterpret_cast<const char *>((*kernels)->data()), 3), "not"); // this process cannot change it either
   ASSERT_EQ(bundle->weights.size(), 1u);
   ASSERT_TRUE(bundle->weights[0].contents);
   EXPECT_EQ(bundle->weights[0].contents->data()[8], std::byte(0));
@@ -185,7 +186,7 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
              {"manifest.json", expected.c_str(), "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
   expectSays(with([&] { manifest.erase("global_batch_size"); }), {"manifest.json", "global_batch_size"});
   expectSays(with([&] { manifest["global_batch_size"] = 0; }), {"batch of at least 1"});
-  // Real numbers and those that do not fit are not converted.
+  // Real numbers and numbers out of range are not converted.
   expectSays(with([&] { manifest["global_batch_size"] = 1e300; }), {"global_batch_size: expects a whole number, got 1e+300"});
   expectSays(with([&] { manifest["global_batch_size"] = UINT64_MAX; }), {"global_batch_size: expects a whole number, got 18446744073709551615"});
   expectSays(with([&] { manifest["devices"][0]["threads"] = (int64_t(1) << 32) + 1; }), {"threads: expects a whole number, got 4294967297"});
@@ -196,7 +197,7 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   expectSays(with([&] { manifest["devices"][1]["name"] = "gamma"; }), {"device 1: manifest.json says \"gamma\", plan.json says \"beta\""});
   expectSays(with([&] { manifest["devices"][0]["memory"] = 100; }), {"memory of device 'alpha': manifest.json says 100, plan.json says 1048576"});
   expectSays(with([&] { manifest["devices"][1]["memory"] = 100; }), {"needs 4096 bytes of memory, the device has 100"});
-  // What two files say, they say alike: a batch of 16 that became 17 would divide the loss by 17.
+  // Values stored in two files must agree: a batch of 17 instead of 16 would divide the loss by 17.
   expectSays(with([&] { manifest["global_batch_size"] = 6; }),
              {"global_batch_size: manifest.json says 6, plan.json says 5", "compile the model again"});
   expectSays(with([&] { manifest["precision"] = "f64"; }), {"precision: manifest.json says f64, summary.pb says f32"});
@@ -244,7 +245,7 @@ TEST_F(LoadBundle, FilesWithTheRightChecksumAndWrongContentsAreRefused) {
   file("weights.json", R"({"references": false, "parameters": 3})");
   writeManifest();
   expectSays(problem(), {"weights.json"});
-  // Weights are in files of the bundle, or, in bundles made so, of the model.
+  // Weights are in files of the bundle or, in bundles made with references, of the model.
   for (const auto &[references, place, words] : std::initializer_list<std::tuple<bool, const char *, const char *>>{
            {false, "/etc/passwd", "outside the bundle, which was not made with references"},
            {false, "../other", "no file of the bundle"},
@@ -328,7 +329,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
        [&](Program &p) { add(entry(p, Entry::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
   says("names runs of other devices", 1,
        [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
-  auto ofTerms = [&](const char *words, int64_t end) { // device 1 alone contributes, and owns [2, 4)
+  auto ofTerms = [&](const char *words, int64_t end) { // device 1 is the only contributor and owns [2, 4)
     says(words, 1, [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
   };
   ofTerms("has a part of the shard [2, 4)", 3);
@@ -340,7 +341,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("state group 3 of 1", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_id(3); });
 }
 
-// Beside programs with direct transfers there are others without, checked alike, and all that a direct sum works with is inside its arena.
+// Bundles with direct transfers also contain programs without them, which are checked in the same way. All memory of a
+// direct sum is inside its arena.
 TEST_F(LoadBundle, DirectTransfersAreChecked) {
   const std::vector<bundle::Program> plain = two.bundle.programs;
   for (bundle::Program &program : two.bundle.programs)
@@ -362,7 +364,7 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
     sum.set_body(uint32_t(two.bundle.bodies.bodies_size() - 1));
   }
   writeFiles();
-  expectSays(problem(), {"are needed"}); // memory for the terms
+  expectSays(problem(), {"are needed"}); // memory for the contributions
   for (bundle::Program &program : two.bundle.programs) {
     bundle::ReduceScatter &reduction = *entry(program, bundle::Entry::kReduceScatter).mutable_reduce_scatter();
     reduction.mutable_parts()->set_offset(2048);

@@ -1,4 +1,4 @@
-// Which tensor of a checkpoint is which parameter: found by names, facts and shapes, or an error that lists what is wrong.
+// Tests matching of checkpoint tensors to parameters by names, facts and shapes, and errors that list all mismatches.
 #include "zorse/runtime/MatchTensors.h"
 #include "TemporaryFolder.h"
 
@@ -15,7 +15,7 @@ namespace {
 struct Tensor {
   std::string name;
   std::vector<int64_t> shape;
-  float value = 1; ///< of all elements
+  float value = 1; ///< value of all elements
   StoredType type = StoredType::F32;
 };
 
@@ -97,7 +97,7 @@ TEST_F(MatchTensors, BeginningsOfNames) {
   Outcome wrapped = match({{"module.t.wte", {8, 4}}, {"module.t.w", {6, 4}}, {"module.t.norm", {4}}}, facts);
   EXPECT_EQ(wrapped.text(), "module.t.wte module.t.w^T module.t.norm -");
   expectSays(wrapped.matching.note, {"begin with 'module.'"});
-  // A head beside a base model keeps its name.
+  // A head next to a base model keeps its name.
   EXPECT_EQ(match({{"wte", {8, 4}}, {"head", {8, 4}}, {"w", {6, 4}}, {"norm", {4}}}, facts).text(), "wte=head w^T norm -");
   Outcome both = match({{"a.t.wte", {8, 4}}, {"a.t.w", {6, 4}}, {"a.t.norm", {4}}, {"b.t.wte", {8, 4}}, {"b.t.w", {6, 4}}, {"b.t.norm", {4}}}, facts);
   expectSays(both.error, {"'a.t.wte'", "'b.t.wte'", "both choices match the same number of parameters", "--init-skip=PATTERN"});
@@ -108,7 +108,7 @@ TEST_F(MatchTensors, WhatIsWrongIsListedWithShapes) {
   expectSays(wrong.error,
              {"1 parameter of the model missing: 'val_3' 4x6 ('t.w' there)", "expects shape 8x4, got 8x5",
               "1 tensor is not of the model: 't.q_norm' 3", "--init-skip=PATTERN", "give the checkpoint of the model that was exported"});
-  // A frozen parameter that the hub holds must be there: it would keep another checkpoint's numbers.
+  // A frozen parameter that the hub has must be present. Otherwise it would keep the values of another checkpoint.
   expectSays(match({{"t.wte", {8, 4}}, {"t.w", {6, 4}}}, facts).error, {"1 parameter of the model missing: 'm.t.norm' 4"});
   expectSays(match({{"t.wte", {8, 4}}, {"t.w", {6, 4}}, {"t.norm", {4}, 1, StoredType::I64}}, facts).error,
              {"'t.norm'", "expects floating-point numbers, got I64"});
@@ -130,7 +130,7 @@ TEST_F(MatchTensors, WhatIsLeftOverOnPurpose) {
   Outcome skipped = match(more, facts, {"t.rope.*", "*.attn.bias"});
   EXPECT_EQ(skipped.text(), "t.wte t.w^T t.norm -");
   expectSays(skipped.matching.note, {"2 tensors left out (--init-skip)"});
-  // One of two tied names that differ.
+  // One of two tied names, with different values.
   tensors.push_back({"head", {8, 4}, 2});
   EXPECT_EQ(match(tensors, facts, {"head"}).text(), "t.wte t.w^T t.norm -");
 }
@@ -151,13 +151,13 @@ TEST_F(MatchTensors, WithoutFactsByNameAndShape) {
   expectSays(match({{"x.a.w", {6, 4}}, {"x.a.b", {4}}, {"x.a.square", {4, 4}}}, square).error,
              {"square matrices that may be transposed or not", "'x.a.square' 4x4", "hub="});
   EXPECT_EQ(match({{"x.a.w", {4, 6}}, {"x.a.b", {4}}, {"x.a.square", {4, 4}}}, square).text(), "x.a.w x.a.b - x.a.square");
-  // The model's own ties are known.
+  // The ties of the model are known.
   const std::vector<WantedTensor> tied = {wanted("head.w", {8, 4}, {{}, {"wte.w"}, false, false}), wanted("b", {4})};
   EXPECT_EQ(match({{"x.wte.w", {8, 4}}, {"x.b", {4}}}, tied).text(), "x.wte.w x.b");
 }
 
 TEST_F(MatchTensors, OurOwnCheckpointsAreNotTurned) {
-  // Under one name the hub holds the transpose of what we write.
+  // The hub stores the transpose of our tensor under the same name.
   const std::vector<WantedTensor> same = {wanted("w", {4, 4}, {{"w"}, {}, true, false})};
   EXPECT_EQ(match({{"w", {4, 4}}}, same).text(), "w^T");
   EXPECT_EQ(match({{"w", {4, 4}}}, same, {}, {}, onnxNames()).text(), "w");
@@ -193,7 +193,7 @@ TEST_F(MatchTensors, Directories) {
     expectSays(openError(path), {path, each.says});
   }
   index(R"({"a":"one.safetensors"})");
-  EXPECT_EQ(openError(path), "accepted"); // two.safetensors is nobody's
+  EXPECT_EQ(openError(path), "accepted"); // two.safetensors is not referenced
   write("d/one.safetensors", {{"a", {1}}, {"b", {2}}});
   index(R"({"a":"one.safetensors"})");
   expectSays(openError(path), {"does not list tensor 'b'"});

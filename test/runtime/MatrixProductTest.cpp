@@ -1,4 +1,5 @@
-// Products through a body against three nested loops: both libraries, both types, every transpose, odd sizes, batches, accumulation, threads.
+// Compares products of a body with three nested loops: both libraries, both types, every transpose, odd sizes, batches,
+// accumulation, threads.
 #include "device/cpu/MatrixProduct.h"
 #include "HostSlots.h"
 #include "bundle.pb.h"
@@ -58,7 +59,7 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
   for (size_t i = 0; i < b.size(); ++i)
     b[i] = element<T>(3 * i + 7);
   if (!accumulate)
-    std::fill(result.begin(), result.end(), T(NAN)); // must not be read.
+    std::fill(result.begin(), result.end(), T(NAN)); // must not be read
   zorse::runtime::test::HostSlots slots{a.data(), b.data(), result.data()};
   uint8_t overwrite[] = {0, 0, uint8_t(!accumulate)};
   BodyArguments arguments;
@@ -132,7 +133,7 @@ TEST(MatrixProduct, PiecesCoverAndStayLarge) {
     int64_t count = ((c.m + pieces.rows - 1) / pieces.rows) * ((c.n + pieces.columns - 1) / pieces.columns);
     EXPECT_LE(count, 16);
     if (c.batch == 1) {
-      EXPECT_GE(count, 3) << c.m << " " << c.n; // threads have something to share.
+      EXPECT_GE(count, 3) << c.m << " " << c.n; // enough work for several threads
     }
   }
 }
@@ -141,7 +142,7 @@ TEST(MatrixProduct, PiecesCoverAndStayLarge) {
 
 namespace {
 
-/// Products of its own size, over and over; returns how many differ from the first, which ran before the threads started.
+/// Repeats products of one size. Returns how many differ from the first product, which ran before the threads started.
 template <typename T> int differing(const Gemm &gemm, int64_t m, int repeats, std::vector<T> &first) {
   int64_t n = 176, k = 64;
   std::vector<T> a(m * k), b(k * n), c(m * n);
@@ -176,8 +177,8 @@ template <typename T> void fromSeveralThreads(const Gemm &gemm) {
 
 } // namespace
 
-// Devices are threads of one process: a library that is not safe to call from several (OpenBLAS's serial build is not) gives wrong products now and
-// then.
+// Devices are threads of one process. A library that is not thread-safe (such as OpenBLAS's serial build) occasionally
+// returns wrong products.
 TEST(MatrixProduct, LibrariesMayBeCalledFromSeveralThreads) {
   for (const Gemm *gemm : {openBlasGemm(), oneDnnGemm()})
     if (gemm) {

@@ -1,4 +1,4 @@
-// What is measured: quotas of control groups, medians, links between two ends.
+// Tests measurements: quotas of control groups, medians, links between two ends.
 #include "zorse/runtime/Measure.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(Measure, Median) {
   EXPECT_EQ(spread, 0);
   EXPECT_EQ(median({3, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 3}, &spread), 2.5);
-  EXPECT_NEAR(median({100, 101, 102, 103, 900}, &spread), 102, 1e-12); // one interruption does not count
+  EXPECT_NEAR(median({100, 101, 102, 103, 900}, &spread), 102, 1e-12); // one interruption does not matter
   EXPECT_NEAR(spread, 2 / 102.0, 1e-12);
 }
 
@@ -112,7 +112,7 @@ TEST(Measure, AnAbortedTransportIsAnError) {
   EXPECT_TRUE(measureLink(*transports[0], 0, 0, 1, 1, 0.1).failed());
 }
 
-/// Ranks that are threads.
+/// Ranks as threads.
 struct Meeting {
   std::mutex mutex;
   std::condition_variable changed;
@@ -137,7 +137,8 @@ struct Here final : Group {
   uint32_t me, world;
 };
 
-/// Three and nine ranks: one pair at a time, and several; ranks left out have zeros; everyone hears of all.
+/// Three and nine ranks: pairs one at a time, and several at the same time. Ranks that are left out have zeros; all
+/// ranks receive all results.
 TEST(Measure, CostsOfMessages) {
   for (uint32_t world : {3u, 9u}) {
     Meeting meeting;
@@ -176,7 +177,7 @@ TEST(Measure, CostsOfMessagesOverAnAbortedTransport) {
   EXPECT_TRUE(measureMoving(*transports[0], 0, 1, 0, 1, 0.1, 1).failed());
 }
 
-/// Four ranks on two nodes: every rank hears of all links.
+/// Four ranks on two nodes: every rank receives the measurements of all links.
 TEST(Measure, LinksOfAJob) {
   Meeting meeting;
   auto transports = makeLocalTransports(4);

@@ -1,4 +1,4 @@
-// The file of metrics, which an earlier start may still hold open.
+// Tests the metrics file while a previous run may still have it open.
 #include "Must.h"
 #include "TemporaryFolder.h"
 
@@ -31,7 +31,7 @@ TEST(MetricsFile, AnEarlierStartDoesNotWriteIntoALaterOnesFile) {
       first->step(report(step));
     auto second = must(MetricsFile::open(path, resumed));
     second->step(report(resumed + 1));
-    first->step(report(5)); // it was stopped meanwhile, and goes on.
+    first->step(report(5)); // it was stopped in the meantime and continues
     second->step(report(resumed + 2));
     EXPECT_FALSE(second->close().failed());
     EXPECT_FALSE(first->close().failed());

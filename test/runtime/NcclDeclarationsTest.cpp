@@ -1,4 +1,5 @@
-// The declarations of NcclApi.h against nccl.h: the same names, parameters, values and layouts. Compiling it is the test.
+// Compares the declarations of NcclApi.h with nccl.h: names, parameters, values and layouts. The test passes if it
+// compiles.
 #include "ForeignTypes.h"
 #include "transport/nccl/NcclApi.h"
 

@@ -36,7 +36,7 @@ TEST(OutputFile, ReplacesAFileWholeOrNotAtAll) {
   EXPECT_EQ(folder.read("file"), "old");
   EXPECT_TRUE(writeOutput(path, "new").succeeded());
   EXPECT_EQ(folder.read("file"), "new");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), 1); // no draft is left
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), 1); // no temporary file is left
 }
 
 TEST(OutputFile, DraftsOfKilledWritersAreRemovedAndThoseOfLivingOnesAreNot) {
@@ -54,7 +54,8 @@ TEST(OutputFile, DraftsOfKilledWritersAreRemovedAndThoseOfLivingOnesAreNot) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path("")), {}), 2);
 }
 
-// Where others may write to the folder, a link of the draft's name would lead the bytes to a file of theirs or of the user's.
+// If others may write to the directory, a link with the name of the temporary file could redirect the output to another
+// file.
 TEST(OutputFile, DraftsFollowNoLink) {
   TemporaryFolder folder;
   std::string path = folder.path("out"), victim = folder.path("victim");

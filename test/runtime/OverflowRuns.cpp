@@ -1,10 +1,11 @@
-// Overflows on one device of many: trains two bundles of one model, one of them on a single device, through the same random schedules of steps whose
-// gradients or loss are not finite on one device, and compares what both are left with.
+// Overflows on one device of several. Trains two bundles of one model, one of them on a single device, through the same
+// random schedules. In some steps of a schedule, the gradients or the loss are not finite on one device. Compares the
+// final states.
 //
 //   overflow-runs ONE MANY DATA [SCHEDULES] [FIRST SEED]
 //
-// Of every two schedules one runs its steps without a pause, the next one submitted before the last is done; the other stops after every step and
-// looks whether a skipped one has left a bit of the state changed. Prints what it found and fails on the first difference.
+// Half of the schedules submit the next step before the last one is done. The other half pauses after every step and
+// checks that a skipped step left the state unchanged bit by bit. Prints a summary; fails on the first difference.
 
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Data.h"
@@ -41,7 +42,7 @@ void must(const Status &status) {
     fail(status.message());
 }
 
-/// Per step: 0 none, 1 a gradient, 2 the loss; and a number that chooses the device.
+/// Per step: 0 none, 1 a gradient, 2 the loss; and a number that selects the device.
 struct Schedule {
   int kind[kSteps];
   uint32_t choice[kSteps];
@@ -92,7 +93,7 @@ public:
     submitted_ += steps;
   }
 
-  /// Bytes of everything that lives across steps, but for what decisions carry.
+  /// All state that is kept between steps, except the state of the clip/skip decision.
   std::string state() const {
     std::string all;
     eachState([&](uint32_t device, const bundle::PersistentState &state) {
@@ -105,7 +106,7 @@ public:
     return all;
   }
 
-  /// By (kind, group, moment) and element.
+  /// By (kind, group, moment), then by element.
   std::map<std::tuple<int, uint32_t, uint32_t>, std::vector<double>> numbers() const {
     std::map<std::tuple<int, uint32_t, uint32_t>, std::vector<double>> out;
     eachState([&](uint32_t device, const bundle::PersistentState &state) {
@@ -161,7 +162,7 @@ private:
   Bundle bundle_;
   std::unique_ptr<DataSource> data_;
   std::unique_ptr<Executor> executor_;
-  std::vector<uint32_t> owners_, losers_; ///< devices that take norms, and that sum the loss
+  std::vector<uint32_t> owners_, losers_; ///< devices that compute norms, and that sum the loss
   Schedule schedule_ = {};
   uint64_t first_ = 0, submitted_ = 0, done_ = 0;
 };
@@ -206,7 +207,7 @@ int main(int argc, char **argv) {
       }
     }
 
-    // The rule, once more.
+    // The expected state, computed independently.
     abi::OptimizerStep expected = {0, start, 0, 0};
     for (uint64_t s = 0; s < kSteps; ++s) {
       for (const Job *job : {&one, &many}) {

@@ -1,4 +1,4 @@
-// Outputs that are inputs under whatever name are refused before anything is opened.
+// Tests that outputs that name an input, directly or through links, are refused before any file is opened.
 #include "TemporaryFolder.h"
 
 #include "zorse/runtime/Overwrites.h"
@@ -42,7 +42,7 @@ TEST_F(Overwrites, SeesThroughLinksAndSpellings) {
     EXPECT_NE(said.find("is the same file as --data"), std::string::npos) << output << ": " << said;
   }
   EXPECT_EQ(check({{"--data", at("train.txt")}, {"--init", ""}}, {{"--checkpoint", at("out/train.txt")}, {"--trace", ""}}), "fine");
-  // An input that is not there: its own error is said by whoever opens it, but it is not made by an output either.
+  // A missing input: the code that opens it reports its error, but no output may create it either.
   EXPECT_NE(check({{"--data", at("out/later.txt")}}, {{"--metrics", at("dangling.txt")}}).find("same file"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Files that are not waited for: most tests lose nothing by a power cut.
+// File storage without syncing: most tests need no durability.
 #pragma once
 
 #include "snapshot/Storage.h"

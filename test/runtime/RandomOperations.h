@@ -1,5 +1,5 @@
-// Random lists of operations that devices perform step after step on several threads each, and everything they end up with: what a transport gives,
-// and what plain loops over all devices' numbers give, to be compared to the bit.
+// Random lists of operations that devices perform in every step, on several threads each. The results of a transport
+// are compared bit by bit with plain loops over the numbers of all devices.
 #pragma once
 
 #include "zorse/runtime/HalfTypes.h"
@@ -18,8 +18,8 @@ struct RandomOperation {
   enum Kind { Transfer, Gather, Scatter, Sum } kind;
   uint32_t entry, queue;
   NumberType type;
-  std::vector<uint32_t> members; ///< of a transfer: from, to; otherwise readers, contributors or members, in the order of summation.
-  std::vector<Shard> runs;       ///< of readers or contributors
+  std::vector<uint32_t> members; ///< transfer: from, to; otherwise readers, contributors or members, in summation order
+  std::vector<Shard> runs;       ///< runs of readers or contributors
   std::vector<Shard> shards;
   int64_t count; ///< elements
   bool inPlace;
@@ -31,8 +31,8 @@ struct RandomProgram {
   std::vector<RandomOperation> operations;
 };
 
-/// Owners of `op.shards` need not be members; shards may be empty. Half of these operations have several runs for a device, up to four, and
-/// contributors that differ from shard to shard, in their order, too.
+/// Adds shards and runs. Owners of `op.shards` need not be members; shards may be empty. In half of these operations a
+/// device has up to four runs, and the contributors and their order differ by shard.
 inline void addRuns(RandomOperation &op, uint32_t devices, std::mt19937_64 &random) {
   auto upTo = [&](uint64_t n) { return random() % (n + 1); };
   std::vector<uint32_t> owners;
@@ -57,9 +57,9 @@ inline void addRuns(RandomOperation &op, uint32_t devices, std::mt19937_64 &rand
       const size_t end = std::min<size_t>(owners.size(), o + 1 + upTo(owners.size() / 2));
       if (upTo(1) && borders[o] < borders[end])
         op.runs.push_back({member, borders[o], borders[end]});
-      o = end; // the next run leaves out a shard at least
+      o = end; // the next run leaves out at least one shard
     }
-    if (op.runs.size() == before) // one member has the whole, so that every shard has a contributor
+    if (op.runs.size() == before) // one member has the whole range, so that every shard has a contributor
       op.runs.push_back({member, 0, several && member != op.members[0] && upTo(1) ? 0 : op.count});
   }
   if (upTo(1))
@@ -79,7 +79,7 @@ inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t que
     op.queue = uint32_t(upTo(queues - 1));
     op.type = NumberType(upTo(3));
     op.inPlace = upTo(1);
-    // Sizes of every magnitude, often around borders of powers of two.
+    // Sizes of every magnitude, often near powers of two.
     op.count = int64_t(1) << upTo(63 - __builtin_clzll(maxCount | 1));
     op.count = std::min<int64_t>(maxCount, std::max<int64_t>(0, op.count + int64_t(upTo(4)) - 2));
     for (uint32_t d = 0; d < devices; ++d)
@@ -98,7 +98,7 @@ inline void fillNumbers(NumberType type, std::byte *to, int64_t count, uint64_t 
   uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
   for (int64_t i = 0; i < count; ++i) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    // Magnitudes differ, so that the order of a sum shows in its bits.
+    // Magnitudes differ, so that the bits of a sum depend on its order.
     double value = (double(int64_t(state >> 11)) * 0x1p-52 - 1) * double(1 << (state % 11));
     float narrow = float(value);
     uint16_t half = type == NumberType::BF16 ? floatToBf16(narrow) : floatToF16(narrow);
@@ -111,16 +111,17 @@ inline void fillNumbers(NumberType type, std::byte *to, int64_t count, uint64_t 
 
 using Bytes = std::vector<std::byte>;
 
-/// The numbers of all elements that a device begins an operation with.
+/// The numbers of all elements on a device at the beginning of an operation.
 inline Bytes numbersOf(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step) {
   Bytes numbers;
-  numbers.reserve(size_t(op.count) * bytesOf(op.type) + 1); // an address even for no elements
+  numbers.reserve(size_t(op.count) * bytesOf(op.type) + 1); // a valid address even without elements
   numbers.resize(size_t(op.count) * bytesOf(op.type));
   fillNumbers(op.type, numbers.data(), op.count, program.seed ^ (uint64_t(op.entry) << 32) ^ (step << 8) ^ device);
   return numbers;
 }
 
-/// What a device has of a gather or a reduction: its runs of the numbers in `full`, its shards at `places` from `shard` on, which is apart or inside.
+/// A device's data of a gather or a reduction. `full` contains its runs. Its shards lie at `places` relative to
+/// `shard`, inside `full` or separately.
 struct RandomPart {
   RandomPart(const RandomOperation &op, uint32_t device, const Bytes &numbers)
       : element(bytesOf(op.type)), held(op.runs, device), own(op.shards, device), places(own.inside(held)) {
@@ -137,7 +138,7 @@ struct RandomPart {
     places = own;
     append(apart, own);
     shard = apart.data();
-    for (const Compact::Run &run : own.runs()) // what lies apart has to be brought
+    for (const Compact::Run &run : own.runs()) // separate shards must be copied there by the gather
       if (op.kind == RandomOperation::Gather && held.place(run.begin, run.end) >= 0)
         std::memset(at(full, held, run), 0x7f, size_t(run.end - run.begin) * element);
   }
@@ -161,7 +162,7 @@ inline bool owns(const RandomOperation &op, uint32_t device) {
   return std::any_of(op.shards.begin(), op.shards.end(), [&](const Shard &shard) { return shard.device == device; });
 }
 
-/// One device's part of one operation; `result` gets what it ends up with.
+/// Performs one operation on one device; `result` receives the final data.
 inline Status perform(const RandomProgram &program, const RandomOperation &op, uint32_t device, uint64_t step, Transport &transport, Bytes &result) {
   const Operation operation{op.entry, step};
   const bool member = isIn(op.members, device), moves = op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter;
@@ -196,7 +197,7 @@ inline Status perform(const RandomProgram &program, const RandomOperation &op, u
   return status;
 }
 
-/// Element by element in the order of `terms`, half types in f32.
+/// Sums element by element in the order of `terms`, half types in f32.
 inline void addPlainly(NumberType type, std::byte *to, const std::vector<const std::byte *> &terms, int64_t count) {
   const size_t element = bytesOf(type);
   for (int64_t i = 0; i < count; ++i) {
@@ -226,7 +227,7 @@ inline void addPlainly(NumberType type, std::byte *to, const std::vector<const s
   }
 }
 
-/// What all devices end up with in one operation.
+/// The final data of all devices after one operation.
 inline std::vector<Bytes> plainResults(const RandomProgram &program, const RandomOperation &op, uint64_t step) {
   std::vector<Bytes> numbers, results(program.devices);
   for (uint32_t device = 0; device < program.devices; ++device)
@@ -268,7 +269,7 @@ inline std::vector<Bytes> plainResults(const RandomProgram &program, const Rando
   return results;
 }
 
-/// What one device ends up with, operation by operation and step after step. An error fails it.
+/// The final data of one device for every operation of every step. The first error is returned.
 inline Result<std::vector<Bytes>> perform(const RandomProgram &program, uint32_t device, uint64_t steps, Transport &transport) {
   size_t operations = program.operations.size();
   std::vector<Bytes> results(operations * steps);
@@ -299,7 +300,7 @@ inline std::vector<Result<std::vector<Bytes>>> performAll(const RandomProgram &p
   for (uint32_t device = 0; device < program.devices; ++device)
     threads.emplace_back([&, device] {
       results[device] = perform(program, device, steps, *transports[device]);
-      transports[device].reset(); // leaves while others may still be at it.
+      transports[device].reset(); // leaves while others may still be working
     });
   for (std::thread &thread : threads)
     thread.join();

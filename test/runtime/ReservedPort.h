@@ -1,4 +1,4 @@
-// A port that is this test's own for as long as the object lives, for tests whose listener comes later than its number is needed.
+// A port that is reserved for a test as long as the object lives, for tests that need the number before they listen.
 #pragma once
 
 #include <cerrno>
@@ -13,11 +13,11 @@
 
 namespace zorse::runtime::test {
 
-/// Bound, but not listening: connections are refused, the system gives the port to nobody who does not ask for it by number, and who does (with
-/// SO_REUSEADDR, as our coordinators do) may listen.
+/// The port is bound but not listening. Connections are refused, and the system does not assign the port to other
+/// sockets. A socket that binds it by number with SO_REUSEADDR, as our coordinators do, may listen.
 class ReservedPort {
 public:
-  /// \param six  on ::1 too
+  /// \param six  also on ::1
   explicit ReservedPort(bool six = false) {
     for (int i = 0; i < 100; ++i) { // a port that is free on 127.0.0.1 may be taken on ::1
       sockaddr_in address = {};

@@ -1,4 +1,4 @@
-// Places of elements in memory that has runs of them (zorse/Base/Runs.h).
+// Tests the places of elements in memory that contains runs of them (zorse/Base/Runs.h).
 #include "zorse/Base/Runs.h"
 
 #include <gtest/gtest.h>
@@ -21,12 +21,12 @@ TEST(Runs, OneRunIsASubtraction) {
 
 TEST(Runs, SeveralLieOneBehindTheOther) {
   const Compact runs({{0, 2, 4}, {1, 4, 6}, {0, 6, 6}, {0, 6, 9}, {0, 9, 10}}, 0);
-  EXPECT_EQ(runs.runs().size(), 3u); // empty ones are none
+  EXPECT_EQ(runs.runs().size(), 3u); // empty runs are dropped
   EXPECT_EQ(runs.elements(), 6);
   EXPECT_EQ(runs.place(6, 9), 2);
   EXPECT_EQ(runs.place(9, 10), 5);
   EXPECT_LT(runs.place(3, 7), 0) << "what lies between two runs is not there";
-  EXPECT_LT(runs.place(8, 10), 0) << "no run has both, though they are neighbours";
+  EXPECT_LT(runs.place(8, 10), 0) << "no run contains both, although they are adjacent";
 }
 
 TEST(Runs, PlacesAreThoseOfACopy) {
@@ -58,7 +58,7 @@ TEST(Runs, PlacesAreThoseOfACopy) {
 
 TEST(Runs, ShardsLieApartOrInside) {
   const Compact whole({{0, 0, 4}, {0, 8, 20}}, 0), shards({{0, 2, 4}, {0, 12, 14}}, 0), others({{0, 2, 4}, {0, 6, 7}}, 0);
-  const Held inside(whole, shards, 2 * 4, 4); // the first one is at its place: two elements from the start
+  const Held inside(whole, shards, 2 * 4, 4); // the first shard is in place: two elements from the start
   EXPECT_TRUE(inside.inside);
   EXPECT_EQ(inside.shards.place(2, 4), 0);
   EXPECT_EQ(inside.shards.place(12, 13), 8 - 2);

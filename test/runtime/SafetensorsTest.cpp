@@ -1,4 +1,4 @@
-// Files are read strictly: whatever is wrong with them is an error that says what, never a crash.
+// Tests strict reading: every malformed file is an error with a message, never a crash.
 #include "zorse/runtime/Safetensors.h"
 #include "TemporaryFolder.h"
 
@@ -99,7 +99,7 @@ TEST_F(Safetensors, EveryTruncationAndChangedByteIsHandled) {
     for (char change : {'\xff', '"', '9'}) {
       std::string bad = good;
       bad[at] = change;
-      (void)openError(bad); // accepted or not, but no crash.
+      (void)openError(bad); // accepted or not, but no crash
     }
 }
 

@@ -1,4 +1,4 @@
-// Programs on a simulated clock, against times worked out by hand.
+// Tests simulated programs against times computed by hand.
 #include "zorse/runtime/Simulation.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 enum Queue : uint32_t { ComputeQueue, SendQueue, ReceiveQueue, Collectives, ToDevice };
 
-/// Programs entry by entry, in list order. Waits name entries by their ids.
+/// Builds programs entry by entry, in global order. Waits name entries by their ids.
 class Programs {
 public:
   explicit Programs(const std::vector<std::string> &names, const char *kind = "cpu") {
@@ -60,7 +60,7 @@ public:
     return next++;
   }
 
-  /// All devices in one node whose bus passes `bandwidth`, each with a port of its own.
+  /// All devices in one node with a bus of bandwidth `bus`; each device has its own port of bandwidth `bandwidth`.
   void topology(double bandwidth, double latency, double bus = 0) {
     b.topology.add_sites();
     auto *node = b.topology.add_nodes();
@@ -97,7 +97,7 @@ private:
     auto waitFor = [&](uint32_t other, bool previous) {
       auto it = places.find({device, other});
       bundle::Wait &wait = *entry.add_waits();
-      // An entry that is still to come can be named by the step before only: its position is counted from what is known to follow.
+      // Only a wait for the step before can name a later entry. Its queue is then the compute queue and its position 0.
       wait.set_queue(it != places.end() ? it->second.queue : uint32_t(ComputeQueue));
       wait.set_position(it != places.end() ? it->second.position : 0);
       wait.set_previous_step(previous);
@@ -116,7 +116,7 @@ private:
 
 double of(const Seconds &seconds, Activity activity) { return seconds[size_t(activity)]; }
 
-/// b's one thread for communication waits for c first; a's transfer need not, because its memory is free.
+/// The only communication thread of b first waits for c. The transfer from a need not wait, because its memory is free.
 TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
   for (bool announces : {true, false}) {
     Programs p({"a", "b", "c"});
@@ -129,7 +129,7 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     (void)busy, (void)early, (void)on;
     for (BundleDevice &device : p.b.devices)
       device.kind = announces ? "cpu" : "sim";
-    for (auto &program : p.b.programs) // receives into bytes of their own
+    for (auto &program : p.b.programs) // receives into separate memory
       for (auto &entry : *program.mutable_entries())
         if (entry.has_receive())
           entry.mutable_receive()->mutable_region()->set_offset(entry.id());
@@ -137,7 +137,7 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     options.steps = 1;
     options.traceSteps = 1;
     Simulation s = p.run(options);
-    // The sender is free at 2, so its second transfer starts then, not when b has heard from c at 11.
+    // The sender is free at 2, so its second transfer starts then, not at 11, when b has received from c.
     double begins = -1;
     for (const TraceEvent &event : s.trace)
       if (event.device == 0 && p.b.programs[0].entries(int(event.entry)).has_send() && p.b.programs[0].entries(int(event.entry)).send().peer() == 2)
@@ -188,7 +188,7 @@ TEST(Simulation, PipelineOfTwo) {
 }
 
 TEST(Simulation, StepsOverlap) {
-  // b's update of 6 ends at 1.5 + 3 + 6 = 10.5, a's B at 7: a's next F runs meanwhile, at 7, and b's at 10.5.
+  // b's update of 6 ends at 1.5 + 3 + 6 = 10.5, a's B at 7. The next F of a runs at 7, that of b at 10.5.
   Simulation s = pipeline(6).run();
   EXPECT_DOUBLE_EQ(s.firstStep, 10.5);
   EXPECT_DOUBLE_EQ(s.stepEnds[1], 19.5);
@@ -199,7 +199,7 @@ TEST(Simulation, StepsOverlap) {
 }
 
 TEST(Simulation, StepsArePreparedOneAhead) {
-  // Without transfers a could run away from b; on one device the next step but one waits for this one.
+  // Without transfers, a could run far ahead of b. On one device, step n + 2 waits for step n.
   Programs p({"a"}, "sim");
   p.compute(0, Compute::F, 1);
   Entry &load = *p.b.programs[0].add_entries();
@@ -215,7 +215,7 @@ TEST(Simulation, StepsArePreparedOneAhead) {
   for (const TraceEvent &event : s.trace)
     if (event.step == 2 && event.entry == 1)
       third = event.begin;
-  EXPECT_DOUBLE_EQ(third, 1); // the load of step 3 begins when step 1 is over
+  EXPECT_DOUBLE_EQ(third, 1); // the load of step 3 begins when step 1 ends
   EXPECT_DOUBLE_EQ(s.stepEnds.back(), 4);
 }
 
@@ -223,7 +223,7 @@ TEST(Simulation, WaitsOfThePreviousStep) {
   Programs p({"a", "b"});
   uint32_t f = p.compute(0, Compute::F, 1);
   p.transfer(0, 1, 3, 1000, {f});
-  // Position 0 of a's send queue: the buffer F writes is being sent.
+  // Position 0 of a's send queue: the transfer still reads the buffer that F writes.
   bundle::Wait &wait = *p.b.programs[0].mutable_entries(0)->add_waits();
   wait.set_queue(SendQueue);
   wait.set_position(0);
@@ -242,7 +242,7 @@ TEST(Simulation, LinksAreShared) {
   p.b.topology.mutable_nodes(0)->mutable_bus()->set_bandwidth(1e9);
   Simulation s = p.run();
   EXPECT_TRUE(s.usesTopology);
-  EXPECT_DOUBLE_EQ(s.firstStep, 2.25); // the second one behind the first
+  EXPECT_DOUBLE_EQ(s.firstStep, 2.25); // the second transfer runs after the first
   EXPECT_DOUBLE_EQ(of(s.criticalPath, Activity::BusyLink) + of(s.criticalPath, Activity::Transfer), s.stepEnds[3] - s.stepEnds[2]);
 
   SimulationOptions faster;
@@ -255,18 +255,18 @@ TEST(Simulation, WhatIfDevicesWereFaster) {
   options.speedTimes = {2, 0.5};
   EXPECT_DOUBLE_EQ(pipeline(0).run(options).firstStep, 0.5 + 0.5 + 6 + 0.5 + 1);
   options.speedTimes.clear();
-  options.linkTimes = 0.5; // of planned durations
+  options.linkTimes = 0.5; // planned durations are scaled
   EXPECT_DOUBLE_EQ(pipeline(0).run(options).firstStep, 8);
 }
 
 TEST(Simulation, OneThreadCommunicates) {
-  // a sends to b at once, and to c when its long F is done; behind it in the list stands a receive from c which could come early.
+  // a sends to b after its long F. The receive from c comes later in the list, although its data could arrive earlier.
   Programs p({"a", "b", "c"});
   uint32_t f = p.compute(0, Compute::F, 4);
   p.transfer(0, 1, 1, 1000, {f});
   uint32_t early = p.transfer(2, 0, 1, 1000);
   p.compute(0, Compute::B, 1, {early});
-  EXPECT_DOUBLE_EQ(p.run().firstStep, 6); // 4 + 1 + 1: the bytes from c, announced, are there, but the receive is behind the send
+  EXPECT_DOUBLE_EQ(p.run().firstStep, 6); // 4 + 1 + 1: the announced bytes from c have arrived, but the receive comes after the send
   SimulationOptions options;
   options.oneThreadPerQueue = true;
   EXPECT_DOUBLE_EQ(p.run(options).firstStep, 5);
@@ -292,7 +292,7 @@ TEST(Simulation, EvaluationSkipsWhatTrains) {
   options.evaluation = true;
   Simulation s = p.run(options);
   EXPECT_DOUBLE_EQ(s.firstStep, 3.5); // F, transfer, F
-  // b's next receive is behind the send of a gradient, which is left out but keeps its wait for b's F.
+  // b's next receive comes after the send of a gradient. Evaluation skips the send, but its wait for b's F remains.
   EXPECT_DOUBLE_EQ(s.step, 2.5);
   options.oneThreadPerQueue = true;
   EXPECT_DOUBLE_EQ(p.run(options).step, 2); // b's F
@@ -307,7 +307,8 @@ TEST(Simulation, OneStep) {
 }
 
 TEST(Simulation, NamesWhoWaitsForever) {
-  // Each sends first what the other receives second: on one communication thread nobody ever comes to the other's transfer.
+  // Each device first sends the data that the other one receives second. With one communication thread, neither reaches
+  // the matching transfer.
   Programs p({"left", "right"});
   for (uint32_t device : {0u, 1u}) {
     Entry &send = *p.b.programs[device].add_entries();
@@ -320,14 +321,14 @@ TEST(Simulation, NamesWhoWaitsForever) {
     receive.set_queue(ReceiveQueue);
     receive.set_phase(bundle::FORWARD);
     receive.mutable_receive()->set_peer(1 - device);
-    receive.add_waits()->set_queue(SendQueue); // so that nobody can announce it before
+    receive.add_waits()->set_queue(SendQueue); // so that it cannot be announced earlier
   }
   Result<Simulation> result = simulatePrograms(p.b, {});
   ASSERT_TRUE(result.failed());
   for (const char *expected : {"device left", "device right", "send to right", "send to left", "cannot run"})
     EXPECT_NE(result.message().find(expected), std::string::npos) << result.message();
 
-  // And one that waits for an entry behind it.
+  // An entry that waits for a later entry.
   Programs q({"a"});
   q.compute(0, Compute::F, 1);
   q.compute(0, Compute::B, 1);

@@ -1,4 +1,4 @@
-// Snapshots on disks that fail and in jobs that die: at every single operation on files, on every rank.
+// Tests snapshots on failing disks and in dying jobs: a fault at every file operation, on every rank.
 #include "StateOnly.h"
 #include "ThreadGroup.h"
 
@@ -21,26 +21,26 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-/// Fails from the `at`-th change on: once, for ever, or by dying. A pause comes between the question whether the directory is still this run's and
-/// the change.
+/// A fault at the `at`-th change: one failure, failures from then on, death, or a pause. The pause lies between the
+/// check that the directory still belongs to this run and the change.
 struct Fault {
   enum Kind { None, Once, Forever, Death, Pause } kind = None;
   int at = 0, error = EIO;
-  bool halfWritten = false;             ///< the write at `at` leaves half of its bytes.
-  std::function<void()> meanwhile = {}; ///< what happens during the pause, after the other ranks have given up.
+  bool halfWritten = false;             ///< the write at `at` writes half of its bytes
+  std::function<void()> meanwhile = {}; ///< runs during the pause, after the other ranks have given up
 };
 
-/// Files as they are, except for the fault. Does not wait for the disk.
+/// File storage with one fault. Does not sync.
 class FaultyStorage : public SnapshotStorage {
 public:
-  /// Operations count from now on.
+  /// Counts operations from now on.
   void arm(const Fault &fault, std::function<void()> died = {}) {
     fault_ = fault;
     died_ = std::move(died);
     count_ = 0;
     triggered_ = false;
   }
-  /// `triggered` stays.
+  /// Keeps `triggered`.
   void disarm() { fault_ = {}; }
   bool triggered() const { return triggered_; }
   int count() const { return count_; }
@@ -113,7 +113,7 @@ protected:
     std::vector<std::string> finishes = std::vector<std::string>(kRanks), warnings = std::vector<std::string>(kRanks);
   };
 
-  /// Three ranks take snapshots of the given steps; from the second step on the victim has the fault.
+  /// Three ranks take snapshots of the given steps. The victim has the fault from the second step on.
   Outcome run(uint64_t generation, uint32_t victim, const Fault &fault, const std::vector<uint64_t> &steps) {
     Outcome out;
     ThreadJob job(kRanks, generation);
@@ -132,7 +132,7 @@ protected:
         auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), storage);
         ASSERT_FALSE(snapshots.failed()) << snapshots.message();
         for (size_t i = 0; i < steps.size(); ++i) {
-          if (i == 1 && r == victim) // not while the first snapshot's old ones are removed
+          if (i == 1 && r == victim) // not while the files replaced by the first snapshot are removed
             storage->arm(fault, [&, r] {
               job.kill(r);
               if (!fault.meanwhile)
@@ -147,7 +147,7 @@ protected:
           (*snapshots)->takeNow(steps[i]);
           Status status = (*snapshots)->finish();
           out.finishes[r] = status.failed() ? status.message() : "";
-          // All together, so that the fault comes when the first snapshot is over everywhere.
+          // Synchronizes the ranks, so that the fault occurs after the first snapshot has ended on all ranks.
           ++arrived;
           while (arrived < int(kRanks * (i + 1)))
             std::this_thread::yield();
@@ -161,7 +161,7 @@ protected:
     return out;
   }
 
-  /// Where another run, of two devices, resumes; every complete snapshot must be whole.
+  /// The step at which another run, of two devices, resumes. Every complete snapshot must be valid.
   uint64_t resumedAt(uint64_t generation) {
     auto found = listSnapshots(directory);
     EXPECT_FALSE(found.failed());
@@ -186,14 +186,14 @@ protected:
     std::string note;
     auto point = (*snapshots)->resume(false, &note);
     EXPECT_FALSE(point.failed()) << point.message();
-    EXPECT_EQ(note, ""); // nothing half-written was ever tried
+    EXPECT_EQ(note, ""); // no incomplete snapshot was tried
     if (point.failed() || !*point)
       return 0;
     EXPECT_EQ(wrongElements(other, *executor, (*point)->step), 0);
     return (*point)->step;
   }
 
-  /// Every file and folder of the directory.
+  /// Every file and directory in the snapshot directory.
   std::vector<std::string> files() const {
     std::vector<std::string> out;
     for (const auto &entry : std::filesystem::recursive_directory_iterator(directory))
@@ -251,7 +251,7 @@ TEST_F(SnapshotFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
           EXPECT_EQ(outcome.counts[r].failed, failed);
           EXPECT_EQ(outcome.counts[r].written, 3 - failed);
           EXPECT_EQ(outcome.finishes[r], "") << "the last one is complete";
-          if (failed) { // every rank says the same words
+          if (failed) { // every rank prints the same message
             EXPECT_EQ(outcome.warnings[r], outcome.warnings[0]);
             EXPECT_NE(outcome.warnings[r].find("rank " + std::to_string(victim)), std::string::npos) << outcome.warnings[r];
             EXPECT_NE(outcome.warnings[r].find("the snapshot of step 20 failed"), std::string::npos) << outcome.warnings[r];
@@ -259,7 +259,7 @@ TEST_F(SnapshotFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
             EXPECT_NE(outcome.warnings[r].find(std::strerror(error)), std::string::npos) << outcome.warnings[r];
           }
         }
-        EXPECT_EQ(incomplete(), 0u); // remains are gone
+        EXPECT_EQ(incomplete(), 0u); // partial files are removed
         EXPECT_EQ(resumedAt(2), 30u);
       }
   printf("%d faults\n", faults);
@@ -330,7 +330,7 @@ TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNoDraftsToARunThatHasWrittenN
     }
 }
 
-/// A start that stood still just before it took the directory, and takes it from a newer run.
+/// A start that is suspended just before it claims the directory, and then claims it from a newer run.
 class LateClaim : public FaultyStorage {
 public:
   explicit LateClaim(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
@@ -404,7 +404,7 @@ TEST_F(SnapshotFaultTest, ADirectoryThatVanishesIsAnError) {
   EXPECT_NE(status.message().find("generation: is gone"), std::string::npos) << status.message();
 }
 
-/// Drafts go to the device that is always full.
+/// Writes temporary files to a device that is always full.
 class FullDevice : public SnapshotStorage {
 public:
   int create(const std::string &path, int &handle, bool direct) override {
@@ -430,7 +430,7 @@ TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
     EXPECT_TRUE((*snapshots)->finish().failed());
     EXPECT_NE(warnings.find("No space left on device"), std::string::npos) << warnings;
   }
-  // A limit on the size of files, as the system enforces it.
+  // A file size limit enforced by the system.
   group = makeSoloGroup(2);
   auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
   ASSERT_FALSE(snapshots.failed());
@@ -453,7 +453,7 @@ TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
   EXPECT_EQ(resumedAt(3), 11u);
 }
 
-/// Ends the process, as kill -9 does, before the operation with a given number.
+/// Kills the process, as kill -9 does, before the operation with a given number.
 class KillsItself : public FaultyStorage {
 public:
   explicit KillsItself(int at) {
@@ -462,7 +462,7 @@ public:
 };
 
 TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
-  // The first snapshot is complete before; operations of the second count.
+  // The first snapshot is already complete; only operations of the second one count.
   int deaths = 0;
   for (int at = 0; at < 60; ++at) {
     std::filesystem::remove_all(directory);

@@ -1,4 +1,5 @@
-// Snapshots written and resumed, in one process and in several ranks, under other plans, from damaged files, and with fencing.
+// Tests writing snapshots and resuming: in one process and in several ranks, with other plans, with damaged files, and
+// with fencing.
 #include "QuickStorage.h"
 #include "StateOnly.h"
 #include "ThreadGroup.h"
@@ -34,7 +35,7 @@ protected:
     return identity;
   }
 
-  /// One run of a single process: takes snapshots after the given steps.
+  /// One run of a single process. Takes snapshots after the given steps.
   Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, SnapshotOptions options,
               Snapshots::Counts *counts = nullptr) {
     auto executor = stateExecutor(bundle);
@@ -145,7 +146,7 @@ TEST_F(SnapshotTest, IndicesKeepNamesOfTheHub) {
 
 TEST_F(SnapshotTest, ARunResumesWhereItWas) {
   Bundle bundle = stateOnly(folder, {});
-  EXPECT_FALSE(resume(bundle, 1).point); // none there: no error
+  EXPECT_FALSE(resume(bundle, 1).point); // no snapshot: not an error
   ASSERT_FALSE(take(bundle, 2, {10, 20, 30}).failed());
   EXPECT_EQ(names(), (std::vector<std::string>{"step-00000030.g2", "step-00000020.g2"})); // two are kept
   Resumed resumed = resume(bundle, 3);
@@ -170,7 +171,7 @@ TEST_F(SnapshotTest, AnyPlanResumesFromAnyOther) {
       options.devices = devices;
       options.seed = seed * 100 + devices;
       options.groups = devices == 3 ? std::vector<std::vector<uint32_t>>{{0}, {1}, {2}}
-                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // groups are the compiler's
+                                    : std::vector<std::vector<uint32_t>>{{2, 1, 0}}; // the compiler chooses the groups
       Bundle after = stateOnly(folder, options);
       Resumed resumed = resume(after, generation++);
       ASSERT_TRUE(resumed.point) << resumed.error;
@@ -315,7 +316,7 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
                              "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-change"});
   resumed = resume(bundle, 3, other, true);
   ASSERT_TRUE(resumed.point) << resumed.error;
-  EXPECT_EQ(resumed.wrong, 0); // Adam's moments are AdamW's
+  EXPECT_EQ(resumed.wrong, 0); // Adam's moments are also valid for AdamW
   EXPECT_EQ(resumed.point->samplesConsumed, 80u);
   expectSays(resumed.note, {"batch: 8 in the snapshot, 4 here"});
 
@@ -432,7 +433,7 @@ TEST_F(SnapshotTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
   Status status = take(bundle, 2, {10}, options);
   ASSERT_TRUE(status.failed());
   expectSays(status.message(), {"holds snapshots of an earlier run", "step-00000010.g1", "--resume"});
-  expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with one number
+  expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with the same generation
 }
 
 TEST_F(SnapshotTest, ALaterGenerationGoesFirst) {
@@ -457,7 +458,7 @@ TEST_F(SnapshotTest, AnOlderGenerationWritesAndRemovesNothing) {
   ASSERT_FALSE((*snapshots)->finish().failed());
   EXPECT_FALSE(checkFence(directory, 1).failed());
 
-  ASSERT_FALSE(take(bundle, 5, {20}).failed()); // the job was restarted meanwhile
+  ASSERT_FALSE(take(bundle, 5, {20}).failed()); // the job was restarted in the meantime
   std::vector<std::string> before = names();
   (*snapshots)->takeNow(30);
   Status status = (*snapshots)->finish();

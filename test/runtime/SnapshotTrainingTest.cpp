@@ -1,4 +1,4 @@
-// Snapshots taken from a training run while it goes on.
+// Tests snapshots of a training run in progress.
 #include "QuickStorage.h"
 #include "TemporaryFolder.h"
 #include "ThreadGroup.h"
@@ -35,7 +35,7 @@ public:
   uint64_t samplesPerEpoch() const override { return 15; }
 };
 
-/// Every write takes a while.
+/// Delays every write.
 class SlowStorage : public SnapshotStorage {
 public:
   int write(int handle, const std::byte *data, size_t bytes) override {
@@ -65,7 +65,7 @@ protected:
     std::string error, warnings;
   };
 
-  /// One process with both devices. `steps` is the length of the whole run, `stopAfter` where this one ends.
+  /// One process with both devices. `steps` is the length of the whole run, `stopAfter` the last step of this part.
   Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume, uint64_t stopAfter = UINT64_MAX,
           std::shared_ptr<SnapshotStorage> storage = std::make_shared<QuickStorage>()) {
     Run out;
@@ -143,7 +143,7 @@ TEST_F(SnapshotTrainingTest, AResumedRunIsTheUnbrokenOne) {
       EXPECT_EQ(part.weights, unbroken.weights);
     }
   }
-  EXPECT_EQ(losses, unbroken.losses); // in every bit: a run that is stopped leaves a snapshot of its last step
+  EXPECT_EQ(losses, unbroken.losses); // bit by bit: a stopped run leaves a snapshot of its last step
 }
 
 TEST_F(SnapshotTrainingTest, TakingThemChangesNothing) {
@@ -181,13 +181,13 @@ TEST_F(SnapshotTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverComes)
   ASSERT_FALSE(snapshots.failed());
   StateReader *reader = (*snapshots)->due(1, false);
   ASSERT_NE(reader, nullptr);
-  EXPECT_NE((*snapshots)->due(2, false), nullptr); // does not wait for one that is not copied
+  EXPECT_NE((*snapshots)->due(2, false), nullptr); // does not wait for a snapshot that is not copied yet
   (*executor)->abort(userError("the end"));
   Status status = (*snapshots)->finish();
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("was not taken"), std::string::npos);
   snapshots->reset();
-  reader->stateIsStill(0, 1); // an executor that comes late does no harm
+  reader->stateIsStill(0, 1); // a late call of the executor is ignored
 }
 
 } // namespace

@@ -1,4 +1,5 @@
-// A bundle whose devices compute nothing and hold state: parameters "p0", "p1", ... in groups, whose elements some devices own.
+// A bundle with devices that only hold state. It has parameters "p0", "p1", ... in groups; some devices own their
+// elements.
 #pragma once
 
 #include "TemporaryFolder.h"
@@ -14,9 +15,9 @@ namespace zorse::runtime::test {
 struct StateOnlyOptions {
   uint32_t devices = 2, moments = 2;
   int64_t scale = 10;                                        ///< elements of parameter i: (i + 1) * scale
-  std::vector<std::vector<uint32_t>> groups = {{0, 1}, {2}}; ///< parameters by group
+  std::vector<std::vector<uint32_t>> groups = {{0, 1}, {2}}; ///< parameters of each group
   std::vector<uint32_t> frozen = {3};
-  unsigned seed = 1; ///< of the owners' extents
+  unsigned seed = 1; ///< for the owners' extents
   bundle::ElementType type = bundle::F32;
 };
 
@@ -120,13 +121,13 @@ inline Bundle stateOnly(const TemporaryFolder &folder, const StateOnlyOptions &o
   return bundle;
 }
 
-/// What element `e` of a parameter (moment -1) or moment is after `step`; exact in f32.
+/// The value of element `e` of a parameter (moment -1) or moment after `step`; exact in f32.
 inline double stateNumber(uint32_t parameter, int moment, int64_t e, uint64_t step) {
   return double((uint64_t(e) * 31 + parameter * 1009 + uint64_t(moment + 1) * 77 + step * 131071) % 1000003) / 4;
 }
 
 /// Visits every element of a parameter that a device of the executor holds.
-/// \param written  receives what the visit made of it; null: nobody
+/// \param written  executor that receives the visited data; null: none
 template <typename Visit> void eachElement(const Bundle &bundle, const Executor &executor, const Visit &visit, Executor *written = nullptr) {
   for (uint32_t device : executor.devices())
     for (const bundle::PersistentState &state : bundle.programs[device].state()) {
@@ -165,7 +166,7 @@ inline void fillState(const Bundle &bundle, Executor &executor, uint64_t step) {
       &executor);
 }
 
-/// Elements that are not as after `step`; the optimizer's step counts as one per device.
+/// Number of elements that differ from the state after `step`. The optimizer step counts as one element per device.
 inline int64_t wrongElements(const Bundle &bundle, const Executor &executor, uint64_t step, bool withMoments = true) {
   int64_t wrong = 0;
   eachElement(bundle, executor, [&](uint32_t p, int moment, int64_t e, bundle::ElementType type, std::byte *data) {
@@ -183,7 +184,7 @@ inline int64_t wrongElements(const Bundle &bundle, const Executor &executor, uin
   return wrong;
 }
 
-/// `devices`: empty for all.
+/// `devices`: empty means all.
 inline std::unique_ptr<Executor> stateExecutor(const Bundle &bundle, std::vector<uint32_t> devices = {}) {
   if (devices.empty())
     for (uint32_t d = 0; d < bundle.devices.size(); ++d)

@@ -1,11 +1,12 @@
-// The order of streams on emulated GPUs: runs a bundle again and again with streams that dawdle at random, and with waits, events and streams
-// changed.
+// Tests stream order on emulated GPUs. Runs a bundle repeatedly with streams that are delayed at random, and with
+// changed waits, events and streams.
 //
 //   stream-runs BUNDLE DATA [DELAYS] [MUTANTS] [FIRST SEED]
 //
-// The first run must have no finding of the stand-in for libcuda (test/emulator), and every run at random delays must leave the same bits as it. Of
-// each mutant something must be found: a wait of the program left out, the n-th wait of a stream or record of an event left out, the n-th piece of
-// work put on another stream. Prints how many of each were found, and those that were not; fails if there is one.
+// The stand-in for libcuda (test/emulator) must report no finding in the first run, and every run with random delays
+// must produce the same bits. Each mutant must be detected: a wait of the program left out, the n-th wait of a stream
+// or record of an event left out, the n-th work item put on another stream. Prints how many mutants of each kind were
+// detected and lists the others; fails if there are any.
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DirectTransport.h"
 #include "zorse/runtime/State.h"
@@ -29,7 +30,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Every GPU of the bundle is one of its own here.
+/// Number of GPUs before `device`: every GPU device of the bundle gets a separate GPU here.
 int gpusBefore(const Bundle &bundle, uint32_t device) {
   int count = 0;
   for (uint32_t before = 0; before < device; ++before)
@@ -50,7 +51,7 @@ template <typename T> T must(Result<T> result) {
   return std::move(*result);
 }
 
-/// What the stand-in offers to tests.
+/// A test function of the stand-in.
 template <typename Function> Function *standIn(const char *name) {
   static void *library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   void *found = library ? ::dlsym(library, name) : nullptr;
@@ -64,7 +65,7 @@ void hostAccess(const void *data, size_t bytes, bool write) {
     access(data, bytes, write);
 }
 
-/// Says to the stand-in which memory a device's transport reads and writes, and dawdles.
+/// Reports to the stand-in which memory a device's transport reads and writes, and adds random delays.
 class WatchedTransport final : public Transport {
 public:
   WatchedTransport(std::unique_ptr<Transport> inner, uint32_t device, double most, uint64_t seed)
@@ -129,8 +130,9 @@ private:
   const uint64_t seed_;
 };
 
-/// Programs say that a gather reads its device's shard, and that a reduction writes it. Where the shard lies in place, and nobody else reads or adds
-/// to it, a transport has nothing to do with it, and the wait for it serves only who comes later. Said here, so that these waits, too, are missed.
+/// Programs declare that a gather reads its device's shard and that a reduction writes it. If the shard is in place and
+/// no other device reads or contributes to it, the transport does not access it, and only later readers need the wait.
+/// This class reports such accesses to the stand-in, so that it also detects when these waits are missing.
 class WatchedDirect final : public DirectTransport {
 public:
   WatchedDirect(std::unique_ptr<DirectTransport> inner, uint32_t device) : inner_(std::move(inner)), device_(device) {}
@@ -163,10 +165,10 @@ private:
 
 struct Outcome {
   std::string error; ///< "": none
-  std::string bits;  ///< of losses and state
+  std::string bits;  ///< bits of losses and state
 };
 
-/// GPUs that exchange directly meet, as in zorse-run.
+/// Connects GPUs with direct transfers, as zorse-run does.
 Status connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &locals) {
   if (bundle.staged.empty())
     return Status::success();
@@ -189,7 +191,7 @@ Status connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &locals) {
   return Status::success();
 }
 
-/// Trains from the start on devices of their own.
+/// Trains from the first step on new devices.
 Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed) {
   std::vector<std::unique_ptr<Transport>> transports = makeLocalTransports(uint32_t(bundle.devices.size()));
   std::vector<LocalDevice> locals;
@@ -237,7 +239,7 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
   return outcome;
 }
 
-/// The standard error of what follows is thrown away while this lives: findings of mutants are wanted.
+/// Discards standard error while it lives: findings are expected from mutants.
 class Quiet {
 public:
   Quiet() : kept_(::dup(2)) {
@@ -254,7 +256,7 @@ private:
   int kept_;
 };
 
-/// Waits of programs of GPUs, within a step or for the step before.
+/// Waits of GPU programs, within a step or for the step before.
 struct ProgramWait {
   int device, entry, wait;
 };

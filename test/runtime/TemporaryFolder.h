@@ -1,4 +1,4 @@
-// A folder for a test's files, removed afterwards.
+// A directory for a test's files. The destructor removes it.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-// A job whose ranks are threads of this process, and in which a rank can die: its exchanges never come, and those of the others fail.
+// A job with ranks that are threads of this process. A rank can die: it never completes its exchanges, and those of the
+// others fail.
 #pragma once
 
 #include "zorse/runtime/Group.h"
@@ -16,7 +17,7 @@ public:
 
   std::unique_ptr<Group> group(uint32_t rank) { return std::make_unique<Rank>(*this, rank); }
 
-  /// From now on nothing is heard of this rank, and every exchange that it has not taken part in fails.
+  /// From now on the rank is silent, and every exchange that it has not joined fails.
   void kill(uint32_t rank) {
     std::lock_guard<std::mutex> lock(mutex_);
     dead_.insert(rank);

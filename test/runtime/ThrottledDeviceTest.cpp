@@ -16,7 +16,7 @@ double seconds(clockid_t clock) {
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
-/// Its bodies use a processor for 20 ms.
+/// Its bodies use 20 ms of CPU time.
 class Busy final : public Device {
 public:
   std::string description() const override { return "busy"; }
@@ -35,7 +35,7 @@ public:
     held = seconds(CLOCK_MONOTONIC) - begin;
     return index == 0 ? Status::success() : Status(userError("as asked"));
   }
-  double held = 0; ///< of the last body: longer where others have the processor
+  double held = 0; ///< seconds of the last body; longer if other processes use the CPU
 };
 
 TEST(ThrottledDevice, BodiesTakeOneOverTheShare) {
@@ -51,7 +51,7 @@ TEST(ThrottledDevice, BodiesTakeOneOverTheShare) {
     EXPECT_GE(took, 0.0799);
     over = std::min(over, took - std::max(0.08, busy.held));
   }
-  EXPECT_LE(over, 0.004); // the best of five: waking up may take long on a busy machine
+  EXPECT_LE(over, 0.004); // the best of five: wake-up may take long on a busy machine
   EXPECT_TRUE(device->runBody(1, {}).failed());
 }
 

@@ -1,4 +1,5 @@
-// What every transport must do (zorse/runtime/Transport.h), as tests of a driver: instantiate with a function that makes the transports of n devices.
+// The contract of every transport (zorse/runtime/Transport.h), as tests of a driver. Instantiate them with a function
+// that makes the transports of n devices.
 #pragma once
 
 #include "RandomOperations.h"
@@ -22,7 +23,7 @@ using MakeTransports = std::vector<std::unique_ptr<Transport>> (*)(uint32_t devi
 
 class TransportConformance : public ::testing::TestWithParam<MakeTransports> {
 protected:
-  /// Runs `body` on a thread per device and expects success of all.
+  /// Runs `body` on one thread per device and expects success on all devices.
   void onAll(uint32_t devices, const std::function<Status(uint32_t, Transport &)> &body) {
     auto transports = GetParam()(devices);
     std::vector<std::thread> threads;
@@ -52,7 +53,7 @@ TEST_P(TransportConformance, TransfersArriveInEveryStep) {
         ZORSE_RETURN_IF_FAILED(transport.send({7, step}, 1, &value, sizeof value));
       else
         ZORSE_RETURN_IF_FAILED(transport.receive({7, step}, 0, &got[step], sizeof got[step]));
-      value = NAN; // the send is over: the buffer is ours again.
+      value = NAN; // the send has ended: its buffer may be reused
     }
     return Status::success();
   });
@@ -61,7 +62,7 @@ TEST_P(TransportConformance, TransfersArriveInEveryStep) {
 }
 
 TEST_P(TransportConformance, OperationsOfSeveralThreadsDoNotMix) {
-  // Two threads per device, each with entries of its own, one of them late.
+  // Two threads per device, each with separate entries; one of them starts late.
   onAll(2, [&](uint32_t device, Transport &transport) -> Status {
     Status other;
     auto exchange = [&](uint32_t entry, uint64_t step) -> Status {
@@ -117,7 +118,8 @@ TEST_P(TransportConformance, AllGatherIsUnevenAndInPlace) {
 }
 
 TEST_P(TransportConformance, ReduceScatterSumsInRankOrder) {
-  // 1e8 and -1e8 swallow a 1 between them unless they are added first: the order shows. Device 3 owns without contributing.
+  // A 1 added between 1e8 and -1e8 is lost, so the result depends on the order. Device 3 owns a shard without
+  // contributing.
   std::vector<std::vector<float>> full = {{1e8f, 1e8f, 1, 2}, {1, 1, 10, 20}, {-1e8f, -1e8f, 100, 200}};
   std::vector<float> alone(2, -1.0f);
   onAll(4, [&](uint32_t device, Transport &transport) -> Status {
@@ -141,8 +143,8 @@ TEST_P(TransportConformance, ReduceScatterSumsInRankOrder) {
 }
 
 TEST_P(TransportConformance, AllGatherOfSeveralRuns) {
-  // Devices 0 and 1 own shards in turn; 0 reads all of them and holds its own in place, 1 reads three runs and holds its own apart, and 2 reads the
-  // end alone.
+  // Devices 0 and 1 own alternating shards. Device 0 reads all of them, with its own shards in place. Device 1 reads
+  // three runs, with separate shards. Device 2 reads only the last run.
   std::vector<std::vector<float>> full{std::vector<float>(12, -1.0f), std::vector<float>(8, -1.0f), std::vector<float>(3, -1.0f)};
   onAll(3, [&](uint32_t device, Transport &transport) -> Status {
     for (uint64_t step = 0; step < 3; ++step) {
@@ -168,7 +170,8 @@ TEST_P(TransportConformance, AllGatherOfSeveralRuns) {
 }
 
 TEST_P(TransportConformance, ContributorsDifferByShard) {
-  // The order of a sum shows as above. Device 0 holds its sums in place, device 3 apart, and contributes nothing.
+  // The result depends on the order, as above. Device 0 holds its sums in place. Device 3 holds them separately and
+  // contributes nothing.
   std::vector<std::vector<float>> full = {{1e8f, 1, 1e8f}, {1, 1}, {-1e8f, 5, -1e8f}};
   std::vector<float> alone(2, -1.0f);
   onAll(4, [&](uint32_t device, Transport &transport) -> Status {
@@ -180,8 +183,8 @@ TEST_P(TransportConformance, ContributorsDifferByShard) {
     a.shard = device == 0 ? full[0].data() : device == 3 ? alone.data() : nullptr;
     return transport.reduceScatter({1, 0}, a);
   });
-  EXPECT_EQ(full[0], (std::vector<float>{1.0f, 1.0f, 1e8f})); // (1e8 - 1e8) + 1; 1, of device 0 alone
-  EXPECT_EQ(alone, (std::vector<float>{5.0f, 0.0f}));         // of device 2 alone; (1e8 + 1) - 1e8
+  EXPECT_EQ(full[0], (std::vector<float>{1.0f, 1.0f, 1e8f})); // (1e8 - 1e8) + 1; 1, from device 0 only
+  EXPECT_EQ(alone, (std::vector<float>{5.0f, 0.0f}));         // from device 2 only; (1e8 + 1) - 1e8
   EXPECT_EQ(full[1], (std::vector<float>{1, 1}));
 }
 
@@ -299,7 +302,7 @@ TEST_P(TransportConformance, UnequalSizesOfLargeTransfersAreAnError) {
 }
 
 TEST_P(TransportConformance, NothingIsBuffered) {
-  // A send returns only after its receive has begun, however little it sends.
+  // A send returns only after its receive has begun, even for a small message.
   std::atomic<bool> begun{false};
   bool waited = false;
   onAll(2, [&](uint32_t device, Transport &transport) -> Status {
@@ -317,7 +320,7 @@ TEST_P(TransportConformance, NothingIsBuffered) {
 }
 
 TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
-  // Some are announced long before, out of order, and one never comes to be called.
+  // Some receives are announced long before they are called, out of order; one is never called.
   constexpr uint32_t kEntries = 12;
   std::vector<std::vector<uint32_t>> got(kEntries);
   onAll(2, [&](uint32_t device, Transport &transport) -> Status {
@@ -340,7 +343,8 @@ TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
 }
 
 TEST_P(TransportConformance, AbortEndsALongTransfer) {
-  // The sender waits for its receiver, the receiver of another transfer for its sender, and a sum for a member that never comes.
+  // The sender waits for its receiver, the receiver of another transfer for its sender, and a sum for a member that
+  // does not take part.
   auto transports = GetParam()(3);
   std::vector<std::byte> data(8 << 20), other(8 << 20);
   std::vector<Status> results(3);

@@ -1,11 +1,11 @@
-// transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start ranks as they like (network
-// namespaces, hosts that share a folder).
+// transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start
+// ranks in any way (network namespaces, hosts with a shared directory).
 //
-//   random     random operations, compared to the bit with plain sums            --seed, --operations, --count, --steps, --queues
-//   gather     all-gathers of even shards; rank 0 prints seconds of the fastest   --mib, --repeat
-//   reduce     reduce-scatters of even shards, likewise
-//   transfer   rank 0 sends to the last rank, likewise
-//   endless    sums without end
+//   random     random operations, compared bit by bit with plain sums         --seed, --operations, --count, --steps, --queues
+//   gather     all-gathers of equal shards; rank 0 prints the seconds of the fastest one   --mib, --repeat
+//   reduce     reduce-scatters of equal shards, same options and output
+//   transfer   rank 0 sends to the last rank, same options and output
+//   endless    endless sums
 //
 //   --listen ADDRESS   --sites 0,0,1,1   --contexts N (to ranks of other sites)   --delays MILLISECONDS (injected)
 #include "FileGroup.h"
@@ -76,7 +76,7 @@ Status once(Transport &transport, const std::string &mode, uint32_t rank, uint32
   return rank == ranks - 1 ? transport.receive({1, step}, 0, full.data(), full.size() * 4) : Status::success();
 }
 
-/// All ranks are here.
+/// Waits until all ranks have called it.
 Status meet(Transport &transport, uint32_t ranks, uint32_t entry, uint64_t step) {
   double value = 1;
   AllReduceArguments a;

@@ -1,9 +1,10 @@
-// A whole training program by hand, for two devices: loss = sum over rows of (2 x) . w, trained by SGD.
+// A whole training program built by hand, for two devices: loss = sum over rows of (2 x) . w, trained by SGD.
 //
 //   alpha   load x, F(unit 0): y = 2 x, send y; owns w[0, 2)
 //   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w, reduces its gradient to both
 //
-// Two micro-batches of 3 and 2 rows. Every entry waits for everything before it on its device: the test is of the executor, not of overlap.
+// It has two micro-batches of 3 and 2 rows. Every entry waits for all earlier entries on its device, because the test
+// covers the executor and not overlap.
 #pragma once
 
 #include "SlotBindings.h"
@@ -147,7 +148,7 @@ private:
     kernel(update, "zorse_test_sgd", 0, 1);
   }
 
-  // Places in each device's arena of 4096 bytes.
+  // Offsets in each device's arena of 4096 bytes.
   static constexpr uint64_t kScalars = 0, kSums = kScalarsBytes, kStep = kScalarsBlock, kW = 1088, kX = 1152, kY = 1280, kLoss = 1408,
                             kGradient = 1472, kShard = 1536;
 
@@ -158,7 +159,7 @@ private:
     return r;
   }
 
-  /// Appends an entry; it waits for all entries before it on its device, in this step or the last.
+  /// Appends an entry. It waits for all earlier entries on its device, in this step or the last.
   bundle::Entry &entry(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
     bundle::Entry &e = *bundle.programs[device].add_entries();
     e.set_id(id);
@@ -207,7 +208,7 @@ private:
       for (QueueKind kind : kinds)
         p.add_queues()->set_kind(kind);
       PersistentState &w = *p.add_state();
-      *w.mutable_region() = region(kW + 8 * d, 8); // beta's shard lies in its whole
+      *w.mutable_region() = region(kW + 8 * d, 8); // beta's shard lies inside its whole copy
       w.set_type(F32);
       w.mutable_value()->set_kind(Value::PARAMETERS);
       w.mutable_value()->set_begin(2 * d);
@@ -317,7 +318,7 @@ private:
 struct TwoDevicesReference {
   float w[4] = {1, 2, 3, 4};
 
-  /// One step on x [5, 4]; returns the loss before the update and leaves the gradient's norm.
+  /// One step on x [5, 4]. Returns the loss before the update and stores the gradient's norm in `norm`.
   double step(const float *x, double learningRate, double clip, double &norm, bool evaluate = false) {
     double loss = 0, squares = 0;
     float gradient[4] = {};

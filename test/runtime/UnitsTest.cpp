@@ -1,4 +1,4 @@
-// Which GPU of its host every device is: machines as facts of ranks, and what assignUnits makes of them.
+// Tests the assignment of devices to the GPUs of their hosts: assignUnits on machines described by the facts of ranks.
 #include "zorse/runtime/Hardware.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ HardwareUnit v100(int bus) { return gpu("Tesla V100-SXM2-16GB", 70, bus, 16); }
 HardwareUnit a100(int bus, uint64_t gibibytes = 40) { return gpu("NVIDIA A100-SXM4-40GB", 80, bus, gibibytes); }
 HardwareUnit h100(int bus) { return gpu("NVIDIA H100 80GB HBM3", 90, bus, 80); }
 
-/// Devices and where they run. Every device has a rank.
+/// Devices and their hosts. Every device has a rank.
 class Machines {
 public:
   /// \param code  capability, \param planned  GiB on its GPU, \param named  by cluster.yaml
@@ -59,7 +59,7 @@ public:
     bundle_.cluster = cluster_;
   }
 
-  /// "T4@41 A100@81": of every device; or the error.
+  /// "T4@41 A100@81": the GPU of every device, or the error.
   std::string places(bool share = false) {
     if (Status status = assignUnits(bundle_, ranks, share); status.failed())
       return status.message();
@@ -84,7 +84,7 @@ private:
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(Units, EveryHostCountsItsOwnGpus) {
-  Machines m; // node one: a T4; node two: an A100 and a T4. By one count of all, the A100's program went to the T4.
+  Machines m; // node one: a T4; node two: an A100 and a T4. Counting across nodes would assign the A100's program to the T4.
   m.device("one", 75, {t4(0x41)});
   m.device("two", 80, {a100(0x81), t4(0xc1)});
   m.device("two", 75, {a100(0x81), t4(0xc1)});
@@ -96,7 +96,7 @@ TEST(Units, CodeGoesToTheGpuItIsFor) {
     std::vector<HardwareUnit> units = {a100(0x81), t4(0xc1)};
     if (turned)
       std::swap(units[0], units[1]);
-    Machines m; // the T4's program runs on the A100 as well, whose own program does not run on the T4
+    Machines m; // the T4's program also runs on the A100, but the A100's program does not run on the T4
     m.device("h", 75, units);
     m.device("h", 80, units);
     EXPECT_EQ(m.places(), "c1 81");
@@ -115,7 +115,7 @@ TEST(Units, TheSmallestGpuThatHasTheMemory) {
 }
 
 TEST(Units, AllGetOneWhereThatIsPossible) {
-  // By greed alone, b takes the only GPU that a can have.
+  // A greedy assignment would give b the only GPU that a can use.
   Machines m;
   m.device("h", 70, {v100(0x01)});
   m.device("h", 70, {v100(0x01), h100(0x02)});
@@ -194,7 +194,7 @@ TEST(Units, TheGpuThatTheClusterFileNames) {
   Machines m;
   m.device("h", 75, units, 1, "GPU-00");
   EXPECT_HAS(m.places(), "device 'a' is GPU GPU-00 by the cluster file, and host h has Tesla T4 at 0000:03:00.0");
-  Machines twice; // a named one is kept for its device
+  Machines twice; // a GPU named in the cluster file is reserved for its device
   twice.device("h", 75, units);
   twice.device("h", 75, units, 1, "0000:03:00.0");
   EXPECT_EQ(twice.places(), "05 03");

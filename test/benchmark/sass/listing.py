@@ -1,4 +1,6 @@
-"""SASS as nvdisasm prints it: kernels, their instructions, what these read and write, and which pipe they need."""
+"""SASS as printed by nvdisasm: kernels, their instructions, the registers these read and write, and the pipes they
+need.
+"""
 import dataclasses
 import re
 
@@ -8,7 +10,8 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,6})\*/\s+(.*?)\s*;")
 _GUARD = re.compile(r"^@(!?)(U?P\w+)\s+")
 _BRANCH = re.compile(r"\bBRA\b.*?`?\(?(\.L_x?_?\w+)\)?")
 
-# By the first letters of the operation, of which the longest counts. F2FP packs two floats, FMNMX is a minimum; nvdisasm's names.
+# By prefix of the operation; the longest prefix counts. F2FP packs two floats, FMNMX is a minimum. The names are
+# nvdisasm's.
 _CLASSES = [
     ("hmma", ("HMMA", "IMMA")),
     ("ldsm", ("LDSM",)),
@@ -31,7 +34,9 @@ _CLASSES = [
 
 
 def classify(operation):
-    """The pipe class of an operation such as "HMMA.16816.F32.BF16"; "uniform" for the scalar unit, "other" for what is rare."""
+    """The pipe class of an operation such as "HMMA.16816.F32.BF16"; "uniform" for the scalar unit, "other" for rare
+    operations.
+    """
     matching = [(len(prefix), name) for name, prefixes in _CLASSES for prefix in prefixes if operation.startswith(prefix)]
     if matching:
         return max(matching)[1]
@@ -39,7 +44,7 @@ def classify(operation):
 
 
 def _registers(text, count=1):
-    """R4 and three behind it for count 4; none for RZ, constants and immediates."""
+    """For count 4: R4 and the three registers after it; none for RZ, constants and immediates."""
     found = re.match(r"^[-|~!]*R(\d+)\b", text.strip())
     return [int(found.group(1)) + i for i in range(count)] if found else []
 
@@ -49,7 +54,7 @@ def _width(operation):
 
 
 def _named(words):
-    """Registers and predicates that words name; scalar ones (UR) come from elsewhere and are taken to be there."""
+    """Registers and predicates that words name. Scalar registers (UR) are computed elsewhere and assumed to be ready."""
     return [int(r) for w in words for r in re.findall(r"\bR(\d+)\b", w)] + [p for w in words for p in re.findall(r"\b(U?P[0-6])\b", w)]
 
 
@@ -65,14 +70,14 @@ class Instruction:
 
     @property
     def bytes(self):
-        """That one thread moves: loads, stores and asynchronous copies."""
+        """Bytes that one thread moves: loads, stores and asynchronous copies."""
         if ".128" in self.operation or self.kind == "ldsm" and self.operation.endswith(".4"):
             return 16
         return 8 if ".64" in self.operation or self.kind == "ldsm" and self.operation.endswith(".2") else 2 if re.search(r"\.[US]16\b", self.operation) else 4
 
     @property
     def is_filler(self):
-        """The assembler pads waits with loads that never happen."""
+        """The assembler pads waits with loads that are never executed."""
         return self.text.startswith("@!PT ")
 
 
@@ -95,11 +100,11 @@ def parse_instruction(text):
     elif kind not in ("branch", "wait") and arguments:
         count = int(operation[-1]) if kind == "ldsm" and operation[-1] in "124" else _width(operation)
         first = 0
-        while first < len(arguments) - 1 and re.fullmatch(r"!?U?P(\d|T)", arguments[first]):  # predicates come first, one or two
+        while first < len(arguments) - 1 and re.fullmatch(r"!?U?P(\d|T)", arguments[first]):  # predicates are first, one or two
             writes += re.findall(r"U?P[0-6]", arguments[first])
             first += 1
         if re.search(r"SETP|^PLOP|^VOTE|^R2P", operation):
-            first -= 1  # predicates are all that it writes
+            first -= 1  # it only writes predicates
         else:
             writes += _registers(arguments[first], count)
         reads += _named(arguments[first + 1:])
@@ -114,7 +119,7 @@ def parse_instruction(text):
 class Kernel:
     name: str
     instructions: list
-    labels: dict  # place of the instruction behind a label
+    labels: dict  # index of the instruction after a label
 
 
 def parse(text):

@@ -1,17 +1,17 @@
-"""Loops of a kernel: branches back, the one that matters, and what most of its iterations run."""
+"""Loops of a kernel: backward branches, the main loop, and the code that most of its iterations execute."""
 import dataclasses
 
 
 @dataclasses.dataclass
 class Loop:
-    begin: int  # places of instructions, half-open
+    begin: int  # indices of instructions, half-open
     end: int
-    body: list  # what most iterations run
-    skipped: int  # instructions of masks that most iterations jump over
+    body: list  # executed by most iterations
+    skipped: int  # instructions for masks that most iterations skip
 
 
 def _is_mask(region):
-    """Code that most tiles jump over: no product, no copy, no barrier, and at least a third of it compares or selects."""
+    """Code that most tiles skip: no product, no copy, no barrier, and at least a third of it compares or selects."""
     if not region or any(i.kind in ("hmma", "ldsm", "ldgsts", "wait") for i in region):
         return False
     choosing = sum(i.operation.startswith(("FSEL", "SEL", "ISETP", "FSETP")) for i in region)
@@ -23,7 +23,7 @@ def find_loops(kernel):
     code = kernel.instructions
     spans = sorted({(kernel.labels[i.target], at + 1) for at, i in enumerate(code) if i.target in kernel.labels and kernel.labels[i.target] <= at})
     inner = [s for s in spans if not any(o != s and s[0] <= o[0] and o[1] <= s[1] for o in spans)]
-    # Spins at the end of the code jump to themselves.
+    # Endless loops at the end of the code branch to themselves.
     return [_loop(kernel, *span) for span in inner if span[1] - span[0] > 1]
 
 
@@ -38,7 +38,7 @@ def _loop(kernel, begin, end):
 
 
 def main_loop(kernel):
-    """The innermost loop with the most products; without products the one that moves most bytes; None without loops."""
+    """The innermost loop with the most products; without products the one that moves the most bytes; None without loops."""
     def weight(loop):
         products = sum(i.kind == "hmma" for i in loop.body)
         moved = sum(i.bytes for i in loop.body if i.kind in ("ldg", "stg", "lds", "sts", "ldgsts"))

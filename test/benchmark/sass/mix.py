@@ -1,11 +1,14 @@
-"""What share of a kernel's instructions computes with integers, as a warp executes them.
+"""Computes the fraction of a kernel's instructions that are integer arithmetic, as executed by a warp.
 
-Integer: additions, products, shifts, logic, comparisons, selections and permutations of integer registers, on the pipes of a thread or of the warp (U...), whether they find addresses, count
-loops or widen bf16, which is a shift. Not integer: moves and reads of constants and special registers, logic of predicates, memory, control, conversions by instructions of their own (F2FP) and
-everything that computes with numbers.
+Integer: additions, products, shifts, logic, comparisons, selections and permutations of integer registers, on the pipes
+of a thread or of the warp (U...). They compute addresses, count loops or widen bf16, which is a shift. Not integer:
+moves and reads of constants and special registers, logic of predicates, memory, control, conversions by separate
+instructions (F2FP), and all floating-point operations.
 
-A path is followed from the entry. Branches forward are not taken, since kernels put the usual case first; but where they jump over a call, whose cases are rare, or where what follows guards its accesses to
-global memory and what they jump to does not: that is the last block of a grid, or a whole one. A loop counts as often as `turns` says.
+The model follows a path from the entry. It does not take forward branches, because kernels put the usual case first,
+with two exceptions: a branch that skips a call, because calls handle rare cases; and a branch that skips guarded
+accesses to global memory when its target has unguarded ones, because the former are for the last block of a grid and
+the latter for a whole block. A loop counts as often as `turns` specifies.
 """
 import re
 
@@ -18,7 +21,9 @@ def is_integer(operation):
 
 
 def guards(kernel, at):
-    """How many guards accesses to global memory have from `at` to the next exit or jump, by predicates or branches around them, and how many accesses there are."""
+    """The number of guards that accesses to global memory have from `at` to the next exit or jump, by predicates or
+    branches around them, and the number of accesses.
+    """
     guarded = accesses = 0
     for i in kernel.instructions[at:]:
         if i.operation.startswith(("LDG", "STG")):
@@ -31,13 +36,13 @@ def guards(kernel, at):
 
 
 def leadsToWhole(kernel, at, target):
-    """Whether a branch forward jumps from a block's guarded accesses to those of a whole block."""
+    """Whether a forward branch jumps from a block's guarded accesses to those of a whole block."""
     (guarded, _), (others, all_) = guards(kernel, at + 1), guards(kernel, target)
     return guarded > 0 and others == 0 and all_ > 0
 
 
 def executions(kernel, turns):
-    """How often a warp executes each instruction."""
+    """Number of times that a warp executes each instruction."""
     code, counts, at, closed = kernel.instructions, [0] * len(kernel.instructions), 0, set()
     while at < len(code):
         i = code[at]
@@ -62,7 +67,7 @@ def executions(kernel, turns):
 
 
 def integer_share(kernel, turns=4):
-    """(share, instructions that a warp executes, by the model above)"""
+    """(fraction, instructions that a warp executes according to the model above)"""
     total = integer = 0
     for i, count in zip(kernel.instructions, executions(kernel, turns)):
         if i.is_filler or i.operation == "NOP":

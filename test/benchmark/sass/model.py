@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""What kernels would do on a GPU, from their machine code alone: registers, spills, shared memory, occupancy, and of the main loop what binds it.
+"""Estimates kernels on a GPU from their machine code alone: registers, spills, shared memory, occupancy, and the
+limiting resource of the main loop.
 
     model.py FILE.ptx|FILE.cubin --arch sm_80 [--kernel PREFIX] [--threads N] [--shared BYTES] [--json]
 
-For kernels with products on tensor cores: the share of the dense peak that the loop reaches, as a bound by the busiest pipe and as a simulation with waits for operands
-(schedule.py). It is a model: nothing of it was measured, and prologues, tails, memory and caches are left out. Needs ptxas (tools/ptxas.sh) for PTX, and nvdisasm and
-cuobjdump (tools/nvdisasm.sh).
+For kernels with products on tensor cores: the fraction of the dense peak that the loop reaches, as a bound by the
+busiest pipe and as a simulation with waits for operands (schedule.py). It is a model: nothing of it was measured, and
+prologues, tails, memory and caches are left out. Needs ptxas (tools/ptxas.sh) for PTX, and nvdisasm and cuobjdump
+(tools/nvdisasm.sh).
 
---threads: of a block, where the PTX does not say it (.reqntid, .maxntid). --shared: bytes that a launch asks for besides the static ones.
+--threads: per block, if the PTX does not specify it (.reqntid, .maxntid). --shared: bytes that a launch requests in
+addition to the static ones.
 """
 import argparse
 import dataclasses
@@ -29,19 +32,19 @@ class Result:
     arch: str
     threads: int
     registers: int
-    shared: int  # bytes of a block
-    spilled: int  # bytes; of a cubin its stack
+    shared: int  # bytes per block
+    spilled: int  # bytes; for a cubin, its stack
     occupancy: float = 0.0
     blocks: int = 0
     limit: str = ""
-    loop: int = 0  # instructions of the main loop that most iterations run; 0: there is no loop
+    loop: int = 0  # instructions of the main loop that most iterations execute; 0: no loop
     skipped: int = 0
-    counts: dict = dataclasses.field(default_factory=dict)  # of the loop, by kind
-    clocks: dict = dataclasses.field(default_factory=dict)  # of an iteration of all warps of a multiprocessor, by pipe
-    simulated: float = 0.0  # clocks of that
-    bound: float = 0.0  # share of the dense peak by the busiest pipe; 0: no products
-    share: float = 0.0  # with waits; of mma.sync's peak
-    of_vendor: float = 0.0  # share of the vendor's dense figure
+    counts: dict = dataclasses.field(default_factory=dict)  # instructions of the loop by kind
+    clocks: dict = dataclasses.field(default_factory=dict)  # clocks per iteration of all warps of a multiprocessor, by pipe
+    simulated: float = 0.0  # simulated clocks of the same iteration
+    bound: float = 0.0  # fraction of the dense peak, limited by the busiest pipe; 0: no products
+    share: float = 0.0  # with waits; fraction of the peak of mma.sync
+    of_vendor: float = 0.0  # fraction of the vendor's dense figure
 
     @property
     def binds(self):
@@ -69,7 +72,7 @@ def examine(kernel, arch, threads, registers, shared, spilled):
 
 
 def threads_of(ptx):
-    """{kernel: threads of a block} as far as PTX says."""
+    """{kernel: threads per block} as far as the PTX specifies it."""
     found = re.findall(r"\.entry\s+(\w+)\s*\(.*?\)\s*((?:\.\w+[^\n{]*\n)*)", ptx, re.S)
     said = {}
     for name, directives in found:
@@ -82,7 +85,7 @@ def threads_of(ptx):
 
 
 def model_file(path, arch, prefix="", threads=None, shared=0):
-    """Results of all kernels of a file whose names begin with `prefix`."""
+    """Results of all kernels of a file with names that begin with `prefix`."""
     folder, cubin, spills = toolchain.cubin_of(path, arch)
     try:
         used, kernels = toolchain.resources(cubin), listing.parse(toolchain.listing(cubin))
@@ -126,9 +129,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file")
     parser.add_argument("--arch", required=True, choices=sorted(chips.CHIPS))
-    parser.add_argument("--kernel", default="", help="only kernels whose names begin so")
-    parser.add_argument("--threads", type=int, help="of a block")
-    parser.add_argument("--shared", type=int, default=0, help="bytes of a block besides the static ones")
+    parser.add_argument("--kernel", default="", help="only kernels with this name prefix")
+    parser.add_argument("--threads", type=int, help="threads per block")
+    parser.add_argument("--shared", type=int, default=0, help="dynamic bytes per block")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     try:
@@ -136,7 +139,7 @@ def main():
     except (toolchain.Missing, RuntimeError, ValueError, OSError) as problem:
         sys.exit(f"error: {problem}")
     if not results:
-        sys.exit(f"error: {o.file}: expected kernels whose names begin with '{o.kernel}', found none")
+        sys.exit(f"error: {o.file}: expected kernels with the name prefix '{o.kernel}', found none")
     if o.json:
         print(json.dumps([dataclasses.asdict(r) | {"binds": r.binds} for r in results], indent=1))
     else:

@@ -1,15 +1,17 @@
-"""The loop on a clock: warps issue in order, one instruction a clock and partition, when their operands have come and the pipe is free.
+"""Simulates the loop: warps issue in order, one instruction per clock and partition, when their operands are ready and
+the pipe is free.
 
-What the bound of the pipes leaves out is the wait for operands: a warp whose softmax waits for its products leaves the tensor cores to the others, if there are any.
-Copies into shared memory are taken to arrive in time, memory to have no conflicts, and instructions to be there. Warps take turns, and so do partitions at shared
-memory: hardware that lets those go first that have waited longest reaches up to a tenth more.
+The bound of the pipes does not include the wait for operands: a warp with a softmax that waits for its products leaves
+the tensor cores to the other warps, if there are any. The model assumes that copies into shared memory arrive in time,
+that memory has no conflicts, and that instructions are available. Warps are served round-robin, and so are partitions
+at shared memory. Hardware that prefers those that have waited longest reaches up to 10 % more.
 """
 import heapq
 
 import chips
 import throughput
 
-_ITERATIONS, _WARM = 6, 2  # simulated, of which these do not count
+_ITERATIONS, _WARM = 6, 2  # simulated iterations, and those among them that do not count
 
 
 class _Warp:
@@ -26,12 +28,12 @@ def _latency(instruction, chip):
 
 
 def clocks_of_iteration(body, chip, blocks, warps):
-    """Mean clocks from one iteration to the next with `blocks` of `warps` warps on a multiprocessor."""
+    """Mean clocks between iterations with `blocks` of `warps` warps on a multiprocessor."""
     if not body:
         return 0.0
     steps = [(i, throughput.pipe_clocks(i, chip), throughput.shared_clocks(i), _latency(i, chip)) for i in body]
     issue, held, shared = [0.0] * chips.PARTITIONS, [{} for _ in range(chips.PARTITIONS)], 0.0
-    # Blocks do not start together; those that do would meet at every barrier.
+    # Blocks start at different times; otherwise they would meet at every barrier.
     queue = []
     for block in range(blocks):
         for w in range(warps):
@@ -47,11 +49,11 @@ def clocks_of_iteration(body, chip, blocks, warps):
             when = max(when, held[warp.partition].get(pipe[0], 0.0))
         return max(when, shared - chips.QUEUE) if moved else when
 
-    running = blocks * warps  # those that are through go on, so that the others do not find the pipes empty
+    running = blocks * warps  # finished warps continue, so that the others do not find empty pipes
     while running:
         *_, warp = heapq.heappop(queue)
         when = earliest(warp)
-        # In one clock the first turn goes round the partitions, and in a partition to the warp that has waited longest.
+        # Within a clock, partitions are served round-robin, and in a partition the warp that has waited longest.
         turn = (when, (warp.partition + int(when)) % chips.PARTITIONS, warp.time, warp.number)
         if queue and turn > queue[0][:4]:
             heapq.heappush(queue, (*turn, warp))

@@ -1,4 +1,6 @@
-"""Clocks that one iteration of a loop holds every pipe of a multiprocessor: the bound that no order of instructions beats."""
+"""Clocks that one iteration of a loop occupies every pipe of a multiprocessor: a lower bound for every order of
+instructions.
+"""
 import collections
 import math
 
@@ -8,14 +10,16 @@ _OF_WARP = {"ldsm": None, "ldgsts": None, "lds": None, "sts": None, "shfl": 32 *
 
 
 def shared_clocks(instruction):
-    """Clocks of the multiprocessor's one path to shared memory and first cache, without conflicts; 0 for what does not use it."""
+    """Clocks of the multiprocessor's one path to shared memory and first-level cache, without conflicts; 0 for
+    instructions that do not use it.
+    """
     if instruction.kind not in _OF_WARP:
         return 0
     return math.ceil((_OF_WARP[instruction.kind] or 32 * instruction.bytes) / chips.SHARED_BYTES)
 
 
 def pipe_clocks(instruction, chip):
-    """Pipe of a partition and clocks that the instruction holds it; None for those that only take their place in the order."""
+    """Pipe of a partition and clocks that the instruction occupies it; None for instructions that only need an issue slot."""
     if instruction.kind == "hmma":
         small = "1688" in instruction.operation
         return "tensor", chip.hmma / 2 if small else chip.hmma
@@ -24,7 +28,7 @@ def pipe_clocks(instruction, chip):
 
 
 def bounds(body, chip, warps):
-    """{pipe: clocks} of one iteration of all `warps` that a multiprocessor runs at a time, spread evenly over its partitions."""
+    """{pipe: clocks} of one iteration of all `warps` resident on a multiprocessor, spread evenly over its partitions."""
     each = warps / chips.PARTITIONS
     total = collections.Counter(issue=len(body) * each, shared=sum(map(shared_clocks, body)) * warps)
     for instruction in body:

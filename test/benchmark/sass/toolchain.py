@@ -33,7 +33,7 @@ def disassembler():
 
 
 def skip_without_tools():
-    """Ends a test with 77, which says that it cannot run here, where assembler or disassembler is missing."""
+    """Exits with 77, "test cannot run here", if the assembler or disassembler is missing."""
     try:
         assembler(), disassembler()
     except Missing as missing:
@@ -70,7 +70,7 @@ def listing(cubin):
 
 
 def cubin_of(path, arch):
-    """(folder to keep, cubin, spills): of PTX after assembling; a cubin's spills are not known and show as its stack."""
+    """(folder to keep, cubin, spills): assembles PTX first. The spills of a cubin are unknown and appear as its stack."""
     if path.endswith(".cubin"):
         return None, path, {}
     folder = tempfile.TemporaryDirectory()

@@ -22,7 +22,7 @@ uint16_t zorse::emulator::ptx::narrowed(float x, bool isHalf, bool towardZero) {
     return kNaN16;
   const auto all = uint32_t(bits(x));
   const uint32_t sign = all >> 16 & 0x8000, size = all & 0x7fffffff;
-  // Bits to cut off; below the smallest normal f16 their number grows.
+  // Number of bits to cut off; it grows below the smallest normal f16.
   uint32_t cut = 16, value = size;
   if (isHalf) {
     cut = 13;
@@ -71,7 +71,7 @@ template <typename To> void addIntegersTo(ScalarTable &table) {
   addInteger<To, uint64_t>(table), addInteger<To, int64_t>(table);
 }
 
-// ---- Numbers to integers: rounded, held in the type's range, 0 for NaN.
+// ---- Numbers to integers: rounded, clamped to the type's range, 0 for NaN.
 
 template <typename From> From even(From x) { return std::nearbyint(x); }
 template <typename From> From down(From x) { return std::floor(x); }
@@ -83,7 +83,7 @@ template <typename To, typename From, From (*round)(From)> uint64_t toInteger(ui
   if (x != x)
     return 0;
   const From whole = round(x);
-  // The first number beyond the range is a power of two, which every type holds.
+  // The first number beyond the range is a power of two, which every type represents.
   const From beyond = std::ldexp(From(1), std::numeric_limits<To>::digits);
   if (whole >= beyond)
     return bits(std::numeric_limits<To>::max());
@@ -114,7 +114,7 @@ template <typename To, typename From> void addFromInteger(ScalarTable &table) {
   table["cvt.rn" + nameOf<To>() + nameOf<From>()] = conversion<To, From>([](uint64_t a, uint64_t, uint64_t) { return bits(To(From(a))); });
 }
 
-/// f64 cut to f32.
+/// Truncates f64 to f32.
 float cut(double x) {
   const auto nearest = float(x);
   const bool isLonger = std::fabs(double(nearest)) > std::fabs(x);

@@ -51,7 +51,7 @@ private:
   }
   [[noreturn]] void unknown() const { fail("instruction '" + statement->opcode + "' is not known"); }
 
-  /// Variables lie apart, so that what reaches beyond one is found.
+  /// Places variables with gaps, so that accesses beyond a variable are detected.
   void placeShared() {
     constexpr uint64_t kApart = 128;
     auto place = [&](const Variable &v) {
@@ -118,7 +118,7 @@ private:
     return int32_t(r.index);
   }
   Source source(const Operand &o, uint32_t width, bool takesWider = false) const {
-    if (o.kind == Operand::Kind::Number) // of a predicate: anything but 0 is true
+    if (o.kind == Operand::Kind::Number) // a predicate is true for any number except 0
       return {-1, width == 1 ? uint64_t(o.number != 0) : width == 64 ? o.number : o.number & ((uint64_t(1) << width) - 1)};
     if (o.kind == Operand::Kind::Symbol)
       return {-1, symbol(o.name)};
@@ -191,7 +191,7 @@ private:
     return true;
   }
 
-  /// Moves other than from register to register.
+  /// Moves, except those between two registers.
   bool move(Instruction &i) {
     const std::vector<std::string> parts = partsOf(statement->opcode);
     if (parts[0] != "mov" || parts.size() != 2)
@@ -293,7 +293,7 @@ private:
     const Source bytes = number(operand(2));
     if (isWhole ? bytes.value != 16 : bytes.value != 4 && bytes.value != 8 && bytes.value != 16)
       fail("a copy of " + std::to_string(bytes.value) + " bytes");
-    // Where from, its offset, bytes, and how many of them are copied; the others become 0.
+    // Source address, its offset, size in bytes, and number of copied bytes; the other bytes become 0.
     i.sources = {from.address, {-1, from.offset}, bytes, statement->operands.size() == 4 ? source(operand(3), 32) : bytes};
     kernel.granule = std::min(kernel.granule, 4u);
   }
@@ -362,7 +362,7 @@ private:
       expectOperands(1);
       i.kind = Kind::WarpBarrier;
       i.sources = {source(operand(0), 32)};
-    } else if (opcode == "shfl.sync.bfly.b32") { // number, lanes, clamp and segments, members
+    } else if (opcode == "shfl.sync.bfly.b32") { // value, lanes, clamp and segments, members
       expectOperands(5);
       i.kind = Kind::Exchange;
       i.results = {result(operand(0), 32)};

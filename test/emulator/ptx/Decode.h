@@ -1,4 +1,4 @@
-// Kernels of PTX as instructions that can be executed: names become numbers of registers, addresses and statements.
+// Decodes PTX kernels into executable instructions. Names become indices of registers, addresses and statements.
 #pragma once
 
 #include "Memory.h"
@@ -36,7 +36,7 @@ enum class Special : uint8_t { Thread, Block, Threads, Blocks };
 enum class Space : uint8_t { Global, Shared };
 
 struct Source {
-  int32_t index = -1; ///< of a register; -1: a number
+  int32_t index = -1; ///< index of a register; -1: a constant
   uint64_t value = 0;
 };
 
@@ -47,22 +47,22 @@ struct Instruction {
   bool isNegated = false;
   std::vector<int32_t> results; ///< registers; -1: the result is dropped
   std::vector<Source> sources;
-  Source address; ///< of memory
+  Source address; ///< base address in memory
   uint64_t offset = 0;
   Space space = Space::Global;
   AccessKind access = AccessKind::Load;
-  uint8_t bits = 0;       ///< of an element of memory or of a vector of registers
-  bool isSigned = false;  ///< loads spread the sign
-  uint64_t usedBytes = 0; ///< that a load brings, the others are undefined; 0: all
+  uint8_t bits = 0;       ///< per element of memory or of a register vector
+  bool isSigned = false;  ///< loads extend the sign
+  uint64_t usedBytes = 0; ///< mask of the loaded bytes that are used, the others are undefined; 0: all
   bool isHalf = false, isTransposed = false;
   Special special = Special::Thread;
-  uint32_t target = 0; ///< of a branch
+  uint32_t target = 0; ///< branch target
   uint32_t line = 0;
   std::string opcode, text;
-  mutable uint64_t reached = 0; ///< how often a group of lanes has executed it
+  mutable uint64_t reached = 0; ///< number of times that a group of lanes has executed it
 };
 
-/// Shared memory begins here, apart from global memory.
+/// First address of shared memory, separate from global memory.
 constexpr uint64_t kSharedBase = 0x1000000;
 
 struct SharedVariable {
@@ -72,14 +72,14 @@ struct SharedVariable {
 
 struct Kernel {
   std::string name;
-  uint32_t threads = 0; ///< of a block; 0: any
+  uint32_t threads = 0; ///< per block; 0: any
   std::vector<uint8_t> widths;
   std::vector<Instruction> code;
   std::vector<uint32_t> parameterBytes;
   std::vector<SharedVariable> shared;
   uint64_t sharedEnd = kSharedBase;
-  uint64_t launchShared = 0; ///< where what launches give begins; 0: nothing
-  uint32_t granule = 8;      ///< bytes of the smallest access to memory
+  uint64_t launchShared = 0; ///< address of the shared memory that the launch requests; 0: none
+  uint32_t granule = 8;      ///< size of the smallest memory access in bytes
 };
 
 /// \param symbols  addresses of the module's global variables

@@ -10,7 +10,7 @@ using namespace zorse::emulator::ptx;
 
 namespace {
 
-/// Rounds what happens in its scope.
+/// Sets the rounding mode in its scope.
 class Rounding {
 public:
   explicit Rounding(int mode) : before(std::fegetround()) { std::fesetround(mode); }
@@ -24,7 +24,7 @@ template <typename T> T flushed(T x) { return std::fabs(x) < T(0x1p-126) ? std::
 
 enum class What { Add, Subtract, Multiply, Fma, Divide, Reciprocal, Root };
 
-/// Operands are volatile so that the compiler computes nothing before the rounding is set.
+/// Operands are volatile, so that the compiler computes nothing before the rounding mode is set.
 template <What what, typename T> T compute(T x, T y, T z) {
   volatile T a = x, b = y, c = z, result = 0;
   switch (what) {
@@ -66,8 +66,8 @@ template <What what, int mode> uint64_t roundedFlushed(uint64_t a, uint64_t b, u
   return canonical(flushed(compute<what>(flushed(as<float>(a)), flushed(as<float>(b)), flushed(as<float>(c)))));
 }
 
-/// \param plain  also without a rounding, which then is to nearest. The assembler may make one fma of such a product and such a sum; here they are
-/// rounded one after the other.
+/// \param plain  also add the form without a rounding modifier, which rounds to nearest. The assembler may contract
+/// such a product and such a sum to fma; here they are rounded separately.
 template <What what, typename T> void addRounded(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
   constexpr uint8_t w = 8 * sizeof(T);
   const std::string type = sizeof(T) == 4 ? ".f32" : ".f64";
@@ -97,7 +97,7 @@ template <typename T> void addArithmetic(ScalarTable &table) {
   addRounded<What::Root, T>(table, "sqrt", 1, false);
 }
 
-/// Two f32 in a register.
+/// Operates on two f32 in a register.
 template <What what> void addPairs(ScalarTable &table, const std::string &name, uint8_t sources, bool plain) {
   const ScalarOperation both = {[](uint64_t a, uint64_t b, uint64_t c) {
                                   return nearest<what, float>(uint32_t(a), uint32_t(b), uint32_t(c)) | nearest<what, float>(a >> 32, b >> 32, c >> 32)
@@ -111,7 +111,7 @@ template <What what> void addPairs(ScalarTable &table, const std::string &name, 
     table[name + ".f32x2"] = both;
 }
 
-/// A zero with a sign is less than one without.
+/// A negative zero is less than a positive one.
 template <typename T> T lesser(T a, T b) { return a < b || (a == b && std::signbit(a)) ? a : b; }
 template <typename T> T greater(T a, T b) { return a > b || (a == b && !std::signbit(a)) ? a : b; }
 
@@ -156,7 +156,7 @@ template <typename T> void addComparisons(ScalarTable &table) {
   add("le", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) <= valueOf<T>(b)); });
   add("gt", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) > valueOf<T>(b)); });
   add("ge", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) >= valueOf<T>(b)); });
-  // With u: also where a number is NaN.
+  // Forms with u are also true if a number is NaN.
   add("equ", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) < valueOf<T>(b) || valueOf<T>(a) > valueOf<T>(b))); });
   add("neu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(b)); });
   add("ltu", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(!(valueOf<T>(a) >= valueOf<T>(b))); });
@@ -167,7 +167,8 @@ template <typename T> void addComparisons(ScalarTable &table) {
   add("nan", [](uint64_t a, uint64_t b, uint64_t) { return uint64_t(valueOf<T>(a) != valueOf<T>(a) || valueOf<T>(b) != valueOf<T>(b)); });
 }
 
-// ---- Numbers of 16 bits, alone and two in a register. f32 has more than twice as many bits: computing in it and rounding again is one rounding.
+// ---- 16-bit numbers, one or two per register. f32 has more than twice as many bits, so computing in it and rounding
+// again equals a single rounding.
 
 enum class Half { Add, Subtract, Multiply, Least, Greatest };
 
@@ -199,10 +200,10 @@ template <Half what, bool isHalf> void addHalf(ScalarTable &table, const std::st
                                {32, 32}};
 }
 
-/// x y + z, rounded once: the product is exact in f64, and the last bit of the sum says whether something was lost behind it.
+/// x y + z, rounded once. The product is exact in f64, and the last bit of the sum records whether bits were lost.
 template <bool isHalf> uint16_t fmaOfHalf(uint16_t x, uint16_t y, uint16_t z) {
   const double product = double(widened(x, isHalf)) * double(widened(y, isHalf)), term = widened(z, isHalf), sum = product + term;
-  // Knuth's two-sum; f32 on the way is rounded to odd likewise, so that the last rounding alone decides.
+  // Knuth's two-sum. The intermediate f32 is also rounded to odd, so that only the last rounding matters.
   const double other = sum - product, error = (product - (sum - other)) + (term - other);
   auto cut = float(sum);
   const double rest = (sum - double(cut)) + (std::isfinite(error) ? error : 0);
@@ -224,7 +225,7 @@ template <bool isHalf> void addHalfFma(ScalarTable &table) {
                                    {32, 32, 32}};
 }
 
-/// Factors of 16 bits and a term of f32, from sm_100 on.
+/// 16-bit factors and an f32 term, from sm_100 on.
 template <What what, bool isHalf> void addMixed(ScalarTable &table, const std::string &name, bool plain) {
   const std::string type = isHalf ? ".f32.f16" : ".f32.bf16";
   const bool isFma = what == What::Fma;
@@ -252,7 +253,8 @@ template <bool isHalf> void addHalves(ScalarTable &table) {
   addHalf<Half::Greatest, isHalf>(table, "max.NaN");
 }
 
-/// The ISA bounds the error of approximations and leaves their last bits to the hardware: here they are those of the emulator of bitcode.
+/// The ISA bounds the error of approximations; their last bits depend on the hardware. Here they equal those of the
+/// bitcode emulator.
 void addApproximations(ScalarTable &table) {
   table["ex2.approx.ftz.f32"] = {[](uint64_t a, uint64_t, uint64_t) { return canonical(zorse::emulator::exp2Flushed(as<float>(a))); }, 32, 1, {32}};
   table["rcp.approx.ftz.f32"] = {

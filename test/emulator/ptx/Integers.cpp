@@ -16,7 +16,7 @@ template <typename T> ScalarOperation of(uint8_t sources, ScalarFunction functio
   return {function, w, sources, {w, w, w}};
 }
 
-/// Arithmetic that wraps around is done without a sign.
+/// Arithmetic with wraparound uses unsigned types.
 template <typename T> void addArithmetic(ScalarTable &table) {
   using U = std::make_unsigned_t<T>;
   using Wide = std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
@@ -53,7 +53,7 @@ template <typename T> void addArithmetic(ScalarTable &table) {
   }
 }
 
-/// Shifts by more than the width give what shifting by the width gives.
+/// A shift by more than the width equals a shift by the width.
 template <typename T> void addShifts(ScalarTable &table) {
   using U = std::make_unsigned_t<T>;
   constexpr uint8_t w = widthOf<T>();
@@ -123,7 +123,7 @@ void addSelections(ScalarTable &table) {
   addLogic<bool>(table, ".pred", 1);
 }
 
-/// Bytes of a (0 to 3) and b (4 to 7), by four bits of c each; the fourth bit of these spreads the byte's sign.
+/// Selects bytes of a (0 to 3) and b (4 to 7) with four bits of c each. The fourth bit replicates the byte's sign.
 uint64_t permute(uint64_t a, uint64_t b, uint64_t c) {
   const uint64_t bytes = b << 32 | (a & 0xffffffff);
   uint64_t result = 0;

@@ -6,7 +6,7 @@
 using namespace zorse::emulator;
 using namespace zorse::emulator::ptx;
 
-/// Instructions of a warp in a block; kernels of the suite stay far below.
+/// Maximum instructions per warp and block; kernels of the suite need far fewer.
 static constexpr uint64_t kMostSteps = 3'000'000;
 static constexpr int kMostOfAKind = 3;
 
@@ -38,7 +38,7 @@ std::vector<std::string> Launch::run() {
       beginBlock();
       runBlock();
       if (!findings.empty())
-        break; // the rest follows from these
+        break; // the other findings are consequences of these
     }
   } catch (const Stop &) {
     findings.push_back("stopped: more findings than anyone reads");
@@ -95,7 +95,7 @@ void Launch::runBlock() {
   }
 }
 
-/// All threads are at the same barrier of the block.
+/// Releases the block's barrier if all threads have reached it.
 bool Launch::finishBarrier() {
   const uint32_t counter = warps[0].lanes[0].counter;
   for (const Warp &warp : warps)
@@ -111,7 +111,7 @@ bool Launch::finishBarrier() {
   return true;
 }
 
-/// Nobody can go on.
+/// Reports threads that cannot continue.
 void Launch::reportLost() {
   for (const Warp &warp : warps)
     for (uint32_t lane = 0; lane < 32; ++lane)
@@ -123,8 +123,8 @@ void Launch::reportLost() {
         return find("divergent", warp, lane, kernel.code[warp.lanes[lane].counter], "not all threads of a block reach a barrier");
 }
 
-/// Lanes that stand at the same instruction: mostly the ones that are furthest behind, so that they meet the others again; sometimes any, and
-/// sometimes only a part of them.
+/// Chooses lanes at the same instruction: mostly those with the lowest counter, so that they rejoin the others;
+/// sometimes any, and sometimes only a part of them.
 uint32_t Launch::choose(const Warp &warp) {
   const uint32_t ready = lanesIn(warp, LaneState::Ready);
   uint32_t leader = uint32_t(__builtin_ctz(ready));
@@ -159,7 +159,7 @@ uint32_t Launch::guarded(Warp &warp, const Instruction &i, uint32_t lanes) {
   return open;
 }
 
-/// \returns whether `lanes` still stand together, at `counter`
+/// \returns whether `lanes` still stay together, at `counter`
 bool Launch::branch(Warp &warp, const Instruction &i, uint32_t &lanes, uint32_t open, uint32_t &counter) {
   const bool isWhole = lanes == lanesIn(warp, LaneState::Ready);
   if (isWhole && (open == lanes || open == 0) && (random() & 15)) {
@@ -228,7 +228,7 @@ void Launch::arrive(Warp &warp, const Instruction &i, uint32_t open, uint32_t co
   });
 }
 
-/// An operation of the warp whose members are all there. \returns whether there was one
+/// Executes a warp operation that all of its members have reached. \returns whether there was one
 bool Launch::finishWarpOperation(Warp &warp) {
   uint32_t waiting = lanesIn(warp, LaneState::AtWarp);
   for (; waiting; waiting &= waiting - 1) {

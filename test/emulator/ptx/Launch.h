@@ -1,8 +1,13 @@
-// Runs a launch of a kernel: blocks, warps, and groups of lanes in an order that a seed gives.
+// Runs a launch of a kernel: blocks, warps, and groups of lanes in an order determined by a seed.
 //
-// Findings: accesses beyond the memory that the launch names, or at addresses that are not multiples of their size; two accesses to the same bytes,
-// one of them a write, that nothing orders; addresses, branches and stored values that depend on undefined bits; barriers and operations of a warp
-// that not all of their threads reach; a loop without an end. What cp.async copies lands where its thread waits for it.
+// Findings:
+// - accesses beyond the memory that the launch names, and misaligned accesses;
+// - two unordered accesses to the same bytes, one of them a write;
+// - addresses, branches and stored values that depend on undefined bits;
+// - barriers and warp operations that not all of their threads reach;
+// - an endless loop.
+//
+// The data of cp.async arrives when its thread waits for it.
 #pragma once
 
 #include "Grid.h"
@@ -15,7 +20,7 @@ namespace zorse::emulator::ptx {
 
 class Launch {
 public:
-  /// \param global  with the regions that the launch names
+  /// \param global  contains the regions that the launch names
   Launch(const Kernel &kernel, const GridLaunch &grid, Memory &global, uint64_t seed);
 
   /// Findings, at most a few of each kind.
@@ -34,7 +39,7 @@ private:
   std::vector<std::string> findings;
   std::map<std::string, int> counts;
 
-  /// Ends a launch with more findings than anyone reads.
+  /// Ends a launch with too many findings.
   struct Stop {};
   void find(const char *kind, const Warp &warp, uint32_t lane, const Instruction &instruction, const std::string &what);
   uint32_t below(size_t end) { return uint32_t(random() % end); }
@@ -46,7 +51,7 @@ private:
   void runWarp(Warp &warp);
   uint32_t choose(const Warp &warp);
   void runLanes(Warp &warp, uint32_t lanes);
-  /// The lanes whose guard is open.
+  /// The lanes with a true guard.
   uint32_t guarded(Warp &warp, const Instruction &instruction, uint32_t lanes);
   bool branch(Warp &warp, const Instruction &instruction, uint32_t &lanes, uint32_t open, uint32_t &counter);
   void arrive(Warp &warp, const Instruction &instruction, uint32_t open, uint32_t counter);
@@ -57,7 +62,7 @@ private:
 
   // ---- Memory (LaunchMemory.cpp).
   Moment now(const Warp &warp, uint32_t lane) const;
-  /// The region of an access that may happen, or null and findings.
+  /// The region of an access if it is allowed; otherwise null, with findings.
   Region *reach(Warp &warp, uint32_t lane, const Instruction &instruction, Space space, const Access &access);
   bool addressOf(Warp &warp, uint32_t lane, const Instruction &instruction, const Source &base, uint64_t offset, uint64_t &address);
   bool isDefined(Warp &warp, uint32_t lane, const Instruction &instruction, const Source &source, uint32_t bits, const char *what);

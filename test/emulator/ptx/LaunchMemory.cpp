@@ -1,4 +1,4 @@
-// What instructions do to memory.
+// Memory instructions.
 #include "Launch.h"
 
 #include <cstring>
@@ -50,7 +50,7 @@ void Launch::loadParameter(Warp &warp, const Instruction &i, uint32_t lanes) {
   }
 }
 
-/// An element's bits, and those of them that are undefined.
+/// Reads an element and its undefined bits.
 static void readElement(const Region &region, uint64_t address, uint32_t bytes, uint64_t &value, uint64_t &undefined) {
   const uint64_t at = address - region.begin;
   value = undefined = 0;
@@ -92,7 +92,7 @@ void Launch::store(Warp &warp, const Instruction &i, uint32_t lane) {
   std::memset(region->defined.data() + at, 1, access.bytes);
 }
 
-/// atom.inc: up to a limit, then 0 again. It counts what earlier launches have left.
+/// atom.inc: counts up to a limit, then restarts at 0. It continues from the value of earlier launches.
 void Launch::increment(Warp &warp, const Instruction &i, uint32_t lane) {
   Access access{0, 4, AccessKind::Atomic};
   if (!addressOf(warp, lane, i, i.address, i.offset, access.address))
@@ -123,7 +123,7 @@ void Launch::copy(Warp &warp, const Instruction &i, uint32_t lane) {
   if (!shareds)
     return;
   from.alignment = bytes;
-  from.bytes = size; // bytes beyond are not read
+  from.bytes = size; // the bytes after these are not read
   if (size > 0 && !reach(warp, lane, i, Space::Global, from))
     return;
   shared.setPending(*shareds, to);
@@ -162,8 +162,8 @@ void Launch::fence(Warp &warp, uint32_t lane) {
   ++warp.lanes[lane].fences;
 }
 
-/// ldmatrix.x4: lane 8 m + r names row r of matrix m, 16 bytes; lane l gets elements 2 (l mod 4) and the next of row l / 4, of the matrix or of the
-/// transposed one.
+/// ldmatrix.x4: lane 8 m + r gives the address of row r of matrix m, 16 bytes. Lane l receives elements 2 (l mod 4) and
+/// the next one of row l / 4, of the matrix or of the transposed matrix.
 void Launch::loadMatrices(Warp &warp, const Instruction &i) {
   uint16_t rows[32][8] = {};
   bool undefined[32][8] = {};

@@ -75,7 +75,7 @@ private:
     ++at;
   }
 
-  /// Decimal, 0x hexadecimal, 0f and 0d for the bits of an f32 and an f64; a suffix U.
+  /// Decimal, 0x hexadecimal, 0f and 0d for the bits of an f32 and an f64; an optional suffix U.
   void number(Word &word) {
     word.kind = Word::Kind::Number;
     const size_t begin = at;

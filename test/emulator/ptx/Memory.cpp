@@ -38,7 +38,7 @@ const char *Memory::conflict(const Touched &t, const Access &access, const Momen
     return writes ? "writes what another thread has written" : "reads what another thread has written";
   if (!writes || !t.reader.thread)
     return nullptr;
-  // The last reader stands for all others where these are before it: in earlier epochs and turns.
+  // The last reader represents all others if they are ordered before it, in earlier epochs and turns.
   const bool ofBlock = order.blockOf(t.reader) == order.blockOf(now), sameEpoch = ofBlock && t.reader.epoch == now.epoch;
   const bool sameTurn = sameEpoch && order.isOfWarp(t.reader, now) && t.reader.turn == now.turn;
   if (!order.isBefore(t.reader, now) || t.severalBlocks || (sameEpoch && t.severalWarps) || (sameTurn && t.severalLanes))

@@ -25,7 +25,7 @@ bool Order::isBefore(const Moment &before, const Moment &now) const {
 void Order::fence(const Moment &now) {
   Moment &last = lastFence[now.thread];
   last = now;
-  ++last.fences; // what the thread did before it has fewer
+  ++last.fences; // earlier accesses of the thread have a smaller count
   if (auto found = seen.find(now.thread); found != seen.end()) {
     acquisitions[blockOf(now)].push_back({now, std::move(found->second)});
     seen.erase(found);

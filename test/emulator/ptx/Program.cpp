@@ -19,7 +19,7 @@ struct Global {
   std::string name;
   uint64_t size = 0;
   std::vector<Line> lines;
-  bool isTable = false; ///< has an initialiser, and nothing writes to it
+  bool isTable = false; ///< has an initializer and is never written
 
   uint64_t begin() const { return reinterpret_cast<uint64_t>(lines.data()); }
 };
@@ -89,7 +89,7 @@ std::vector<std::string> Program::run(const std::string &symbol, const GridLaunc
   auto kernel = impl->kernels.find(symbol);
   if (kernel == impl->kernels.end())
     return {"kernel " + symbol + " is not there"};
-  // Operands that begin at one address are one region.
+  // Operands with the same address share one region.
   std::map<uint64_t, Region> operands;
   for (size_t i = 0; i < grid.operands.size(); ++i) {
     const Range &range = grid.operands[i];
@@ -107,7 +107,7 @@ std::vector<std::string> Program::run(const std::string &symbol, const GridLaunc
     region.defined.resize(region.end - region.begin, 1);
     memory.add(std::move(region));
   }
-  // What earlier launches have left in variables counts for atomic operations alone.
+  // The variables' values from earlier launches are defined only for atomic operations.
   for (Global &global : impl->globals) {
     Region region;
     region.name = global.name;

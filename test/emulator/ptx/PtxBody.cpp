@@ -7,7 +7,7 @@ using namespace zorse::emulator;
 
 static size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
 
-/// Workspaces and packed blocks have gaps.
+/// Whether the slot may have gaps: workspaces and packed blocks do.
 static bool isPacked(const bundle::Slot &slot) {
   return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SAVED || slot.kind() == bundle::DEFERRED;
 }
@@ -28,7 +28,7 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
   auto runKernel = [&](const bundle::KernelLaunch &kernel, const GridLaunch &grid) {
     return program.run(kernel.symbol(), grid, defined, seed + ++launches);
   };
-  auto afterProduct = [&] { // which bytes a product writes is not looked up
+  auto afterProduct = [&] { // the bytes that a product writes are not computed: all bytes count as defined
     for (auto &[begin, bytes] : defined)
       std::fill(bytes.begin(), bytes.end(), 1);
   };

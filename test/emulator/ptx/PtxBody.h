@@ -1,4 +1,4 @@
-// A body of an architecture of GPUs on the host: kernels by their PTX text, products by a processor's device.
+// Runs a body of a GPU architecture on the host: kernels from their PTX text, products on a CPU device.
 #pragma once
 
 #include "EmulatedBody.h"
@@ -6,8 +6,8 @@
 
 namespace zorse::emulator::ptx {
 
-/// Findings and errors; empty when all is well. Workspaces and what the body is to overwrite are undefined where it begins; every byte of what it
-/// overwrites has to be defined where it ends.
+/// Runs a body. Returns findings and errors; empty on success. Workspaces and slots to overwrite are undefined at the
+/// beginning; every byte of overwritten slots must be defined at the end.
 std::vector<std::string> runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
                                     uint64_t seed);
 

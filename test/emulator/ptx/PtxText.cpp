@@ -10,7 +10,7 @@ using namespace zorse::emulator::ptx;
 
 namespace {
 
-/// Bits of a type's name, ".b32"; 0: no type.
+/// Number of bits of a type such as ".b32"; 0: not a type.
 uint32_t bitsOf(const std::string &type) {
   if (type == ".pred")
     return 1;
@@ -39,9 +39,9 @@ private:
   size_t at = 0;
   ModuleText module;
   KernelText *kernel = nullptr;
-  std::vector<std::map<std::string, std::string>> scopes; ///< names that braces inside of a body declare
+  std::vector<std::map<std::string, std::string>> scopes; ///< names that braces inside a body declare
   uint32_t scopeCount = 0;
-  uint64_t usedBytes = 0; ///< of the load that comes next
+  uint64_t usedBytes = 0; ///< mask of the next load
 
   const Word &word(size_t ahead = 0) const { return words[std::min(at + ahead, words.size() - 1)]; }
   [[noreturn]] void fail(const std::string &what) const { throw Unreadable(word().line, what); }
@@ -77,11 +77,11 @@ private:
     return bits;
   }
 
-  // ---- Outside of kernels.
+  // ---- Module scope.
 
   void directive() {
     if (take(".version")) {
-      // "7.8" reads as two words: names may begin with a dot.
+      // "7.8" is read as two words, because names may begin with a dot.
       module.version = words[at++].text;
       if (word().kind == Word::Kind::Name && word().text[0] == '.' && word().begin == words[at - 1].end)
         module.version += words[at++].text;
@@ -164,7 +164,7 @@ private:
           if (number() != 1)
             fail("blocks of several dimensions");
       } else if (take(".minnctapersm") || take(".maxntid") || take(".maxnreg")) {
-        number(); // for the assembler's registers
+        number(); // limits for the assembler's register allocation
       } else {
         unknown();
       }
@@ -182,7 +182,7 @@ private:
       if (!take(".global"))
         unknown();
       if (take(".align"))
-        number(); // a promise of the caller
+        number(); // an alignment guaranteed by the caller
     }
     p.name = name();
     if (is("["))
@@ -190,7 +190,7 @@ private:
     kernel->parameters.push_back(p);
   }
 
-  // ---- Bodies.
+  // ---- Kernel bodies.
 
   void body() {
     for (;;) {
@@ -208,7 +208,7 @@ private:
         pragma();
       } else if (word().kind == Word::Kind::Name && word(1).text == ":") {
         if (!kernel->labels.emplace(word().text, uint32_t(kernel->statements.size())).second)
-          fail("label " + word().text + " stands twice");
+          fail("label " + word().text + " is defined twice");
         at += 2;
       } else {
         statement();
@@ -229,7 +229,7 @@ private:
   void declare(const std::string &name, uint32_t bits) {
     const auto index = uint32_t(kernel->widths.size());
     if (!kernel->registers.emplace(name, Register{index, uint8_t(bits)}).second)
-      fail("register " + name + " stands twice");
+      fail("register " + name + " is declared twice");
     kernel->widths.push_back(uint8_t(bits));
   }
 

@@ -1,4 +1,4 @@
-// PTX as text, read into statements. It knows the grammar; Decode.h knows what instructions do.
+// Parses PTX text into statements. It knows the grammar; Decode.h knows the instructions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace zorse::emulator::ptx {
 
-/// The text has something that the reader does not know. Nothing is ever skipped.
+/// Thrown for text that the reader does not know. Nothing is skipped silently.
 class Unreadable : public std::runtime_error {
 public:
   Unreadable(uint32_t line, const std::string &what) : std::runtime_error("line " + std::to_string(line) + ": " + what) {}
@@ -19,8 +19,8 @@ struct Operand {
   enum class Kind { Register, Number, Symbol, Address, Vector, Sink };
   Kind kind = Kind::Sink;
   std::string name;              ///< a register or symbol; the base of an address, empty: none
-  uint64_t number = 0;           ///< a number's value; an address's offset
-  std::vector<Operand> elements; ///< of a vector
+  uint64_t number = 0;           ///< the value of a number; the offset of an address
+  std::vector<Operand> elements; ///< elements of a vector
 };
 
 struct Statement {
@@ -29,7 +29,7 @@ struct Statement {
   bool isNegated = false;
   std::string opcode; ///< with all modifiers
   std::vector<Operand> operands;
-  uint64_t usedBytes = 0; ///< of what a load brings (.pragma "used_bytes_mask"); 0: all
+  uint64_t usedBytes = 0; ///< mask of the loaded bytes that are used (.pragma "used_bytes_mask"); 0: all
   std::string text;
 };
 
@@ -38,7 +38,7 @@ struct Variable {
   std::string name;
   uint64_t bytes = 0, alignment = 1;
   std::vector<uint8_t> initial; ///< empty: zeros in global memory, undefined in shared memory
-  bool isExternal = false;      ///< its size is the launch's
+  bool isExternal = false;      ///< the launch sets its size
 };
 
 struct Parameter {
@@ -58,8 +58,8 @@ struct KernelText {
   std::map<std::string, Register> registers;
   std::vector<uint8_t> widths; ///< by index of register
   std::vector<Statement> statements;
-  std::map<std::string, uint32_t> labels; ///< the statement behind each
-  std::vector<Variable> variables;        ///< declared in its body
+  std::map<std::string, uint32_t> labels; ///< index of the statement after each label
+  std::vector<Variable> variables;        ///< declared in the kernel's body
 };
 
 struct ModuleText {

@@ -15,7 +15,7 @@ void Warp::reset(uint32_t firstThread, size_t registers) {
 
 namespace {
 
-/// The bits of a result that are undefined.
+/// The undefined bits of a result.
 uint64_t undefinedOf(const Warp &warp, const Instruction &i, uint32_t lane) {
   const ScalarOperation &operation = *i.scalar;
   uint64_t values[3] = {}, undefined[3] = {}, any = 0;
@@ -28,7 +28,7 @@ uint64_t undefinedOf(const Warp &warp, const Instruction &i, uint32_t lane) {
   switch (operation.definedness) {
   case Definedness::Strict:
     return any ? all : 0;
-  case Definedness::And: // a defined 0 decides
+  case Definedness::And: // a defined 0 gives a defined result
     return (undefined[0] | undefined[1]) & (undefined[0] | values[0]) & (undefined[1] | values[1]) & all;
   case Definedness::Or:
     return (undefined[0] | undefined[1]) & (undefined[0] | ~values[0]) & (undefined[1] | ~values[1]) & all;

@@ -17,20 +17,20 @@ struct AsyncCopy {
 
 struct Lane {
   LaneState state = LaneState::Ready;
-  uint32_t counter = 0;          ///< of the program
-  uint32_t members = 0;          ///< of the warp operation that it waits at
-  uint32_t fences = 0;           ///< that it has passed
-  uint32_t group = 0;            ///< of copies: commits so far
-  std::vector<AsyncCopy> copies; ///< under way
+  uint32_t counter = 0;          ///< program counter
+  uint32_t members = 0;          ///< members of the warp operation that it waits at
+  uint32_t fences = 0;           ///< number of fences that it has passed
+  uint32_t group = 0;            ///< number of committed copy groups
+  std::vector<AsyncCopy> copies; ///< in progress
 };
 
 struct Warp {
-  uint32_t first = 0; ///< thread of the block
-  uint32_t turn = 0;  ///< barriers of the warp that it has passed
+  uint32_t first = 0; ///< index of the first thread in the block
+  uint32_t turn = 0;  ///< number of warp barriers that it has passed
   uint64_t steps = 0;
   std::array<Lane, 32> lanes;
   std::vector<uint64_t> values;         ///< by register and lane
-  std::vector<uint64_t> undefinedBits;  ///< by register and lane; of the lanes that `undefinedLanes` names
+  std::vector<uint64_t> undefinedBits;  ///< by register and lane; valid for the lanes in `undefinedLanes`
   std::vector<uint32_t> undefinedLanes; ///< by register: lanes with undefined bits
 
   void reset(uint32_t firstThread, size_t registers);

@@ -1,4 +1,4 @@
-// Instructions in which the lanes of a warp see each other's registers (PTX ISA 8.7, 9.7.9.6, 9.7.13.5 and 9.7.14.5).
+// Instructions that exchange registers between the lanes of a warp (PTX ISA 8.7, 9.7.9.6, 9.7.13.5 and 9.7.14.5).
 #include "Warp.h"
 
 using namespace zorse::emulator::ptx;
@@ -9,7 +9,7 @@ void zorse::emulator::ptx::executeExchange(Warp &warp, const Instruction &i, uin
     const auto flips = uint32_t(warp.valueOf(i.sources[1], lane)) & 31, clamp = uint32_t(warp.valueOf(i.sources[2], lane));
     const uint32_t segment = clamp >> 8 & 31, last = (lane & segment) | (clamp & 31 & ~segment);
     const uint32_t other = lane ^ flips, from = other <= last ? other : lane;
-    // The register of a lane that takes no part is undefined.
+    // The register of a lane that does not take part is undefined.
     const bool isThere = lanes >> from & 1;
     values[lane] = warp.valueOf(i.sources[0], from);
     undefined[lane] = isThere ? warp.undefinedOf(i.sources[0], from) : maskOf(32);
@@ -30,7 +30,7 @@ void zorse::emulator::ptx::executeBallot(Warp &warp, const Instruction &i, uint3
 
 namespace {
 
-/// Where element `i` of a lane's registers lies in its matrix.
+/// Position in its matrix of element `i` of a lane's registers.
 struct Place {
   uint32_t row, column;
 };
@@ -48,10 +48,10 @@ Place placeInC(uint32_t lane, uint32_t i) {
   return {i < 2 ? group : group + 8, inGroup * 2 + (i & 1)};
 }
 
-/// Numbers that are undefined are NaN in the products, so that they spread as they would.
+/// Operands of a product, and their undefined elements, which make all dependent results undefined.
 struct Matrices {
   double a[16][16], b[16][8], c[16][8];
-  bool undefinedA[16] = {}, undefinedB[8] = {}, undefinedC[16][8] = {}; ///< rows of A, columns of B
+  bool undefinedA[16] = {}, undefinedB[8] = {}, undefinedC[16][8] = {}; ///< by row of A, by column of B
 };
 
 void gather(const Warp &warp, const Instruction &in, Matrices &m) {
@@ -76,7 +76,7 @@ void gather(const Warp &warp, const Instruction &in, Matrices &m) {
 
 } // namespace
 
-/// d = a b + c. The ISA leaves the order and the precision of the sums to the hardware: here they are those of the emulator of bitcode.
+/// d = a b + c. Order and precision of the sums depend on the hardware; here they equal those of the bitcode emulator.
 void zorse::emulator::ptx::executeMultiply(Warp &warp, const Instruction &in) {
   Matrices m;
   gather(warp, in, m);

@@ -1,4 +1,5 @@
-"""Runs the steps of the validation kit, the most informative first, each in a process of its own with a time limit. Started by run.sh.
+"""Runs the steps of the validation kit, the most informative first, each in a separate process with a time limit.
+Started by run.sh.
 
     run.py [STEP ...]     default: all
 """
@@ -11,24 +12,24 @@ import time
 
 import report
 
-WHOLE = 600  # seconds of all steps
-# Name, time limit in seconds, what it is about.
+WHOLE = 600  # seconds for all steps
+# Name, time limit in seconds, topic.
 STEPS = [
-    ("machine", 40, "Versions, GPUs, and memory beside the program's own"),
+    ("machine", 40, "Versions, GPUs, and memory in addition to the program's own"),
     ("modules", 60, "The driver compiles the kernels of every architecture"),
     ("kernels", 90, "Kernels against references"),
-    ("products", 60, "Products of matrices: values, and time beside torch.matmul"),
-    ("times", 60, "Attention beside PyTorch's, and kernels against a measured copy"),
+    ("products", 60, "Products of matrices: values, and time compared with torch.matmul"),
+    ("times", 60, "Attention compared with PyTorch's, and kernels against a measured copy"),
     ("nccl", 60, "NCCL with one rank"),
     ("memory", 40, "A step in an arena that fills what is left of the GPU"),
     ("training", 180, "Training against processors under every sort of plan"),
-    ("speed", 150, "A training step for time, beside PyTorch"),
+    ("speed", 150, "Time of a training step, compared with PyTorch"),
     ("sanitizer", 120, "compute-sanitizer"),
 ]
 
 
 def run_step(name, limit):
-    """Its checks; one that could not end is one more that does not hold."""
+    """Returns the checks of a step. A step that does not end adds a failed check."""
     checks, begin = [], time.time()
     process = subprocess.Popen([sys.executable, "steps.py", name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -36,7 +37,7 @@ def run_step(name, limit):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         out, error = process.communicate()
-        error = f"has not come to its end in {limit:.0f} s"
+        error = f"did not end within {limit:.0f} s"
     for line in out.splitlines():
         try:
             checks.append(json.loads(line))

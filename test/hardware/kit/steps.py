@@ -9,18 +9,18 @@ import tempfile
 
 import harness as z
 
-LEAST_SHARE = 0.4  # of a copy's rate, that a memory-bound kernel has to reach
+LEAST_SHARE = 0.4  # minimum fraction of a copy's rate for memory-bound kernels
 with open("kit.json") as kit_file:
     KIT = json.load(kit_file)
 
 
 def say(check, good, figure):
-    """\\param good  None: left out"""
+    """\\param good  None: not run"""
     print(json.dumps({"check": check, "good": good, "figure": figure}), flush=True)
 
 
 def probe(*words):
-    """What gpu-probe finds, as it finds it; a check more where it ends otherwise than it should."""
+    """Yields the checks of gpu-probe, as it prints them, and a failed check if it exits with an error."""
     process = subprocess.Popen([os.path.join(z.BIN, "gpu-probe"), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in process.stdout:
         yield json.loads(line)
@@ -34,7 +34,7 @@ def pass_on(checks):
 
 
 def few(checks, what):
-    """Those that do not hold, and one line for the others."""
+    """Prints the failed checks, and one line for the others."""
     held, worst = 0, 0.0
     for check in checks:
         if not check["good"]:
@@ -51,7 +51,7 @@ def has_torch():
 
 
 def torch_times(kind, lines):
-    """Seconds by name, of PyTorch on the same GPU; none where it is not installed."""
+    """Seconds by name, of PyTorch on the same GPU; empty if it is not installed."""
     if not has_torch():
         say(f"PyTorch, {kind}", None, "left out: no PyTorch that sees the GPU")
         return {}
@@ -120,10 +120,10 @@ def nccl():
 
 
 def memory():
-    """What the program plans, what a cluster file keeps in reserve, and nothing more."""
+    """Runs with exactly the memory that the program plans and the reserve of a cluster file."""
     case = KIT["memory"]
     words = [os.path.join(z.BIN, "gpu-probe"), "leave", str(case["mebibytes"]), os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--steps", "2", "--share-gpus"]
-    emulated = {"ZORSE_EMULATOR_GPUS": f"g,80,{case['mebibytes']},00"} if KIT["arch"] == "emu" else {}  # whose processes share no memory
+    emulated = {"ZORSE_EMULATOR_GPUS": f"g,80,{case['mebibytes']},00"} if KIT["arch"] == "emu" else {}  # its processes share no memory
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **emulated})
     lines = (done.stderr + done.stdout).strip().splitlines()
     error = next((line for line in lines if "error" in line), lines[-1] if lines else f"exit code {done.returncode}")

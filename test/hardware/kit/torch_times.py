@@ -1,4 +1,6 @@
-"""Seconds of PyTorch's own operators on the same GPU: torch_times.py products | attention. Takes a name or a line of products.txt per line of its input; prints NAME SECONDS."""
+"""Seconds of PyTorch's own operators on the same GPU: torch_times.py products | attention. Each line of standard input
+is a name or a line of products.txt; prints NAME SECONDS.
+"""
 import re
 import sys
 

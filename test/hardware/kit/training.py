@@ -1,4 +1,4 @@
-"""Training on the GPU: against processors, to the same bits, under compute-sanitizer, and for time."""
+"""Training on the GPU: compared with the CPU, bitwise repeatability, under compute-sanitizer, and speed."""
 import json
 import os
 import re
@@ -13,7 +13,7 @@ import numpy as np
 import harness as z
 
 LIMITS = {"f32": (1e-4, 1e-4), "tf32": (2e-3, 5e-3), "bf16": (2e-3, 2e-2), "f16": (2e-3, 2e-2)}  # losses, gradients of the first step
-SHARED = ("--share-gpus",)  # a machine with one GPU checks the plans of several devices as well
+SHARED = ("--share-gpus",)  # on a machine with one GPU, plans for several devices are also checked
 
 
 def last_line(failure):
@@ -23,10 +23,10 @@ def last_line(failure):
 class Training:
     def __init__(self, kit, folder, say):
         self.cases, self.folder, self.say = kit["cases"], folder, say
-        self.steps = 5 if kit["arch"] == "emu" else 20  # the emulator does a few: it is the kit that is tried there
+        self.steps = 5 if kit["arch"] == "emu" else 20  # few on the emulator, where only the kit itself is tested
 
     def run(self, case, name, *extra, gradients=None):
-        """Metrics, and the parameters of the checkpoint; None: it failed, which has been said."""
+        """Metrics, and the parameters of the checkpoint; None if the run failed (already reported)."""
         checkpoint = os.path.join(self.folder, name)
         try:
             metrics = z.run(case["bundle"], "tokens.bin", self.steps, checkpoint=checkpoint, gradients=gradients, extra=(*extra, *SHARED))
@@ -54,8 +54,8 @@ class Training:
             self.say(case["name"], worst[0] <= limit[0] and worst[1] <= limit[1], f"losses {worst[0]:.2e} (limit {limit[0]:g}), first gradients {worst[1]:.2e} (limit {limit[1]:g})")
 
     def techniques(self):
-        """Where activations and state are, and when they come, changes no bit."""
-        plain = {}  # by how cells are cut: sums over other cells have other last bits
+        """The location of activations and state, and the time of their transfers, change no bit."""
+        plain = {}  # by tiling: sums over other cells have other last bits
         for case in (c for c in self.cases if "technique" in c):
             result = self.run(case, "technique")
             kept = plain.setdefault(case["technique"], result)
@@ -66,7 +66,7 @@ class Training:
         self.compare_bits(f"the same bits twice: {case['name']}", self.run(case, "1"), self.run(case, "2"), "equal")
 
     def processes(self, case):
-        """Each device in a process of its own: on one GPU, ranks share it, and bytes go by way of the host."""
+        """Each device in a separate process: ranks share the GPU, and data is staged through the host."""
         name = f"--processes: {case['name']}"
         if os.environ.get("ZORSE_NO_PROCESSES"):
             return self.say(name, None, "left out: --processes needs a C library as new as the one that zorse-run was built with")
@@ -122,7 +122,7 @@ def median_rate(metrics, skip):
 
 
 def shares(trace):
-    """Of a trace: how a step's time divides, by what queues do."""
+    """Time of a step by queue activity, from a trace."""
     with open(trace) as f:
         events = json.load(f)
     events = events["traceEvents"] if isinstance(events, dict) else events
@@ -135,7 +135,7 @@ def shares(trace):
 
 
 def tiny(kit, say):
-    """The host's time a step of a model so small that the GPU has nothing to do."""
+    """The host's time per step, for a model so small that the GPU is idle."""
     case = alone(kit["cases"])[0]
     metrics = z.run(case["bundle"], "tokens.bin", 40 if kit["arch"] == "emu" else 400, extra=SHARED)
     times = sorted(m["seconds"] for m in metrics[20:] if "seconds" in m)
@@ -165,7 +165,7 @@ def speed(kit, folder, say):
 
 
 def pytorch(tokens, rate, say):
-    """The same model, optimizer and batch in PyTorch, where it is installed."""
+    """The same model, optimizer and batch in PyTorch, if it is installed."""
     if subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], capture_output=True).returncode:
         return say("GPT-2 124M in PyTorch", None, "left out: no PyTorch that sees the GPU")
     for name, extra in (("eager", []), ("torch.compile", ["--compile"])):

@@ -1,4 +1,5 @@
-// Kernels that were compiled elsewhere (test/conformance/CaseFile.h): whether their results lie within the bands, or how long they take.
+// Runs kernels that were compiled on another machine (test/conformance/CaseFile.h): checks that their results are
+// within tolerance, or times them.
 #include "Probe.h"
 
 #include "CaseFile.h"
@@ -30,7 +31,7 @@ double element(const std::string &bytes, const ExpectedResult &result, size_t i)
   return result.type == "bf16" ? runtime::widen<runtime::HalfType::BF16>(half) : runtime::widen<runtime::HalfType::F16>(half);
 }
 
-/// A case on a device of its own.
+/// A case on a separate device.
 class Loaded {
 public:
   Status load(const CaseFile &file) {
@@ -64,7 +65,7 @@ public:
     return {{run.rows, run.sampleBase, run.instanceBase}, slots.data(), run.overwrite.data()};
   }
 
-  /// The worst error in units of its band; an error where a number lies outside.
+  /// The maximum error relative to its tolerance; an error if a number is out of tolerance.
   Result<double> compare(const CaseRun &run) {
     double worst = 0;
     for (const ExpectedResult &result : run.results) {
@@ -115,7 +116,7 @@ void replay(const CaseFile &file) {
   say(file.name, true, number("worst error %.3f of its band", worst));
 }
 
-/// Bytes that cross the GPU's memory at least: every slot once. Launches are told apart by name where a body has several.
+/// Times a case. The minimum memory traffic is every slot once. Launches of one body are distinguished by name.
 void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
   Loaded loaded;
   if (Status status = loaded.load(file); status.failed())
@@ -148,7 +149,7 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
       number("\"seconds\": %.9f", *task.seconds) + ", \"bytes\": " + std::to_string(bytes));
 }
 
-/// What memory-bound kernels are held against.
+/// Times a copy, as a reference for memory-bound kernels.
 void timeCopy(const runtime::cuda::CudaApi &cuda) {
   constexpr size_t kBytes = size_t(128) << 20;
   runtime::cuda::CUdeviceptr memory = 0;

@@ -1,4 +1,4 @@
-// What there is: versions, GPUs, and how much memory goes to what a run needs beside its program's own.
+// Describes the machine: versions, GPUs, and the memory that a run needs in addition to its program's own.
 #include "Probe.h"
 
 #include "device/cuda/BlasLt.h"
@@ -52,7 +52,7 @@ int probe::describeMachine() {
   return 0;
 }
 
-/// Objects lie in a folder with the name of their architecture.
+/// Objects are in a folder named after their architecture.
 int probe::loadModules(const std::string &folder) {
   Result<const CudaApi *> api = openGpu();
   if (api.failed())

@@ -1,5 +1,5 @@
-// NCCL with one rank: whether it starts, what a call takes of the host, how much memory it keeps, and whether it can be given up behind work that
-// lasts.
+// Checks NCCL with one rank: whether it starts, the host time of a call, its memory use, and whether a communicator can
+// be aborted behind long-running work.
 #include "Probe.h"
 
 #include "device/cuda/BlasLt.h"
@@ -31,7 +31,7 @@ private:
   Put put_;
 };
 
-/// Products on a stream that last at least kLasting seconds, as far as a few thousand of them do.
+/// Puts products on a stream that run for at least kLasting seconds, limited to a few thousand products.
 Status putLasting(const CudaApi &cuda, BlasLt &blas, CUdeviceptr memory, CUstream stream) {
   BlasProduct p;
   p.typeOfOperands = p.typeOfC = kF32;
@@ -62,7 +62,7 @@ int probe::tryNccl() {
   const CudaApi &cuda = **api;
   const FreeMemory before = freeMemory(cuda);
   DirectOptions options;
-  options.plan.groups = options.plan.peers = {{0}}; // sends to itself, too
+  options.plan.groups = options.plan.peers = {{0}}; // also sends to itself
   options.names = {"kit"};
   auto group = makeSoloGroup();
   const double begin = now();

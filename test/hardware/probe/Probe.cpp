@@ -1,12 +1,12 @@
 // gpu-probe COMMAND ...
 //
-//   machine             versions, GPUs in the order of numbers, memory before and after what a run needs beside its program
-//   modules FOLDER      loads every kernel object there, and says how long the driver compiles it
-//   kernels FOLDER      runs what kernel-conformance --record wrote, and compares
-//   times FOLDER        runs it for time
-//   products LIST       multiplies matrices of the sizes that a file lists, and compares samples of the results
-//   nccl                a communicator of one rank: calls, and an abort behind work that lasts
-//   leave MIB COMMAND   takes the GPU's memory but so much, and runs a command beside it
+//   machine             prints versions, GPUs by number, and memory before and after allocating what a run needs in addition to its program
+//   modules FOLDER      loads every kernel object in the folder, and prints the time that the driver takes to compile it
+//   kernels FOLDER      runs the output of kernel-conformance --record, and compares results
+//   times FOLDER        runs it for timing
+//   products LIST       multiplies matrices of the sizes in a file, and compares samples of the results
+//   nccl                a communicator of one rank: calls, and an abort behind long-running work
+//   leave MIB COMMAND   allocates all but MIB of the GPU's memory, and runs a command
 #include "Probe.h"
 
 #include "zorse/runtime/Drivers.h"

@@ -1,7 +1,7 @@
-// gpu-probe: what the validation kit asks of one GPU, by the runtime's own driver (docs/gpu.md).
+// gpu-probe: the checks of the validation kit on one GPU, with the runtime's own driver (docs/gpu.md).
 //
-// A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text, ...}, and nothing else, so that what has been found
-// is known where a later check hangs or ends the process.
+// A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text, ...}, and nothing else,
+// so that earlier results are known if a later check hangs or ends the process.
 #pragma once
 
 #include "device/cuda/CudaApi.h"
@@ -18,9 +18,9 @@ namespace zorse::probe {
 using runtime::Result;
 using runtime::Status;
 
-/// Prints a check. \param more  further members of the line: `"seconds": 1.5`
+/// Prints a check. \param more  additional members of the line: `"seconds": 1.5`
 void say(const std::string &check, bool good, const std::string &figure, const std::string &more = "");
-/// A check of which nothing but success is to be said, and otherwise the error. \return  whether it succeeded
+/// Prints a check that passes if `status` is a success; otherwise prints the error. \return  whether it passed
 bool sayStatus(const std::string &check, const Status &status, const std::string &figure);
 
 /// The driver, with the context of the first GPU current; held until the process ends.
@@ -34,13 +34,13 @@ struct FreeMemory {
 FreeMemory freeMemory(const runtime::cuda::CudaApi &cuda);
 std::string mebibytes(size_t bytes);
 
-/// Seconds of the GPU's clock that work on a stream takes, by events before and behind it; the least of some tries.
+/// Measures the GPU time of work on a stream, with an event before and after it: the minimum of several tries.
 class GpuTimer {
 public:
-  /// \param stream  null: one of its own
+  /// \param stream  null: creates a separate one
   explicit GpuTimer(const runtime::cuda::CudaApi &cuda, runtime::cuda::CUstream stream = nullptr);
   ~GpuTimer();
-  /// \param put  puts the work on the stream, `inner` times
+  /// \param put  called `inner` times to put the work on the stream
   template <typename Put> Result<double> seconds(int tries, int inner, Put put) {
     double least = 1e300;
     for (int i = 0; i < tries; ++i) {
@@ -66,7 +66,8 @@ private:
   runtime::cuda::CUevent before_ = nullptr, behind_ = nullptr;
 };
 
-// Commands, by file. \return  the exit status: 0: done, whatever was found; 1: a check could not be made.
+// Commands, by file. \return  exit status: 0 if all checks were made, whatever their result; 1 if a check could not be
+// made
 int describeMachine();
 int loadModules(const std::string &folder);
 int replayKernels(const std::string &folder, bool timed);

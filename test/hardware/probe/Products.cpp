@@ -1,4 +1,5 @@
-// Products of matrices, at the sizes, strides and offsets that a list gives: samples of the results against sums in f64, and time.
+// Multiplies matrices with the sizes, strides and offsets of a list. Compares samples of the results with f64 sums, and
+// measures the time.
 #include "Probe.h"
 
 #include "device/cuda/BlasLt.h"
@@ -15,8 +16,9 @@ using namespace zorse::runtime::cuda;
 
 namespace {
 
-/// A line of the list: NAME TYPE TRANSPOSE m n k batch PAD OFFSET; of TYPE "bf16+bias" with a vector that is added to every row. Rows lie `pad`
-/// elements further apart than they are long, the operands `offset` elements behind an address on a multiple of 256 bytes.
+/// A line of the list: NAME TYPE TRANSPOSE m n k batch PAD OFFSET. TYPE "bf16+bias" adds a vector to every row. The row
+/// stride is `pad` elements more than the row length. Operands start `offset` elements after an address that is a
+/// multiple of 256 bytes.
 struct Wanted {
   std::string name, type, transpose;
   int64_t m = 0, n = 0, k = 0, batch = 1, pad = 0, offset = 0;
@@ -32,7 +34,7 @@ bool readLine(const std::string &line, Wanted &out) {
   return (out.type == "f32" || out.type == "bf16" || out.type == "f16") && out.transpose.size() == 2;
 }
 
-/// Numbers in (-1, 1) that follow from their place, the same in every type: multiples of 2^-6.
+/// Numbers in (-1, 1) that are a function of their position, the same in every type: multiples of 2^-6.
 double operand(uint64_t at, uint64_t salt) { return double(int64_t((at * 2654435761u + salt * 40503u) >> 7 & 127) - 64) / 64; }
 
 class Operands {
@@ -44,7 +46,7 @@ public:
         cuda.cuMemFree_v2(base);
   }
 
-  /// Rows x columns of one matrix; filled, or zero.
+  /// Allocates one matrix of rows x columns; filled, or zero.
   Result<CUdeviceptr> matrix(int which, int64_t rows, int64_t columns, bool filled) {
     return numbers(which, rows * (columns + w.pad) * w.batch, filled);
   }
@@ -94,7 +96,8 @@ BlasProduct describe(const Wanted &w) {
   return p;
 }
 
-/// The worst error of 64 elements, in units of what rounding makes of such a sum: half a last bit of the result, and of f32 for each addition.
+/// The maximum error of 64 elements, in units of the expected rounding: half a unit in the last place of the result,
+/// and of f32 for each addition.
 Result<double> worstOfSamples(const CudaApi &cuda, const Wanted &w, const BlasProduct &p, const Operands &operands, CUdeviceptr c) {
   double worst = 0;
   const double last = w.type == "f32" ? 0x1p-24 : w.type == "bf16" ? 0x1p-8 : 0x1p-11;
