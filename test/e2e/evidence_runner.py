@@ -1,4 +1,6 @@
-"""tools/run-evidence.sh on made-up claims: what it finds, keeps and writes, how it ends, which faults it notices. And what all claims and Python files here must have: no fault, a name of its own."""
+"""Tests tools/run-evidence.sh with artificial claims: what it finds, keeps and writes, its exit code, and the errors it
+detects. Also checks the real claims and Python files: no errors, unique names.
+"""
 import glob
 import json
 import os
@@ -40,7 +42,7 @@ claim = "It holds."
 quick = "none, because it takes an hour"
 run = "echo whole"
 """
-# Claims beside, by what is tried: keys, the state, and the figure as an expression.
+# Further claims, by the feature tested: keys, the state, and the figure as an expression.
 FIGURES = {
     "a row of commands": ("""run = [{ label = "a", run = "printf 'x\\n1 of 1\\n\\n'" }, "echo 2"]""", "passed", "a: 1 of 1; 2"),
     "one of a row fails": ("""run = [{ label = "a", run = "false" }, { label = "b", run = "echo 2" }]""", "failed", "exit 1; a: ; b: 2"),
@@ -57,7 +59,7 @@ FIGURES = {
     "no number": ("""run = "echo none bad"\nfind = '(?P<bad>\\w+) bad'\nlimits = ["bad <= 0"]""", "failed", "bad <= 0 does not hold; none bad"),
     "an exit code that does not count": ("""run = { run = "bash -c 'echo 0 bad; exit 1'", any_exit = true, find = '(?P<bad>\\d+) bad', limits = ["bad <= 0"] }""", "passed", "0 bad"),
 }
-# Claims that are not written as they must be, and what is said of them.
+# Malformed claims and the error messages expected for them.
 FAULTS = {
     "no command": ("", "has no run"),
     "an unknown key": ('run = "echo 1"\nlimit = "1"', "has an unknown key 'limit'"),
@@ -119,7 +121,7 @@ def runner(expect):
 
 
 def tests_count(expect):
-    """--quick takes what CTest has passed at this commit, and runs everything else."""
+    """--quick reuses results that CTest has passed at this commit and runs everything else."""
     with tempfile.TemporaryDirectory() as folder:
         evidence = Evidence(folder, table("tested", 'run = "/usr/bin/echo again"') + table("untested", 'run = "/usr/bin/echo 2"'))
         os.makedirs(os.path.join(folder, "build", "Testing"))
@@ -147,7 +149,7 @@ def table(name, keys, topic="Compiler", quick="whole"):
 
 
 def figures_and_faults(expect):
-    """Claims with faults of every kind do not stop each other."""
+    """Claims with errors of every kind do not stop each other."""
     with tempfile.TemporaryDirectory() as folder:
         text = [table(f"figure{i}", keys) for i, (keys, _, _) in enumerate(FIGURES.values())] + [table(f"fault{i}", keys) for i, (keys, _) in enumerate(FAULTS.values())]
         evidence = Evidence(folder, "".join(text) + table("elsewhere", 'run = "echo 1"', topic="Elsewhere") + table("same", 'run = "echo 1"', quick="one of three"))
@@ -167,7 +169,7 @@ def figures_and_faults(expect):
 def conventions(expect):
     done = subprocess.run([os.path.join(z.ROOT, "tools", "run-evidence.sh"), "--list"], capture_output=True, text=True)
     expect("no claim has a fault", done.returncode == 0 and "test/evidence/README.md" not in done.stdout, done.stdout + done.stderr)
-    # What is built is known to CMake; the test itself may run where not everything is.
+    # CMake knows which targets are built; this test may run when not all are.
     known = set()
     for top in ("test", "tools"):
         for path in glob.glob(os.path.join(z.ROOT, top, "**", "CMakeLists.txt"), recursive=True):
@@ -176,7 +178,7 @@ def conventions(expect):
     commands = [(c.name, word) for c in claims.read(os.path.join(z.ROOT, "test", "evidence", "claims.toml")) for form in ("whole", "quick") for command in c.commands(form, "FOLDER") for word in command.words]
     unknown = sorted({f"{name}: {word}" for name, word in commands if re.fullmatch(r"\S*/bin/[\w-]+", word) and "python" not in word and os.path.basename(word) not in known})
     expect("every program that a claim runs is built by CMake", not unknown, "\n".join(unknown))
-    # A file is found before a module of the same name of Python's own or of its packages, by everything that runs from the same folder.
+    # A script finds a file in its folder before a module with the same name of Python or its packages.
     hiding = []
     for top in ("test", "models", "tools"):
         for folder, _, files in os.walk(os.path.join(z.ROOT, top)):

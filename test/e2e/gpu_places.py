@@ -1,9 +1,11 @@
-"""Every program starts on the GPU that it is for, or the run ends with a message that names the remedy: 35 machines of the stand-in's driver (ZORSE_EMULATOR_GPUS),
-with GPUs in permuted orders, hidden ones, named ones, small ones and too few, in threads and in processes.
+"""Checks that every program runs on its GPU, or that the run ends with a message that names the fix: 35 machines of the
+fake driver (ZORSE_EMULATOR_GPUS), with GPUs in permuted order, hidden, named, too small or too few, in threads and
+in processes.
 
     gpu_places.py [--quick]     --quick: every third machine
 
-Bundles for real architectures end when the stand-in is given PTX, after the line that says where programs go. Bundles for the emulator train.
+Bundles for real architectures end when the fake driver gets PTX, after the line that prints the GPU of each program.
+Bundles for the emulator train.
 """
 import itertools
 import os
@@ -54,7 +56,7 @@ def bundles(folder):
 
 
 def machines():
-    """(name, bundle, GPUs, environment, words of the run, places or texts of the message)"""
+    """(name, bundle, GPUs, environment, arguments of the run, GPUs or fragments of the message)"""
     hidden = lambda text: {"CUDA_VISIBLE_DEVICES": text}
     for order in itertools.permutations(["A100@41", "T4@81"]):
         for kind in ("A100+T4", "T4+A100"):

@@ -1,10 +1,12 @@
-"""Checkpoints of the Hugging Face hub go in and come out, whole models and adapters (needs PyTorch and transformers: tools/python-env.sh; PEFT where it is installed).
+"""Imports and exports Hugging Face checkpoints: whole models and adapters (needs PyTorch and transformers:
+tools/python-env.sh; PEFT if it is installed).
 
     hub.py [--quick] [--keep FOLDER]
 
-Tiny random models of transformers are saved in the layout of the hub, exported, trained for two steps by Zorse and by PyTorch with the same data and optimizer, and written back.
-transformers loads what was written without a script, and its logits are those of PyTorch's own training to 1e-5. The same for adapters, which PEFT loads. Names with and without
-the beginnings that wrappers and base models have, ties, transposes, types; and everything that is refused.
+Tiny random models of transformers are saved in the layout of the hub, exported, trained for two steps by Zorse and by
+PyTorch with the same data and optimizer, and written back. transformers loads the result without a script, and its
+logits match PyTorch's own training to 1e-5. The same is tested for adapters, which PEFT loads. Also covers names with
+and without the prefixes of wrappers and base models, ties, transposes, data types, and all refusals.
 """
 import argparse
 import json
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from hub_bench import BASE, BATCH, LENGTH, TARGETS, VOCABULARY, Bench, index_of, load, slices, z  # first: it finds the Python that has PyTorch
+from hub_bench import BASE, BATCH, LENGTH, TARGETS, VOCABULARY, Bench, index_of, load, slices, z  # first: it starts the Python that has PyTorch
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -25,10 +27,10 @@ from modules.gpt import GPT, GPTConfig
 
 
 def whole(b, kind, weightless):
-    """A sharded directory in, two steps, out, against PyTorch."""
+    """A sharded directory is imported, trained for two steps, exported, and compared with PyTorch."""
     hub, other = b.hub(kind, kind), b.hub(kind + "-other", kind, seed=7, shards=False)
     b.expect(f"{kind}: the checkpoint has several files", len({*index_of(hub)["weight_map"].values()}) > 2)
-    # The ONNX file has other numbers, or none, so that all that is trained comes from --init.
+    # The ONNX file has other weights or none, so that all trained parameters come from --init.
     onnx = b.export("--hf", hub if weightless else other, "--sequence", LENGTH, *(["--no-weights"] if weightless else []), "-o", b.at(kind + ".onnx"))
     bundle = b.compile(onnx, kind + ".zorse", *(["--weights=later"] if weightless else []))
     losses, said = b.train(bundle, hub, kind + ".snapshots")
@@ -44,14 +46,14 @@ def whole(b, kind, weightless):
     b.expect(f"{kind}: same files, same index", index_of(out) == index_of(hub))
     same = {n: open(os.path.join(hub, n), "rb").read() == open(os.path.join(out, n), "rb").read() for n in ("config.json", "tokenizer.json", "merges.txt", "LICENSE")}
     b.expect(f"{kind}: configuration, tokenizer and licence are copied, other files are not", all(same.values()) and not os.path.exists(os.path.join(out, "notes.bin")), same)
-    # What came out goes in again, as a directory and by its index.
+    # The result can be imported again, as a directory and by its index.
     again = [b.first_loss(bundle, path)[0] for path in (out, os.path.join(out, "model.safetensors.index.json"))]
     b.figure(f"{kind}: the loss of what came out, read again", max(abs(l - b.loss(ours)) / l for l in again), 1e-6)
     return bundle, hub, other
 
 
 def names(b, kind, bundle, hub, other):
-    """One file, names of wrappers and of base models, types."""
+    """One file, names of wrappers and of base models, data types."""
     expected = b.loss(load(other))
     file = os.path.join(other, "model.safetensors")
     tensors = load_file(file)
@@ -96,7 +98,7 @@ def names(b, kind, bundle, hub, other):
 
 
 def directories(b, bundle, hub):
-    """Directories that are not whole, or not what is meant."""
+    """Incomplete or wrong directories."""
     def copy(name, change):
         shutil.copytree(hub, b.at(name))
         change(b.at(name))
@@ -130,7 +132,7 @@ def directories(b, bundle, hub):
 
 
 def outputs(b, kind, hub, other):
-    """Types, one file, no weights to begin with; and what is refused."""
+    """Data types, one file, no initial weights; and refusals."""
     snapshots, out = b.at(kind + ".snapshots"), b.at(kind + ".out")
     z.call("zorse-export", snapshots, "--hub", hub, "--dtype", "bf16", "-o", b.at(kind + ".bf16"))
     model = AutoModelForCausalLM.from_pretrained(b.at(kind + ".bf16"))
@@ -204,7 +206,8 @@ def missing(b, hub):
 
 
 def transposes(b):
-    """A module of linear layers against a checkpoint of Conv1D, which hold transposes: by names that the file's facts give, and by shape, which squares make ambiguous."""
+    """A module of linear layers against a checkpoint of Conv1D, which stores transposed matrices: by names from the
+    file's facts, and by shape, which is ambiguous for square matrices."""
     torch.manual_seed(0)
     module = GPT(GPTConfig(layers=1, heads=2, width=16, context=LENGTH, vocabulary=VOCABULARY))
     with torch.no_grad():
@@ -240,7 +243,7 @@ def transposes(b):
 
 
 def optimised(b):
-    """An export whose optimiser has folded the transposes of matrices."""
+    """An export in which the optimizer has folded transposes into matrices."""
     hub = b.at("llama-other")
     model = load(hub)
     export(WithLoss(model), b.at("optimised.onnx"), sequence=LENGTH, vocabulary=VOCABULARY, optimize=True, dynamic=False, rows=BATCH)
@@ -257,7 +260,7 @@ def optimised(b):
 
 
 def exports(b):
-    """What models/export.py refuses."""
+    """Inputs that models/export.py refuses."""
     def refused(what, words, *says):
         done = subprocess.run([sys.executable, os.path.join(z.ROOT, "models", "export.py"), *words, "-o", b.at("none.onnx")], capture_output=True, text=True)
         said = done.stderr.strip().splitlines()
