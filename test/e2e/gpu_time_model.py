@@ -7,8 +7,8 @@ one with the same number of FLOPs. The prediction is for the whole step of the c
 kernels, transfers, updates. Each published value is from one framework at its best settings, with recomputation if
 needed; none is Zorse's.
 
-Fails if a prediction differs from the published value by more than SPREAD, or if the mean deviation is larger than
-LEAN.
+Fails if a prediction differs from the published value by more than SPREAD, or if the mean ratio is off by more
+than LEAN.
 """
 import json
 import math

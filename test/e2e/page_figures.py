@@ -1,4 +1,6 @@
-"""Pages for users state the evidence's figures: tools/page_figures.py finds none that differs, finds those that are made to differ, and mends them."""
+"""User documents state the figures of the evidence: tools/page_figures.py finds no difference, detects differences made
+by the test, and corrects them.
+"""
 import os
 import shutil
 import subprocess

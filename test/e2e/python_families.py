@@ -1,5 +1,5 @@
-"""Nothing loses work from Python: models of transformers of six families train, resume, are evaluated and interrupted, in a script, as a notebook runs its cells, and in
-a process of its own; and whatever fails after training, the weights are there.
+"""Python loses no training results: transformers models of six families train, resume, are evaluated and interrupted,
+in a script, in notebook cells, and in a separate process. If something fails after training, the weights are kept.
 
     python_families.py [--families llama,gpt2,...] [--quick]        (exit code 77 without PyTorch and transformers)
 """
@@ -55,7 +55,7 @@ def model_of(family):
 
 
 def loss_in_pytorch(module, data):
-    """Of all samples, as the module computes it."""
+    """The loss of all samples, computed by the module."""
     import torch
 
     module.eval()
@@ -71,7 +71,7 @@ def loss_in_pytorch(module, data):
 
 @contextlib.contextmanager
 def temporary_files_in(folder):
-    """What a run keeps for its caller goes with the test."""
+    """Files that a run keeps for its caller are removed with the test."""
     before, tempfile.tempdir = tempfile.tempdir, folder
     try:
         yield
@@ -80,7 +80,7 @@ def temporary_files_in(folder):
 
 
 class Trial:
-    """Training of one family, with what was found."""
+    """Training of one family, with the results of its checks."""
 
     def __init__(self, family, folder):
         self.family, self.folder, self.found = family, folder, []
@@ -120,7 +120,7 @@ class Trial:
         self.holds("to the bits of a run without a break", whole.losses[6:] == again.losses and all(np.array_equal(whole.weights[n], again.weights[n]) for n in whole.weights))
 
     def resume_module(self):
-        """A module that was trained in part goes on from the snapshot."""
+        """A partly trained module resumes from the snapshot."""
         module = copy.deepcopy(self.module)
         self.trained(module, 3, "module")
         run = self.trained(module, 6, "module", resume=True)
@@ -146,7 +146,7 @@ class Trial:
         self.holds("from which it resumes", len(more.steps) == 2)
 
     def fail_after_training(self):
-        """What fails behind the last step, or in a callback, costs no weights."""
+        """An error after the last step, or in a callback, loses no weights."""
         import zorse
         import zorse._train
 
@@ -190,7 +190,7 @@ def here(family, quick):
 
 
 def as_notebook(family):
-    """Cells in one namespace, run while an event loop runs; an interrupt comes from another thread, to this process alone."""
+    """Runs cells in one namespace while an event loop runs. Another thread interrupts only this process."""
     found = []
     cells = ["import zorse, os\nfrom python_families import model_of\nmodule, data = model_of(family)\nbefore = {n: p.detach().clone() for n, p in module.named_parameters()}",
              "run = zorse.train(module, data, steps=3, batch=8, cluster=cluster, output=folder + '/out', lr=1e-2, snapshots=folder + '/s', snapshot_every=1, **seq)",
@@ -223,7 +223,7 @@ def as_notebook(family):
 
 
 def in_process(what, family, quick):
-    """`here` or `as_notebook` in a process without a terminal, in a session of its own."""
+    """Runs `here` or `as_notebook` in a process without a terminal, in a separate session."""
     code = f"import json, warnings\nwarnings.filterwarnings('ignore')\nimport python_families as f\nfound = f.{what}({family!r}{f', {quick}' if what == 'here' else ''})\nprint('found', json.dumps(found))"
     done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=600 * max(1, z.PATIENCE / 4),
                           cwd=os.path.dirname(os.path.abspath(__file__)))
@@ -243,7 +243,7 @@ def main():
         print("no transformers (tools/python-env.sh installs it)")
         sys.exit(77)
     warnings.filterwarnings("ignore")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     results = []
     for family in ("llama",) if a.quick else a.families.split(","):
         found = here(family, a.quick)

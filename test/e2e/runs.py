@@ -1,6 +1,7 @@
-"""Around a run: options from YAML files, evaluation alone, TensorBoard's files, where the time went, traces with arrows and counters, shards, text on the way, pages.
+"""Features around a run: options from YAML files, evaluation alone, TensorBoard files, time breakdown, traces with
+arrows and counters, shards, text generation during training, HTML reports.
 
-    runs.py [PART...]    config, evaluate, outputs, shards, sampling; all without one
+    runs.py [PART...]    config, evaluate, outputs, shards, sampling; default: all
 """
 import glob
 import json
@@ -109,7 +110,8 @@ def evaluate(folder, one, two):
                                 ("one snapshot", two, ("--snapshots", sorted(glob.glob(os.path.join(snapshots, "step-*")))[-1])), ("processes", two, ("--snapshots", snapshots, "--processes"))):
         loss, perplexity = said(bundle, *words)
         holds(f"--evaluate of {name}", abs(loss - expected) < 2e-6 * expected and abs(perplexity - np.exp(loss)) < 1e-4 * perplexity, f"{loss}, expected {expected}")
-    # All of the data count, those of the last short batch too: the mean over 75 samples, in batches of 8 and of 3, and from its parts.
+    # All samples count, including a short last batch: the mean over 75 samples, in batches of 8 and of 3, and from
+    # parts.
     def loss_of(bundle, samples, first=0):
         some = os.path.join(folder, f"some-{first}-{samples}.bin")
         np.fromfile(TOKENS, np.uint16)[first * LENGTH:(first + samples) * LENGTH + 1].tofile(some)
@@ -239,7 +241,7 @@ def outputs(folder, two):
     starts = [e[2][0] for p in sorted(glob.glob(os.path.join(resumed, "*"))) for e in events(p) if 7 in e]
     holds("a resumed run voids what comes after its beginning", sorted(starts) == [1, 3], starts)
 
-    # A longer run under a decay that ends with it.
+    # A longer run with a decay that ends at its last step.
     snapshots = os.path.join(folder, "decay")
     z.call("zorse-run", two, "--data", TOKENS, "--steps", 2, "--schedule=cosine", "--snapshots", snapshots, "--quiet")
     _, _, err = z.call("zorse-run", two, "--data", TOKENS, "--steps", 4, "--schedule=cosine", "--snapshots", snapshots, "--resume", "--metrics", metrics)
@@ -259,7 +261,7 @@ def shards(folder, one):
     ids = np.fromfile(TOKENS, np.uint16)[:6 * BATCH * LENGTH + 1]
     whole = os.path.join(folder, "whole.bin")
     ids.tofile(whole)
-    # Each shard holds whole samples and the one label more, as the next one's first token.
+    # Each shard holds whole samples and one more label, the next shard's first token.
     for i in range(3):
         ids[2 * i * BATCH * LENGTH:2 * (i + 1) * BATCH * LENGTH + 1].tofile(os.path.join(folder, f"part-{i}.bin"))
     expected = losses(one, data=whole, steps=6)
@@ -282,7 +284,8 @@ def shards(folder, one):
 
 
 def likeliest(folder, bundle, checkpoint, ids, batch):
-    """The likeliest token behind `ids`, from the losses of every candidate as the label of the last position: another way than the body of the logits."""
+    """The most likely token after `ids`, from the losses of every candidate as the label of the last position.
+    Independent of the body that computes logits."""
     row = np.zeros((VOCABULARY, LENGTH), np.int64)
     row[:, :len(ids)] = ids
     labels = np.full((VOCABULARY, LENGTH), -100, np.int64)

@@ -1,5 +1,6 @@
-"""A bundle with two targets runs with each device on its own: two levels of x86-64, by stages and by samples, in threads and in processes, to the loss of one device. What a device's
-processor lacks is refused by its name, and null devices run without computing and say so.
+"""A bundle with two targets runs each device on its own target: two levels of x86-64, by stages and by samples, in
+threads and in processes, with the loss of one device. A missing CPU feature is reported by name, and null devices
+run without computing and report it.
 
     targets.py [STEPS]     default 20
 """
@@ -21,7 +22,7 @@ def levels_here():
 
 
 def cluster(folder, name, devices):
-    """devices: (name, what else the cluster file says of it)"""
+    """devices: (name, other settings in the cluster file)"""
     path = os.path.join(folder, name + ".yaml")
     with open(path, "w") as f:
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
@@ -71,7 +72,8 @@ def main():
                 worst = max(worst, error)
                 results.append(z.check(f"{shape}{' in processes' if way else ''}: loss over {steps} steps", error, 1e-5))
 
-        # Each device's own target is looked at: the highest level that is not here is refused, of this device alone.
+        # Targets are checked per device: if this machine does not support the highest level, only the device with this
+        # target is refused.
         if len(here) < len(LEVELS):
             lacking = LEVELS[len(here)]
             bundle, _ = made("lacking", [two[0], ("b", f"kind: cpu, arch: {lacking}")], shapes["stages"])

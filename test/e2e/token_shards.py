@@ -1,4 +1,6 @@
-"""`python -m zorse.data`: text and JSON lines to shards, once, with document boundaries and loss masks; and that a model trains on them."""
+"""`python -m zorse.data` converts text and JSON lines to shards, once, with document boundaries and loss masks; a model
+trains on them.
+"""
 import json
 import os
 import subprocess
@@ -54,7 +56,7 @@ def main():
         before = os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns
         again = call(folder, "t.txt", "-o", "stream", "--separator", "\n\n", "--end-token", 0, "--shard-tokens", 3000)
         holds("once: the same again does nothing", again[0] == 0 and again[1] == out and os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns == before)
-        os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # of a process that was killed
+        os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # left by a killed process
         code, _, err = call(folder, "t.txt", "-o", "again")
         holds("what a killed one has left is removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
         refused(folder, "other options into the same folder", "contains data prepared from other files or with other options", "t.txt", "-o", "stream")
@@ -99,7 +101,7 @@ def main():
         refused(folder, "no data of ours", "expected a folder that python -m zorse.data has written", "--say", ".")
         holds("nothing is left of what failed", not [n for n in os.listdir(folder) if "preparing" in n or n == "n"], os.listdir(folder))
 
-        # By a tokenizer, where the package is installed.
+        # With a tokenizer, if the package is installed.
         try:
             from tokenizers import Tokenizer, models, pre_tokenizers
             words = {w: i for i, w in enumerate(["[UNK]", "</s>", "a", "b", "c"])}
@@ -116,7 +118,7 @@ def main():
             holds("the package tokenizers is asked for by name", code == 1 and "needs the Python package tokenizers (pip install tokenizers)" in err, err)
             print("skipped: tokenizers is not installed; bytes were tokens here", flush=True)
 
-        # A model trains on both forms.
+        # A model trains on both formats.
         bundle = os.path.join(folder, "m.zorse")
         z.compile(os.path.join(z.SMALL, "gpt-bytes.onnx"), bundle, z.cluster(folder, ["a"]), 2, 16, training={})
         trained = z.run(bundle, os.path.join(folder, "stream", "tokens-*.bin"), 3)
@@ -131,7 +133,8 @@ def main():
         code, _, err = z.call(*words("masked"), ok=False)
         holds("shifted labels are refused by a model that shifts them", code == 1 and "data.json" in err and "--labels same" in err, err)
         holds("and those of their own tokens are taken", z.call(*words("same"), ok=False)[0] == 0)
-        # What is no token of the model is refused, and lines of JSON name what makes tokens of them.
+        # Token ids outside of the vocabulary are refused; for JSON lines, the error names the command that converts
+        # them.
         code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "a.jsonl"), "--steps", 2, ok=False)
         holds("lines of JSON name python3 -m zorse.data", code == 1 and f"python3 -m zorse.data {folder}/a.jsonl" in err, err)
         ids = np.fromfile(os.path.join(folder, "stream", "tokens-00000.bin"), np.uint16)[512:]

@@ -1,4 +1,4 @@
-"""A model whose weight files are not there: it is planned and compiled all the same, and trains as ever once they are.
+"""A model with missing weight files is planned and compiled anyway, and trains as usual once they exist.
 
     weights_later.py
 """
@@ -37,7 +37,7 @@ def main():
         z.compile(model, other, cluster, 8, 32, os.path.join(folder, "plan.json"))
         expect("with the file beside the model it trains to the same bits", losses == [m["loss"] for m in z.run(other, data, 3)], losses)
 
-        # The trained parameters are in the snapshots: evaluating one, and going on from it, needs the model's files no more.
+        # The trained parameters are in the snapshots: evaluating and resuming do not need the model's files.
         snapshots, held = os.path.join(folder, "snapshots"), data
         z.call("zorse-run", bundle, "--data", data, "--steps", 2, "--snapshots", snapshots)
         init = os.path.join(folder, "init.safetensors")
@@ -55,7 +55,7 @@ def main():
         expect("without a snapshot the message names what is there instead", code == 1 and "--init" in text and "gpt.onnx.data" in text, text)
         os.rename(whole + ".away", whole)
 
-        # A constant that decides the graph cannot be left for later.
+        # A constant that determines the graph must be present.
         with open(os.path.join(folder, "gpt.onnx.data"), "r+b") as f:
             f.truncate(16)
         code, _, text = z.compile(model, bundle, cluster, 8, 32, ok=False, extra=["--weights=later"])
