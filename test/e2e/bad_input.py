@@ -47,8 +47,8 @@ def memory(c):
         return z.plan(c.folder, "memory", 8, ["a"], [(0, 8, 0, 8, "a")], **more)
 
     c.expect("a tier that does not exist", c.compile(plan=plan(offload=[{"optimizer_states": "disk"}])), "offload[0].optimizer_states", "device", "host", "disk")
-    c.expect("an update by nobody", c.compile(plan=plan(offload=[{"optimizer": "disk"}])), "offload[0].optimizer", "device", "host", "disk")
-    c.expect("an update on the host of what is on the device", c.compile(plan=plan(offload=[{"optimizer": "host", "optimizer_states": "host"}])), "device a", "updated on the host", "parameters", "keep")
+    c.expect("an update on an unknown device", c.compile(plan=plan(offload=[{"optimizer": "disk"}])), "offload[0].optimizer", "device", "host", "disk")
+    c.expect("an update on the host of state on the device", c.compile(plan=plan(offload=[{"optimizer": "host", "optimizer_states": "host"}])), "device a", "updated on the host", "parameters", "keep")
     c.expect("a commit that does not exist", c.compile(plan=plan(state={"optimizer_in_backward": "chunk"})), "state.optimizer_in_backward", "true or false", "chunk")
     c.expect("clipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True})), "state.optimizer_in_backward", "clipped", "--clip=0", "false")
     c.expect("skipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, extra=("--skip-nonfinite",)), "state.optimizer_in_backward", "not finite", "--skip-nonfinite")
@@ -82,7 +82,7 @@ def models(c):
         c.results.append(good_end)
         print(f"{'ok  ' if good_end else 'FAIL'} corrupted bytes {change}: exit {code}")
     operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalisation"[:18])
-    c.expect("unknown operators, all at once", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
+    c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
                            ("--lr=nan", "--lr", "finite"), ("--clip=nan", "--clip", "finite"), ("--final-ratio=inf", "--final-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
@@ -214,8 +214,8 @@ def options(c):
     os.mkdir(notes)
     todo = c.file("notes/todo", b"x")
     early = lambda *words: z.call("zorse-compile", os.path.join(c.folder, "none.onnx"), "--quiet", *words, ok=False)
-    c.expect("early: no such cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
-    c.expect("early: no such profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
+    c.expect("early: missing cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
+    c.expect("early: missing profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
     c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch says 8")
     c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--batch", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
     c.expect("early: the output is no bundle", early("--cluster", cluster, "--batch", 8, "-o", notes), "is not a bundle", "-o")

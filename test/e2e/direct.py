@@ -74,7 +74,7 @@ def plans(count):
             os.environ.pop("ZORSE_EMULATOR_DELAYS", None)
             expected, said = outcome(folder, bundle, data, "--threads", "--staged")
             wrong = [] if "staged through host memory" in said else ["not staged"]
-            for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes by way of the host", ["--processes", "--staged"], None)):
+            for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes, staged through the host", ["--processes", "--staged"], None)):
                 if delays is not None:
                     os.environ["ZORSE_EMULATOR_DELAYS"] = str(delays)
                 else:

@@ -36,7 +36,7 @@ ONLY_CHECKED = [
     (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
     (r"^test/benchmark/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
     (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-kit tries it"),
-    (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
+    (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds with sanitizers, or needs a sanitizer build"),
 ]
 
 # Options of other programs that occur in prose.
@@ -229,7 +229,7 @@ class Check:
             os.symlink(os.path.join(z.ROOT, "models"), os.path.join(folder, "models"))
             fixtures = Fixtures(folder)
             for line, language, lines in blocks(page):
-                self.say(language, f"{page}:{line}", "a fenced block without a language; say bash for commands, text for what is none")
+                self.say(language, f"{page}:{line}", "a fenced block without a language; use bash for commands, text for other blocks")
                 if language in ("bash", "sh", "console"):
                     ran += self.block(page, line, lines, fixtures)
             self.inline(page)

@@ -46,13 +46,13 @@ run = "echo whole"
 FIGURES = {
     "a row of commands": ("""run = [{ label = "a", run = "printf 'x\\n1 of 1\\n\\n'" }, "echo 2"]""", "passed", "a: 1 of 1; 2"),
     "one of a row fails": ("""run = [{ label = "a", run = "false" }, { label = "b", run = "echo 2" }]""", "failed", "exit 1; a: ; b: 2"),
-    "a failure counts more than what is missing": ("""run = ["bash -c 'echo no; exit 77'", "bash -c 'echo bad; exit 5'"]""", "failed", "exit 5; no; bad"),
+    "a failure counts more than a missing requirement": ("""run = ["bash -c 'echo no; exit 77'", "bash -c 'echo bad; exit 5'"]""", "failed", "exit 5; no; bad"),
     "nothing is printed": ('run = "true"', "failed", "prints no figure"),
     "a command that does not exist": ('run = "./no-such-program"', "failed", "exit 127; .*no-such-program.*"),
     "a setup that fails": ('setup = "false"\nrun = "echo 1"', "failed", "exit 1"),
-    "variables, and a folder of its own": ("""setup = "cp README.md {folder}/copy"\nrun = "A=5 bash -c 'echo $A of {folder}/c*'" """, "passed", "5 of /.*/copy"),
-    "what is found": ("""run = { run = "printf 'found 1\\nfound 2\\nend'", find = '^found.*' }""", "passed", "found 1; found 2"),
-    "what is not found": ("""run = { run = "echo 1", find = '^found.*' }""", "failed", "nothing in the output matches '.found.*; 1"),
+    "variables, and a separate folder": ("""setup = "cp README.md {folder}/copy"\nrun = "A=5 bash -c 'echo $A of {folder}/c*'" """, "passed", "5 of /.*/copy"),
+    "pattern found": ("""run = { run = "printf 'found 1\\nfound 2\\nend'", find = '^found.*' }""", "passed", "found 1; found 2"),
+    "pattern not found": ("""run = { run = "echo 1", find = '^found.*' }""", "failed", "nothing in the output matches '.found.*; 1"),
     "numbers are added": ("""run = ["echo 1 bad of 5", "echo 0 bad of 7"]\nfind = '(?P<bad>\\d+) bad of (?P<worst>\\d+)'\nsay = "{bad} bad, {worst} at most"\nlimits = ["bad <= 1", "worst > 6"]""", "passed",
                           "1 bad, 7 at most"),
     "a limit is broken": ("""run = "echo 2 bad of 9"\nfind = '(?P<bad>\\d+) bad of (?P<all>\\d+)'\nlimits = ["bad >= all"]""", "failed", "bad >= all does not hold; 2 bad of 9"),
@@ -100,12 +100,12 @@ def runner(expect):
 
         code, said = evidence("--quick")
         table, stored = evidence.read("evidence.md"), evidence.read("evidence.jsonl")
-        expect("quick forms: a failure does not stop the others and is said", code == 1 and "1 passed, 1 failed, 2 cannot run here, 1 without a quick form" in said, said)
-        expect("the reason of the failure and what was left out are named", "failed: holds_not (whole): exit 4; 1 of 3; the reason" in said and "left out: long" in said, said)
-        expect("what is needed and missing is named", "not run: needs_more (whole): a second device is missing" in said and "not run: not_here (whole): skipped: no such device" in said, said)
+        expect("quick forms: a failure does not stop the others and is reported", code == 1 and "1 passed, 1 failed, 2 cannot run here, 1 without a quick form" in said, said)
+        expect("the reason of the failure and the omitted claims are named", "failed: holds_not (whole): exit 4; 1 of 3; the reason" in said and "left out: long" in said, said)
+        expect("missing requirements are named", "not run: needs_more (whole): a second device is missing" in said and "not run: not_here (whole): skipped: no such device" in said, said)
         records = {(r["script"], r["form"]): r for r in map(json.loads, stored.splitlines())}
         expect("whole forms are whole in --quick, too, and rows of scripts are rows of claims", sorted(records) == [("holds", "quick"), ("holds_not", "whole"), ("long", "whole"), ("needs_more", "whole"), ("not_here", "whole")], stored)
-        expect("a record says commit, processor, date and seconds", all(records["holds", "quick"][key] for key in ("commit", "processor", "date")) and "seconds" in stored, stored)
+        expect("a record has commit, CPU, date and seconds", all(records["holds", "quick"][key] for key in ("commit", "processor", "date")) and "seconds" in stored, stored)
         expect("figures are last lines, with remarks", "| It holds in every case. | `holds` |" in table and "3 of 3 \\| quick (limit 4) ([remarks](evidence-remarks.md#holds)) |" in table, table)
         expect("sections are topics", "## Compiler" in table and "## Jobs" in table, table)
 
@@ -113,7 +113,7 @@ def runner(expect):
         table = evidence.read("evidence.md")
         expect("by name, whole: passed", code == 0 and "2 passed, 0 failed" in said, said)
         expect("other rows stay", "**FAILED**: whole" in table and "whole: 3 of 3 \\| whole (limit 4)<br>quick: 3 of 3 \\| quick (limit 4)" in table, table)
-        expect("only what cannot run here: another exit code", evidence("not_here")[0] == 3)
+        expect("only claims that cannot run here: another exit code", evidence("not_here")[0] == 3)
         code, said = evidence("holds", "unheard_of")
         expect("unknown names are refused", code == 1 and "no claim 'unheard_of'" in said, said)
         code, said = evidence("--show", "holds", "needs_more")

@@ -172,7 +172,7 @@ def folders(count):
             results.append(not problem)
         if os.path.exists(mark):
             results.append(False)
-        print(f"{count} compilations in a shared TMPDIR: {moved} whose folder was moved away under them")
+        print(f"{count} compilations in a shared TMPDIR: {moved} with a folder that was moved away during the compilation")
         return results
 
 

@@ -92,7 +92,7 @@ class Table:
                 self.holds(f"{label}: a refused export leaves the old file, and nothing else", (left.read() == b"old") == (kind["says"] != "equal") and os.listdir(os.path.dirname(self.path)) == [os.path.basename(self.path)])
         if "mended" in kind:
             found = self.exported(made(name, kind["mended"]))
-            self.holds(f"{name}: the remedy is exported: {found}", found == "equal")
+            self.holds(f"{name}: the fix is exported: {found}", found == "equal")
 
     def foreign(self, name, says):
         """A file written by PyTorch's exporter without zorse.export."""
@@ -135,7 +135,7 @@ def processes(table):
     third = pid()
     table.holds("one that was killed is replaced", third not in (first, None))
     with _file_process.file_process() as a, _file_process.file_process() as b:
-        table.holds("two exports at once have a process each", a is not b)
+        table.holds("two concurrent exports have separate processes", a is not b)
     child = os.fork()
     if child == 0:
         os._exit(0 if all(not p.taken() for p in _file_process._waiting) else 1)

@@ -160,7 +160,7 @@ def main():
         text = out + err
         good = code == 1 and "error" in text and "merged" in text and "optimize=False" in text
         results.append(good)
-        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: an error names the merged parameters and the remedy")
+        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: an error names the merged parameters and the fix")
     z.finish(results)
 
 

@@ -285,7 +285,7 @@ def compare(folder, name, variant, path, batch, length, options):
         # must be refused.
         code, out, err = z.compile(path, os.path.join(folder, "1.zorse"), z.cluster(folder, ["a"]), batch, length, training=TRAINING, ok=False)
         good = code == 1 and "does not hold it" in out + err and "optimize=False" in out + err
-        print(f"{'ok  ' if good else 'FAIL'} {name} {variant}: an error says which parameter the file does not hold", flush=True)
+        print(f"{'ok  ' if good else 'FAIL'} {name} {variant}: an error names the parameter that is not in the file", flush=True)
         return [good]
     results, plan = [], None
     for devices in (["a"], ["a", "b"]):

@@ -91,7 +91,7 @@ class Case:
 
     def says(self, what, text, *words):
         missing = [word for word in words if word not in text]
-        return self.check(what, not missing, f"lacks {missing} in: {text.strip()[-700:]}")
+        return self.check(what, not missing, f"missing {missing} in: {text.strip()[-700:]}")
 
     def run(self, words, *way, code=0):
         """Runs to the end; returns (stdout, stderr)."""

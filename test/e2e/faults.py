@@ -35,8 +35,8 @@ def interrupted(case, number, whom, launcher):
     case.check("exit code 130", code in (130, {130}), f"{code} {text[-300:]}")
     said = re.search(r"interrupted after step (\d+) of", text)
     newest = jobs.snapshots(case.snapshots)[1]
-    case.check("a snapshot of the step it says", said and newest and newest[0][1] == "complete" and int(newest[0][0][5:13]) == int(said.group(1)), f"{text[-300:]} {newest}")
-    case.check("nobody is left", not job.left_behind())
+    case.check("a snapshot of the step that the message names", said and newest and newest[0][1] == "complete" and int(newest[0][0][5:13]) == int(said.group(1)), f"{text[-300:]} {newest}")
+    case.check("no process is left", not job.left_behind())
     if said:
         case.resumes(int(said.group(1)) + 3, launcher=launcher)
 
@@ -70,12 +70,12 @@ def sigterm_twice(case):
             for process in [job.head] if launcher else job.all():
                 process.signal(signal.SIGTERM)
             job.spend(wait)
-        case.over(job, 2, "ends at once")
+        case.over(job, 2, "ends immediately")
         codes = {job.head.code()} if launcher else {p.code() for p in job.processes.values()}
         # Without a launcher, a rank reports a neighbor as lost if the neighbor ended before the rank received its own
         # second signal.
         case.check("exit code 130", codes == {130} or (not launcher and codes == {130, 2}), codes)
-        case.check("nobody is left", not job.left_behind())
+        case.check("no process is left", not job.left_behind())
 
 
 # --- disks and files -----------------------------------------------------------------------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def small_disk(case, size):
     path = os.path.join(case.folder, "disk")
     os.mkdir(path)
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True).returncode != 0:
-        raise Skipped("mounting a file system of its own needs root")
+        raise Skipped("mounting a separate file system needs root")
     case.mounted = path
     case.snapshots = os.path.join(path, "snapshots")
 
@@ -97,7 +97,7 @@ def goes_on(case, job, cause):
     line = said() or ""
     case.check("the warning names rank and file", re.search(r"rank \d( \(\w\))?: ", line) and case.snapshots + "/" in line, line)
     steps = job.steps()
-    case.check("training goes on", job.until(lambda: job.steps() >= steps + 5, 20 * z.PATIENCE), job.steps())
+    case.check("training continues", job.until(lambda: job.steps() >= steps + 5, 20 * z.PATIENCE), job.steps())
 
 
 def full_disk(case):
@@ -110,9 +110,9 @@ def full_disk(case):
     job.head.signal(signal.SIGTERM)
     case.over(job, 10)
     case.check("the end is an error", job.head.code() == 1, job.head.code())
-    case.says("the end says that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
+    case.says("the end reports that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0, job.error()[-400:])
-    case.check("nothing is left beside it", not glob.glob(checkpoint + ".parts*"))
+    case.check("nothing is left next to it", not glob.glob(checkpoint + ".parts*"))
     case.check("older snapshots are good", all(state == "complete" for folder, state in jobs.snapshots(case.snapshots)[1] if folder in kept))
     subprocess.run(["mount", "-o", "remount,size=20m", case.mounted])
     case.resumes(int(kept[0][5:13]) + 3)
@@ -148,7 +148,7 @@ def file_size_limit(case):
     job = case.job(case.bench.words(40, *take(case, 5)), each=lambda rank: {"prefix": ["prlimit", f"--fsize={limit}"]} if rank == 1 else {}, launcher=False)
     case.over(job, 60)
     case.says("a warning or an error names the cause", "\n".join(job.lines) + job.error(0), "File too large", "step-")
-    case.check("nobody dies of SIGXFSZ", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+    case.check("no rank dies of SIGXFSZ", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
 
 
 def read_only_disk(case):
@@ -174,7 +174,7 @@ def full_disk_threads(case):
     small_disk(case, "400k")
     checkpoint = os.path.join(case.folder, "healthy.safetensors")
     _, err = case.run(case.bench.words(60, *take(case, 5), "--keep-snapshots", 1000, "--checkpoint", checkpoint), code=1)
-    case.says("the end says that the last one is missing", err, "the last snapshot", "No space left on device")
+    case.says("the end reports that the last one is missing", err, "the last snapshot", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0)
 
 
@@ -267,7 +267,7 @@ def wrong_secret(case):
     job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, each=lambda rank: {"environment": {"ZORSE_SECRET": "quite another secret"}} if rank == 1 else {})
     case.over(job, 9)
     case.check("the stranger ends with 1, the others with 2", [p.code() for p in job.processes.values()] == [2, 1, 2], [p.code() for p in job.processes.values()])
-    case.says("the stranger is told", job.error(1), "secret")
+    case.says("the unknown process gets the reason", job.error(1), "secret")
     for rank in (0, 2):
         case.says("the others name who is missing", job.error(rank), name(1), "did not join")
     case.check("no work was done", job.steps() == 0)
@@ -277,7 +277,7 @@ def short_secret(case):
     job = case.job(case.bench.words(4, "--join-seconds", 5), False, secret="short")
     case.over(job, 9)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
-    case.says("says why", job.error(0), "ZORSE_SECRET", "16")
+    case.says("gives the reason", job.error(0), "ZORSE_SECRET", "16")
 
 
 def two_jobs_at_once(case):
@@ -346,7 +346,7 @@ def too_many_ranks(case):
     job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, world=WORLD + 1)
     case.over(job, 9)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
-    case.says("says the numbers", job.error(0), "3 devices", "4 processes")
+    case.says("gives the numbers", job.error(0), "3 devices", "4 processes")
 
 
 # --- numbers
@@ -359,14 +359,14 @@ def not_finite(case):
     checkpoint = os.path.join(case.folder, "c.safetensors")
     for more in (["--nonfinite", "skip", "--metrics", metrics], ["--checkpoint", checkpoint], ["--checkpoint", checkpoint, "--threads"]):
         _, err = case.run([*words, *more], *([] if "--threads" in more else ["--processes"]), code=3)
-        case.says("says since when", err, "every step from 2 to 12 were not finite", "the state after step 1")
+        case.says("gives the first step", err, "every step from 2 to 12 were not finite", "the state after step 1")
         if "--checkpoint" in more:
             case.check("the last good state is kept", all(np.isfinite(t).all() for t in z.safetensors(checkpoint).values()))
             os.remove(checkpoint)
     found = jobs.metrics(metrics)
     case.check("skipped steps are counted", len(found) == 12 and sum(m["skipped"] for m in found) >= 10, found[-1:])
     _, err = case.run([*words, "--nonfinite", "stop", *take(case)], "--processes", code=1)
-    case.says("stops and says why", err, "not finite", "--nonfinite", "step 2")
+    case.says("stops and gives the reason", err, "not finite", "--nonfinite", "step 2")
     # The end of the run may leave an incomplete snapshot: the newest complete one counts.
     complete = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
     case.check("the newest is of the step before, or of the one left out", complete and int(complete[0][5:13]) in (1, 2), jobs.snapshots(case.snapshots)[1])
@@ -381,7 +381,7 @@ def no_labels(case):
     case.run([*case.bench.words(6, "--nonfinite", "skip", "--metrics", metrics, data=data)], "--processes")
     case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
     _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
-    case.says("stops and says why", err, "step 3", "1/n0", "n0 = 0")
+    case.says("stops and gives the reason", err, "step 3", "1/n0", "n0 = 0")
     # A run in which no sample counts learns nothing: it ends so, and does not write the initial parameters as a
     # checkpoint.
     nothing = case.bench.labelled(case.folder, range(20))
@@ -406,7 +406,7 @@ def no_labels(case):
 def too_little_memory(case):
     """Less and less address space for the start of a rank."""
     if z.SANITIZED:
-        raise Skipped("a sanitizer needs address space of its own")
+        raise Skipped("a sanitizer needs its own address space")
     outcomes = []
     for megabytes in (200, 100, 60):
         job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, each=lambda rank: {"prefix": ["prlimit", f"--as={megabytes << 20}"]} if rank == 1 else {})
@@ -460,7 +460,7 @@ def hung_body(case):
     case.says("names entry and step", job.error(), "entry ", "step ", "no rank has made progress for 2.0 s")
     # If the thread transfers data, the earliest unfinished entry may be at the other end.
     case.check("names the rank, or it as the peer", re.search(r"where rank 1 \(device b\) is in|\((receive from|send to) b\)", job.error()), job.error()[-400:])
-    case.check("nobody is left", not job.left_behind())
+    case.check("no process is left", not job.left_behind())
 
 
 def lost_network(case):

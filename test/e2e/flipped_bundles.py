@@ -124,7 +124,7 @@ class Flips:
                 os.link(os.path.join(bundle.path, name), os.path.join(path, name))
         done, result = self.run(path, folder)
         kind = ("sealed " if sealed else "") + file.split("/")[0]
-        what = f"seed {seed}: bit {bit} of {os.path.basename(bundle.path)}/{file}, {'digest made right' if sealed else 'as it is'}"
+        what = f"seed {seed}: bit {bit} of {os.path.basename(bundle.path)}/{file}, {'digest corrected' if sealed else 'digest unchanged'}"
         problem = done.problem()
         ran = done.code in (0, 3)  # 3: with non-finite numbers, which are reported and not written
         if not problem and ran and not sealed:

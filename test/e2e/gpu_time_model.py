@@ -63,13 +63,13 @@ def main():
             if ": modeled: " not in source:
                 problems.append(f"{name} on {kind}: expected times that are modeled, found '{source}'")
             if not 1 / SPREAD <= ratio <= SPREAD:
-                problems.append(f"{name} on {count} {kind}: {ratio:.2f} of what is published, expected {1 / SPREAD:.2f} to {SPREAD}")
+                problems.append(f"{name} on {count} {kind}: {ratio:.2f} of the published value, expected {1 / SPREAD:.2f} to {SPREAD}")
         if "--gpt2" in sys.argv:
             tokens, source = predict(folder, [sys.argv[sys.argv.index("--gpt2") + 1], "--precision", "bf16"], "A100-80", 1, 1024, 512)
             print(f"GPT-2 124M as Zorse compiles it, 1 A100-80: predicted {tokens / 1e3:.1f} k tokens/s; {source}")
     lean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     if not 1 / LEAN <= lean <= LEAN:
-        problems.append(f"all together: {lean:.2f} of what is published, expected {1 / LEAN:.2f} to {LEAN}")
+        problems.append(f"all together: {lean:.2f} of the published value, expected {1 / LEAN:.2f} to {LEAN}")
     for line in problems:
         print("FAIL", line)
     if problems:

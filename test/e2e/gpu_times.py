@@ -33,7 +33,7 @@ def main():
         check(f"an A100 is modeled: {a100['time_sources']}", a100["time_sources"][0].startswith("A100-80: modeled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
         t4, text = plan(folder, gpt, ["name: t, type: T4"], *sequence)
         check("a T4 is slower", t4["step_seconds"] > a100["step_seconds"])
-        check("the report says so, and what to do", "times           T4: modeled" in text and "measure them with zorse-profile" in text)
+        check("the report states it, and the fix", "times           T4: modeled" in text and "measure them with zorse-profile" in text)
         eager, _ = plan(folder, gpt, ["name: a, type: A100-80, execution_mode: eager"], *sequence)
         check("eager takes 1.5 times as long", 1.4 < eager["step_seconds"] / a100["step_seconds"] <= 1.51)
         roof, _ = plan(folder, gpt, ["name: a, type: A100-80, half_peak_rows: 100"], *sequence)
@@ -54,7 +54,7 @@ def main():
         plan(folder, gpt, ["name: c, kind: cpu, flops_per_second: 40 GFLOP/s"], *sequence)
         z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--batch", 16, "--quiet", "-o", os.path.join(folder, "cpu.zorse"))
         cpu, _ = plan(folder, os.path.join(folder, "cpu.zorse"), ["name: a, type: A100-80"])
-        check(f"a bundle for processors alone: {cpu['time_sources']}", "a roofline" in cpu["time_sources"][0])
+        check(f"a bundle for CPUs only: {cpu['time_sources']}", "a roofline" in cpu["time_sources"][0])
     z.finish(results)
 
 

@@ -100,7 +100,7 @@ def main():
         bad = [c for step in steps for c in step["checks"] if c["good"] is False]
         results += [z.check("steps", abs(len(steps) - 10), 0), z.check("checks that do not hold", len(bad) + (done.returncode != 0), 0)]
         with open(os.path.join(kit, "report.html")) as f:
-            results.append(z.check("steps that the page lacks", sum(f"<h2>{step['step']}" not in text for text in [f.read()] for step in steps), 0))
+            results.append(z.check("steps missing in the document", sum(f"<h2>{step['step']}" not in text for text in [f.read()] for step in steps), 0))
         found = 0
         for step, plant in plants(kit, folder).items():
             with plant as values:

@@ -40,7 +40,7 @@ def whole(b, kind, weightless):
     out = b.at(kind + ".out")
     z.call("zorse-export", b.at(kind + ".snapshots"), "--hub", hub, "-o", out)
     ours, info = load(out, output_loading_info=True)
-    b.expect(f"{kind}: transformers loads it, nothing missing or left over", not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info)
+    b.expect(f"{kind}: transformers loads it, nothing missing or unused", not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info)
     b.figure(f"{kind}: logits after two steps, Zorse and transformers against PyTorch", float((b.logits(ours) - b.logits(model)).abs().max()), 1e-5)
     b.expect(f"{kind}: training has changed the logits", float((b.logits(ours) - b.logits(load(hub))).abs().max()) > 1e-3)
     b.expect(f"{kind}: same files, same index", index_of(out) == index_of(hub))
@@ -48,7 +48,7 @@ def whole(b, kind, weightless):
     b.expect(f"{kind}: configuration, tokenizer and licence are copied, other files are not", all(same.values()) and not os.path.exists(os.path.join(out, "notes.bin")), same)
     # The result can be imported again, as a directory and by its index.
     again = [b.first_loss(bundle, path)[0] for path in (out, os.path.join(out, "model.safetensors.index.json"))]
-    b.figure(f"{kind}: the loss of what came out, read again", max(abs(l - b.loss(ours)) / l for l in again), 1e-6)
+    b.figure(f"{kind}: the loss of the output, read again", max(abs(l - b.loss(ours)) / l for l in again), 1e-6)
     return bundle, hub, other
 
 
@@ -87,7 +87,7 @@ def names(b, kind, bundle, hub, other):
     some = next(n for n in tensors if n.endswith(("o_proj.weight", "0.attn.c_proj.weight")))
     without = {n: t for n, t in tensors.items() if n != some}
     b.refused(f"{kind}, a tensor is missing", run(without), "1 parameter of the model missing", some, "32x32", "give the checkpoint of the model that was exported")
-    b.refused(f"{kind}, a tensor is left over", run({**tensors, "q_norm.weight": torch.ones(7, 3)}), "not of the model", "'q_norm.weight' 7x3", "--init-skip=PATTERN")
+    b.refused(f"{kind}, an unused tensor", run({**tensors, "q_norm.weight": torch.ones(7, 3)}), "not of the model", "'q_norm.weight' 7x3", "--init-skip=PATTERN")
     b.refused(f"{kind}, another shape", run({**tensors, some: torch.ones(32, 31)}), some, "expects shape 32x32, got 32x31")
     b.refused(f"{kind}, whole numbers", run({**tensors, some: torch.ones(32, 32, dtype=torch.int64)}), some, "expects floating-point numbers, got I64")
     b.refused(f"{kind}, a pattern of nothing", run(tensors, "--init-skip", "nothing.*"), "no tensor is called 'nothing.*'")
@@ -121,7 +121,7 @@ def directories(b, bundle, hub):
     another = next(f for f in sorted(set(weights.values())) if f != shard)
     b.refused("a shard is missing", copy("d1", lambda p: os.remove(os.path.join(p, shard))), shard, "fetch the whole directory again")
     b.refused("the index is of another checkpoint", copy("d2", lambda p: index(p, lambda m: m.update({tensor: another}))), tensor, "does not hold it", "fetch the whole directory again")
-    b.refused("the index lacks a tensor", copy("d3", lambda p: index(p, lambda m: m.pop(tensor))), f"does not list tensor '{tensor}'")
+    b.refused("a tensor missing in the index", copy("d3", lambda p: index(p, lambda m: m.pop(tensor))), f"does not list tensor '{tensor}'")
     b.refused("the index leads elsewhere", copy("d4", lambda p: index(p, lambda m: m.update({tensor: "../" + shard}))), "expects the name of a file in the directory of the index")
     b.refused("no index", copy("d5", lambda p: open(os.path.join(p, "model.safetensors.index.json"), "w").write("[]")), "is no index of safetensors files", "weight_map")
     b.refused("both forms", copy("d6", lambda p: shutil.copy(os.path.join(p, shard), os.path.join(p, "model.safetensors"))), "holds both", "name the one")
@@ -138,7 +138,7 @@ def outputs(b, kind, hub, other):
     model = AutoModelForCausalLM.from_pretrained(b.at(kind + ".bf16"))
     ours = load(out).to(torch.bfloat16)
     equal = all(torch.equal(a, c) for a, c in zip(model.state_dict().values(), ours.state_dict().values()))
-    b.expect(f"{kind}: --dtype bf16 is what PyTorch rounds to, and config.json says so", equal and model.dtype == torch.bfloat16)
+    b.expect(f"{kind}: --dtype bf16 rounds like PyTorch, and config.json has the type", equal and model.dtype == torch.bfloat16)
     z.call("zorse-export", snapshots, "--hub", other, "-o", b.at(kind + ".one"))
     b.expect(f"{kind}: one file in, one file out", not os.path.exists(b.at(kind + ".one", "model.safetensors.index.json")) and
              torch.equal(b.logits(load(b.at(kind + ".one"))), b.logits(load(out))))
@@ -171,7 +171,7 @@ def adapters(b, kind, peft):
     b.figure(f"{kind} adapters: losses of two steps", z.relative(losses, expected), 1e-5)
     kept, moments, index = slices(b.at(kind + "-lora.snapshots"))
     names = {"model." + n for n, p in model.named_parameters() if p.requires_grad}
-    b.expect(f"{kind} adapters: the snapshot keeps parameters and moments of the {len(names)} adapter matrices alone", kept == moments == names and len(names) >= 4)
+    b.expect(f"{kind} adapters: the snapshot has parameters and optimizer states of only the {len(names)} adapter matrices", kept == moments == names and len(names) >= 4)
     b.expect(f"{kind} adapters: gradients are those of the adapters alone", set(z.safetensors(b.at("gradients.safetensors"))) == names)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     _, said, _ = z.call("zorse-inspect", bundle)
@@ -239,7 +239,7 @@ def transposes(b):
     save_file(plain, b.at("plain.safetensors"))
     loss, said = b.first_loss(guess, b.at("plain.safetensors"))
     b.figure("without facts, by name and shape: loss", abs(loss - expected) / expected, 1e-6)
-    b.expect("without facts, by name and shape: said", "found by name and shape" in said and "'transformer.'" in said, said.strip())
+    b.expect("without facts, by name and shape: reported", "found by name and shape" in said and "'transformer.'" in said, said.strip())
 
 
 def optimised(b):
@@ -252,11 +252,11 @@ def optimised(b):
         turned = [p["name"] for p in json.load(f)["parameters"] if p.get("hub", {}).get("transposed")]
     other = b.at("llama")
     loss, said = b.first_loss(bundle, other)
-    b.figure(f"an optimised export with {len(turned)} folded transposes: loss", abs(loss - b.loss(load(other))) / loss, 1e-6)
-    b.expect("an optimised export: matrices are folded", len(turned) >= 4 and "note:" not in said, said.strip())
+    b.figure(f"an optimized export with {len(turned)} folded transposes: loss", abs(loss - b.loss(load(other))) / loss, 1e-6)
+    b.expect("an optimized export: matrices are folded", len(turned) >= 4 and "note:" not in said, said.strip())
     b.train(bundle, other, "optimised.snapshots")
     z.call("zorse-export", b.at("optimised.snapshots"), "--hub", other, "-o", b.at("optimised.out"))
-    b.figure("an optimised export: logits after two steps", float((b.logits(load(b.at("optimised.out"))) - b.logits(load(b.at("llama.out")))).abs().max()), 1e-5)
+    b.figure("an optimized export: logits after two steps", float((b.logits(load(b.at("optimised.out"))) - b.logits(load(b.at("llama.out")))).abs().max()), 1e-5)
 
 
 def exports(b):

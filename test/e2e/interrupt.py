@@ -30,7 +30,7 @@ def at_once(folder, bundle):
         err = run.stderr.read()
         run.wait(60 * z.PATIENCE)
         good = run.returncode == 130 and os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0 and any(n.startswith("step-") for n in os.listdir(snapshots))
-        print(f"{'ok  ' if good else 'FAIL'} SIGTERM twice at once {' '.join(way)}: exit {run.returncode}, {err.strip()[-300:]}")
+        print(f"{'ok  ' if good else 'FAIL'} SIGTERM twice in quick succession {' '.join(way)}: exit {run.returncode}, {err.strip()[-300:]}")
         results.append(good)
         # The printed command resumes the run when a shell executes it.
         step, command = re.search(r"interrupted after step (\d+) of", err), re.search(r"^(?:\[a\] )?to resume: (.*)$", err, re.M)

@@ -31,7 +31,7 @@ def digest(path):
         for name, expected in json.loads(manifest)["files"].items():
             with open(os.path.join(path, name), "rb") as f:
                 if hashlib.sha256(f.read()).hexdigest() != expected:
-                    return f"{name} is not what the manifest says"
+                    return f"{name} does not match the manifest"
         return hashlib.sha256(manifest).hexdigest()
     except (OSError, ValueError) as error:
         return str(error)
@@ -99,7 +99,7 @@ def main():
             z.call(*target.commands[0], "-o", target.path)
             if target.left() or digest(target.path) != target.digests[0]:
                 bad.append(f"{os.path.basename(target.path)}: {target.left()}")
-                print("FAIL the next run removes what is left:", bad[-1], flush=True)
+                print("FAIL the next run removes temporary files:", bad[-1], flush=True)
     z.finish([not bad and killed == count], f"{killed} of {count} kills: the old output was there {found.get('old', 0)} times, the new one {found.get('new', 0)} times, neither {len(bad)} times")
 
 

@@ -207,7 +207,7 @@ class Case:
         metrics = jobs.metrics(self.metrics)
         after = [m for m in self.plan.metrics if m["step"] > self.resumed]
         self.expect(metrics[len(metrics) - len(after):] == after, f"metrics after step {self.resumed} differ: {first_difference(metrics[len(metrics) - len(after):], after)}")
-        self.expect(all(m in self.plan.metrics for m in metrics), f"metrics that the unbroken run does not have: {[m for m in metrics if m not in self.plan.metrics][:1]}")
+        self.expect(all(m in self.plan.metrics for m in metrics), f"metrics that the uninterrupted run does not have: {[m for m in metrics if m not in self.plan.metrics][:1]}")
         self.whole = metrics == self.plan.metrics
         self.expect(jobs.content(self.checkpoint) == self.plan.checkpoint, "final parameters differ")
         listing = jobs.snapshots(self.snapshots)

@@ -123,7 +123,7 @@ def main():
                 losses = [abs(m["loss"] / loss - 1) for m, (loss, _) in zip(z.run(chosen, data, STEPS), found[0])]
             expect(f"{device}: a plan is found, which trains to the same losses", losses and max(losses) < 1e-6, max(losses) if losses else err)
             if len(fetched) > 1:
-                expect(f"{device}: as many fetches for any micro-batches", fetched[0] == fetched[1])
+                expect(f"{device}: number of fetches independent of micro-batches", fetched[0] == fetched[1])
     z.finish(results, f"state of {min(figures or [0]):.1f} times the memory of the device trains on it (aim 4)" if min(figures or [0]) >= 4 else "state is less than 4 times the memory")
 
 

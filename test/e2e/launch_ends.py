@@ -81,7 +81,7 @@ class Job:
             except OSError:
                 pass
             time.sleep(0.02)
-        raise z.Failure(f"did not come to step {step}:\n{self.text()[-3000:]}")
+        raise z.Failure(f"did not reach step {step}:\n{self.text()[-3000:]}")
 
     def end(self):
         """(exit code, seconds until the exit, seconds until no process was left)"""
@@ -156,7 +156,7 @@ def restarted(launcher, folder, words):
         ranks = outcome(folder, "restarted", lambda more: None)
         text = job.text()
         good = code == 0 and ranks == threads and (launcher != "processes" or "restart 1 of 1 from snapshot" in text)
-        return good, f"started again: exit code {code}, {'equal to the unbroken run' if ranks == threads else 'differs from the unbroken run'}" + ("" if good else "\n" + text)
+        return good, f"started again: exit code {code}, {'equal to the uninterrupted run' if ranks == threads else 'differs from the uninterrupted run'}" + ("" if good else "\n" + text)
     finally:
         job.close()
 

@@ -103,7 +103,7 @@ SKIPS = {  # name -> (text, batch, changes of the first batch)
     "a mean over no labels": ("flat(l, y)", 4, [("y", ALL, -100)]),
     "a sum over no labels, divided by their number": ("total(l, y) / valid(y)", 4, [("y", ALL, -100)]),
     "no labels, and a count of at least 1": ("total(l, y) / valid(y).clamp(min=1)", 4, [("y", ALL, -100)]),
-    "no labels beside a term that has its own count":
+    "no labels, with a term that has its own count":
         ("total(l, y) / valid(y).clamp(min=1) + (((l - q) ** 2).sum(-1) * m).sum() / m.sum()", 4, [("y", ALL, -100)]),
     "a mask of zeros": ("(((l - q) ** 2).mean(-1) * m).sum() / m.sum()", 4, [("m", ALL, 0)]),
     "a NaN among weights": ("(each(l, y) * w).sum() / w.sum()", 4, [("w", (1, 1), NAN)]),
@@ -172,7 +172,7 @@ def causes(folder, says):
             says(code == 1 and f"step 1: {stops}" in said, f"{name}, {len(devices)} devices: --nonfinite=stop names it", f"{code}, {said[-300:]}")
             trial.data = [broken, broken]
             code, said, _ = trial.run("--steps", 2)
-            says(code == 3 and fails in said, f"{name}, {len(devices)} devices: a run of such steps alone ends with exit code 3", f"{code}, {said[-300:]}")
+            says(code == 3 and fails in said, f"{name}, {len(devices)} devices: a run with only such steps ends with exit code 3", f"{code}, {said[-300:]}")
             code, said, lines = trial.run("--evaluate")
             good = code == 1 and "error" in said and unevaluated in said and all(m["eval_loss"] is None for m in lines)
             says(good, f"{name}, {len(devices)} devices: an evaluation of them is an error", f"{code}, {said[-300:]}, {lines}")
@@ -346,7 +346,7 @@ def evaluation(folder):
                 break
             error = z.relative(found, [whole(form, data, batch, N)])
             if name in NUMBERED and "8 of 10 samples" not in said:
-                print(f"FAIL {name}: what is left out is not said: {said[-200:]}")
+                print(f"FAIL {name}: the omitted samples are not reported: {said[-200:]}")
                 results.append(False)
             results.append(z.check(f"{name}: {form.text}: {N} samples in batches of {batch} on {len(devices)} devices", error, judge.LIMIT))
     few = Trial(folder, all_forms()[NUMBERED[0]], batch, [tape_functions.data_of(batch - 1, 0)])

@@ -119,10 +119,10 @@ def main():
                 often = {k: n for k, n in fetches.items() if n > 2 * max(1, k.count(" + ") + 1)}
                 expect(f"{name}, micro-batches of {rows}: parameters come at most twice a step and unit", fetches and not often, often or f"{max(fetches.values())} times at most, {len(fetches)} groups")
                 expect(f"{name}, micro-batches of {rows}: updates are under way during {follows}", part >= updated, f"{part:.0%} of {1e3 * seconds:.1f} ms a step")
-                expect(f"{name}, micro-batches of {rows}: copies run beside computing", hidden >= LEAST, f"{hidden:.0%} of their time")
+                expect(f"{name}, micro-batches of {rows}: copies overlap with computation", hidden >= LEAST, f"{hidden:.0%} of their time")
                 figures.append((part, hidden))
             if len(counts) > 1:
-                expect(f"{name}: as many copies for any micro-batches", counts[0] == counts[1], len(counts[0]))
+                expect(f"{name}: number of copies independent of micro-batches", counts[0] == counts[1], len(counts[0]))
     z.finish(results, f"parameters come at most twice a step and unit; of the time of updates at least {min(p for p, _ in figures):.0%} overlaps with the backward (by group) or the next step's forward (by step), "
                       f"of that of copies at least {min(h for _, h in figures):.0%} with computing")
 

@@ -229,7 +229,7 @@ class Trial:
             return "" if good else f"the verdict does not say that large packets to or from rank {self.b} are lost\n" + self.all(nodes)
         found = re.search(r"rank (\d) \(device (\w)\)", verdicts[0])
         if not found or int(found.group(1)) not in self.subjects():
-            return f"the verdict is about {found.group(0) if found else 'nobody'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)
+            return f"the verdict is about {found.group(0) if found else 'no rank'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)
         return ""
 
 

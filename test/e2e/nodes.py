@@ -160,7 +160,7 @@ def main():
             equal = outcome(folder, "broken", broken) == unbroken
             codes, outputs, _ = said[0]
             good = equal and codes == [0, 0] and "restart 1 of 1 from snapshot step-000000" in outputs[0]
-            note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the unbroken run" + ("" if good else "\n" + "\n--\n".join(outputs)))
+            note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the uninterrupted run" + ("" if good else "\n" + "\n--\n".join(outputs)))
 
             for node in (0, 1):
                 codes, outputs, seconds = both(pods, environment, forever, lambda nodes: nodes[node].send_signal(signal.SIGTERM))

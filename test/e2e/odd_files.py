@@ -188,7 +188,7 @@ def links(c):
     with open(os.path.join(cache, "blobs", "two"), "wb") as f:
         f.write(bytes(64))
     os.symlink("../blobs/one", os.path.join(cache, "snapshot", "small.onnx"))
-    for name, words in (("beside the model", linked("below/bytes")),
+    for name, words in (("next to the model", linked("below/bytes")),
                         ("in a cache of the hub", linked("../blobs/two", os.path.join(cache, "snapshot", "small.onnx"), os.path.join(cache, "snapshot", "small.data")))):
         code, _, said = z.call(*words, ok=False)
         print(f"{'ok  ' if code == 0 else 'FAIL'} external data: a link {name}: exit code {code}, {said[-200:]}")

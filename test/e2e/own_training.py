@@ -81,7 +81,7 @@ def training_info(folder):
     for name, update, said in (("adam", adam, "which is adam with betas 0.8,0.95, eps 0.01 (added before the correction), weight decay 0.02 of all parameters, lr 0.05, clip off"),
                                ("momentum", momentum, "which is sgd with momentum 0.7 (Nesterov), weight decay 0.02 of all parameters, lr 0.05, clip off"), ("sgd", sgd, "which is sgd, lr 0.05, clip off")):
         bundle, (_, _, err) = compiled(folder, os.path.join(FOLDER, name + ".onnx"))
-        holds(f"{name}: what the file says is said", said in err and "says what is trained (2 parameters)" in err, err)
+        holds(f"{name}: the settings of the file are reported", said in err and "says what is trained (2 parameters)" in err, err)
         losses = [m["loss"] for m in z.run(bundle, data, STEPS)]
         results.append(z.check(f"{name}: losses are those of ONNX's definition", z.relative(losses, expected(folder, bundle, data, x.astype(np.float64), labels, update)), 2e-6))
     bundle, (_, _, err) = compiled(folder, os.path.join(FOLDER, "adam.onnx"), "--optimizer", "sgd", name="replaced")

@@ -113,7 +113,7 @@ class Trial:
         self.holds(f"an evaluation is PyTorch's on the trained module ({found.loss:.6f})", abs(found.loss - loss_in_pytorch(module, self.data)) < 2e-5 * found.loss)
         self.holds("the facts of its file are read without onnx", len(read_facts(os.path.join(self.folder, "kept", "model.onnx"))["parameters"]) == len(dict(module.named_parameters(remove_duplicate=False))))
         again = zorse.train(run.bundle, self.data, steps=12, snapshots=os.path.join(self.folder, "resumed"), snapshot_every=3, resume=True, metrics=os.path.join(self.folder, "kept", "metrics.jsonl"))
-        self.holds("goes on from its snapshot", [s.step for s in again.steps] == list(range(7, 13)))
+        self.holds("resumes from its snapshot", [s.step for s in again.steps] == list(range(7, 13)))
         with open(os.path.join(self.folder, "kept", "metrics.jsonl")) as file:
             self.holds("and keeps the metrics of before", [m["step"] for m in map(json.loads, file) if "loss" in m] == list(range(1, 13)))
         whole = zorse.train(run.bundle, self.data, steps=12, init=None)
@@ -124,7 +124,7 @@ class Trial:
         module = copy.deepcopy(self.module)
         self.trained(module, 3, "module")
         run = self.trained(module, 6, "module", resume=True)
-        self.holds("a module goes on", [s.step for s in run.steps] == [4, 5, 6])
+        self.holds("a module resumes", [s.step for s in run.steps] == [4, 5, 6])
         self.holds_weights("and has the weights of the end", module, run)
 
     def interrupt(self):
@@ -139,7 +139,7 @@ class Trial:
             self.trained(module, 100000, "interrupted", on_step=stop)
         except KeyboardInterrupt as error:
             run = error.run
-            self.holds("an interrupt says where the weights are", any(run.weights.path in note for note in error.__notes__))
+            self.holds("an interrupt reports where the weights are", any(run.weights.path in note for note in error.__notes__))
         self.holds("an interrupt ends training in order", run is not None and 4 <= len(run.steps) < 5000)
         self.holds_weights("and its weights are in the module", module, run)
         more = self.trained(module, run.steps[-1].step + 2, "interrupted", resume=True)
@@ -166,7 +166,7 @@ class Trial:
             zorse.train(bundle, self.data, steps=100000, on_step=lambda s: 1 // (s.step - 3))
         except ZeroDivisionError as problem:
             error = problem
-        self.holds("what a callback raises comes out, with the run", error is not None and len(error.run.weights) == len(run.weights) and os.path.exists(error.run.weights.path))
+        self.holds("an exception of a callback is passed on, with the run", error is not None and len(error.run.weights) == len(run.weights) and os.path.exists(error.run.weights.path))
         page = os.path.join(self.folder, "page")
         os.mkdir(page)
         try:
@@ -218,7 +218,7 @@ def as_notebook(family):
         asyncio.run(run())
         found.append((f"{family}: cells of a notebook train", len(scope["run"].steps) == 3 and len(scope["shown"]) < 1000))
         found.append((f"{family}: a cell is interrupted", scope["interrupted"].steps[0].step == 4))
-        found.append((f"{family}: the next cell goes on", scope["last"].steps[-1].step == scope["interrupted"].steps[-1].step + 1))
+        found.append((f"{family}: the next cell continues", scope["last"].steps[-1].step == scope["interrupted"].steps[-1].step + 1))
     return found
 
 
@@ -228,7 +228,7 @@ def in_process(what, family, quick):
     done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=600 * max(1, z.PATIENCE / 4),
                           cwd=os.path.dirname(os.path.abspath(__file__)))
     lines = [line for line in done.stdout.splitlines() if line.startswith("found ")]
-    return json.loads(lines[0][6:]) if lines else [(f"{family}: a process of its own: exit code {done.returncode}: {done.stderr.strip().splitlines()[-3:]}", False)]
+    return json.loads(lines[0][6:]) if lines else [(f"{family}: a separate process: exit code {done.returncode}: {done.stderr.strip().splitlines()[-3:]}", False)]
 
 
 def main():

@@ -162,7 +162,7 @@ class Check:
                    np.array_equal(run.weights["norm.weight"], other.norm.weight.detach().numpy()))
         frozen = zorse.compile(path, os.path.join(self.folder, "flags.zorse"), batch=BATCH, seq=LENGTH, cluster=self.cluster, quiet=True, lr=1e-2, freeze=["head*"])
         run = zorse.train(frozen, self.tokens, steps=2, init=weights)
-        self.holds("also what --freeze names", abs(run.losses[0] - expected) < 1e-5 * expected and np.array_equal(run.weights["head.weight"], other.head.weight.detach().numpy()))
+        self.holds("also parameters that --freeze names", abs(run.losses[0] - expected) < 1e-5 * expected and np.array_equal(run.weights["head.weight"], other.head.weight.detach().numpy()))
 
     def statistics(self):
         """Running statistics are copied back to the module."""
@@ -223,7 +223,7 @@ class Check:
                 x = self.table(input_ids).mean()
                 return x if x.item() > 0 else -x
 
-        self.says("what PyTorch cannot export is short", lambda: self.train(Branches()), "PyTorch cannot export the module")
+        self.says("an unsupported module gives a short message", lambda: self.train(Branches()), "PyTorch cannot export the module")
 
     def hub(self):
         """A directory of the hub trains; zorse-compile names the command that exports it."""
@@ -239,7 +239,7 @@ class Check:
         other = os.path.join(self.folder, "bert")
         transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)).save_pretrained(other)
         tried = subprocess.run([sys.executable, "-m", "zorse.torch_export", "--hf", other, "-o", os.path.join(self.folder, "b.onnx")], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.path.join(z.ROOT, "python")))
-        self.holds(f"the command says what it cannot export: {tried.stderr.strip()[:150]}", tried.returncode == 1 and "BertForMaskedLM.from_pretrained" in tried.stderr and len(tried.stderr) < 600)
+        self.holds(f"the command names what it cannot export: {tried.stderr.strip()[:150]}", tried.returncode == 1 and "BertForMaskedLM.from_pretrained" in tried.stderr and len(tried.stderr) < 600)
         self.holds("zorse-compile DIRECTORY names the exporter's command", code == 1 and f"zorse-torch-export --hf {folder}" in err)
         self.says("a model without a head", lambda: self.train(transformers.LlamaModel(config)), "input_ids")
 
@@ -252,7 +252,7 @@ def main():
         quick = "--quick" in sys.argv
         for kind in ("Tables", "Collision", "Saved", *(() if quick else ("Penalty",))):
             check.trains(kind)
-        check.says("spectral norm, whose vectors change in every step", lambda: check.train(check.made("Spectral")), "'inner.parametrizations.weight.0._u'", "remove_parametrizations(module.inner")
+        check.says("spectral norm, with vectors that change in every step", lambda: check.train(check.made("Spectral")), "'inner.parametrizations.weight.0._u'", "remove_parametrizations(module.inner")
         check.frozen_from_init()
         check.statistics()
         check.wrappers()

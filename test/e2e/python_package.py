@@ -97,7 +97,7 @@ def without_torch(results, folder):
     said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), steps=1))
     said(results, "inputs of unlike lengths", zorse.ZorseError, "as many samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, steps=1))
     said(results, "a token that is negative", zorse.ZorseError, "token ids from 0", lambda: zorse.train(again.bundle, np.array([1, -1]), steps=1))
-    said(results, "what a callback raises comes out", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: 1 // 0))
+    said(results, "an exception of a callback is passed on", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: 1 // 0))
     said(results, "a folder without tools", zorse.ZorseError, "ZORSE_BIN", lambda: without_tools())
     return run
 
@@ -202,7 +202,7 @@ def pipes(results, folder, bundle):
     end = os.open(pipe, os.O_RDWR)
     try:
         code = z.call("zorse-run", bundle.path, "--data", TOKENS, "--steps", 3, "--snapshots", snapshots, "--resume", "--metrics", pipe, "--quiet", timeout=60)[0]
-        holds(results, "a run goes on with metrics in a pipe", code == 0 and json.loads(os.read(end, 4096))["step"] == 3)
+        holds(results, "a run continues with metrics in a pipe", code == 0 and json.loads(os.read(end, 4096))["step"] == 3)
     finally:
         os.close(end)
 
@@ -234,7 +234,7 @@ def main():
             pipes(results, folder, run.bundle)
             completion(results)
             versions = {t: z.call(f"zorse-{t}", "--version")[1].split()[:2] for t in ("compile", "run", "plan", "cluster", "profile", "inspect", "export")}
-            holds(results, "every tool says its version", all(v[0] == f"zorse-{t}" and v[1].count(".") == 2 for t, v in versions.items()))
+            holds(results, "every tool prints its version", all(v[0] == f"zorse-{t}" and v[1].count(".") == 2 for t, v in versions.items()))
     z.finish(results, "training from Python leaves the bits of the commands")
 
 

@@ -48,7 +48,7 @@ def check(results, folder, holds, said):
         holds(results, "its losses and bits are the commands'", losses == run.losses and a.read() == b.read())
     with torch.no_grad():
         ids = torch.from_numpy(tokens[:64].reshape(4, 16))
-        holds(results, "the module goes on in PyTorch", torch.isfinite(module(ids, ids)).item())
+        holds(results, "training continues in PyTorch", torch.isfinite(module(ids, ids)).item())
 
     class Regression(torch.nn.Module):
         def __init__(self):
@@ -65,7 +65,7 @@ def check(results, folder, holds, said):
                       export={"inputs": {"x": torch.zeros(2, 5), "y": torch.zeros(2, 1)}})
     with torch.no_grad():
         after = float(model(torch.from_numpy(x), torch.from_numpy(y.astype(np.float32))))
-    holds(results, f"a regression learns: its loss goes from {run.losses[0]:.2f} to {after:.3f} in PyTorch", after < 0.2 * run.losses[0])
+    holds(results, f"a regression learns: its loss changes from {run.losses[0]:.2f} to {after:.3f} in PyTorch", after < 0.2 * run.losses[0])
 
     linear = torch.nn.Linear(3, 2)
     array = np.arange(6, dtype=np.float32)

@@ -212,7 +212,7 @@ def refusals():
         fresh = (os.path.join(folder, f"m{i}") for i in range(100))  # metrics of a resumed run are appended to the file
 
         _, code, err = run(bundle, DATA, 10, m, *take, ok=False)
-        results.append(refused("a directory with snapshots is not begun anew", code, err, "--resume", "step-00000008"))
+        results.append(refused("a directory with snapshots is not overwritten", code, err, "--resume", "step-00000008"))
         _, code, err = run(bundle, DATA, 10, m, *take, "--resume", "--shuffle=3", "--lr=0.5", ok=False)
         results.append(refused("another order and learning rate", code, err, "shuffle: none in the snapshot, 3 here", "learning rate: 0.0003 in the snapshot, 0.5 here", "--allow-change"))
         _, code, err = run(other, DATA, 10, m, *take, "--resume", ok=False)

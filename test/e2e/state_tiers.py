@@ -124,9 +124,9 @@ def main():
                     if SPOIL:
                         unclipped = training.outcome(None, training=UNCLIPPED)
                         for table in tables:
-                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes spoilt", training.outcome(table, "--spoil"), expected))
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes overwritten", training.outcome(table, "--spoil"), expected))
                             found = training.outcome(table, "--spoil", training=UNCLIPPED, commit="group")
-                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, by group, dead bytes spoilt", found, unclipped))
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, by group, dead bytes overwritten", found, unclipped))
                         continue
                     for table in tables:
                         label = f"{precision}, {tiling} ({', '.join(names)}), {table}"

@@ -58,7 +58,7 @@ def main():
         holds("once: the same again does nothing", again[0] == 0 and again[1] == out and os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns == before)
         os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # left by a killed process
         code, _, err = call(folder, "t.txt", "-o", "again")
-        holds("what a killed one has left is removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
+        holds("files of a killed run are removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
         refused(folder, "other options into the same folder", "contains data prepared from other files or with other options", "t.txt", "-o", "stream")
 
         code, out, err = call(folder, "a.jsonl", "-o", "masked", "--prompt-field", "prompt", "--completion-field", "completion", "--seq", 16, "--end-token", 0)
@@ -78,12 +78,12 @@ def main():
         holds("prompts and padding are masked, completions are learnt", good and row == len(ids), (ids, labels, err))
         code, _, err = call(folder, "a.jsonl", "-o", "same", "--prompt-field", "prompt", "--completion-field", "completion", "--seq", 16, "--end-token", 0, "--labels", "same")
         ids2, labels2 = rows(folder, "same")
-        holds("labels that the model shifts stand under their own tokens", code == 0 and all(l in (-100, i) for i, l in zip(ids2.ravel(), labels2.ravel())) and (labels2 != -100).any(), err)
+        holds("labels that the model shifts are at their own tokens", code == 0 and all(l in (-100, i) for i, l in zip(ids2.ravel(), labels2.ravel())) and (labels2 != -100).any(), err)
         code, _, err = call(folder, "a.jsonl", "-o", "packed", "--pack", "rows", "--seq", 8, "--end-token", 0)
         ids3, labels3 = rows(folder, "packed")
         flat, stream = labels3.ravel(), np.concatenate([np.frombuffer((p + c).encode() + b"\0", np.uint8) for p, c in pairs])
         starts = np.cumsum([len((p + c).encode()) + 1 for p, c in pairs])[:-1]
-        holds("packed rows mask what one document would say of the next", code == 0 and list(ids3.ravel()[:len(stream)]) == list(stream) and all(flat[s - 1] == -100 for s in starts)
+        holds("packed rows mask predictions across documents", code == 0 and list(ids3.ravel()[:len(stream)]) == list(stream) and all(flat[s - 1] == -100 for s in starts)
               and (flat[:len(stream) - 1] == -100).sum() == len(starts), (ids3, labels3, err))
 
         refused(folder, "no such field", "a.jsonl:1: expected text in the field 'body', found the fields 'prompt', 'completion', 'text'", "a.jsonl", "-o", "n", "--text-field", "body")
@@ -99,7 +99,7 @@ def main():
         refused(folder, "no tokenizer", "expected bytes, a tokenizer.json or a directory", "a.jsonl", "-o", "n", "--tokenizer", "nowhere")
         refused(folder, "a folder of something else", "expected an empty or new folder, found other files in it", "a.jsonl", "-o", ".")
         refused(folder, "no data of ours", "expected a folder that python -m zorse.data has written", "--say", ".")
-        holds("nothing is left of what failed", not [n for n in os.listdir(folder) if "preparing" in n or n == "n"], os.listdir(folder))
+        holds("a failed run leaves no files", not [n for n in os.listdir(folder) if "preparing" in n or n == "n"], os.listdir(folder))
 
         # With a tokenizer, if the package is installed.
         try:
@@ -142,11 +142,11 @@ def main():
         for kind in (np.uint16, np.uint32, np.int64):
             ids.astype(kind).tofile(os.path.join(folder, f"{kind.__name__}.bin"))
             losses[kind.__name__] = [m["loss"] for m in z.run(bundle, os.path.join(folder, f"{kind.__name__}.bin"), 3)]
-        holds("a file without a header is read by what it holds", losses["uint16"] == losses["uint32"] == losses["int64"], losses)
+        holds("a file without a header is read by its contents", losses["uint16"] == losses["uint32"] == losses["int64"], losses)
         np.zeros(4000, np.uint16).tofile(os.path.join(folder, "zeros.bin"))
         code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "zeros.bin"), "--steps", 2, ok=False)
         holds("or its type is asked for", code == 1 and "--data-type" in err, err)
-        holds("and told", len(z.run(bundle, os.path.join(folder, "zeros.bin"), 2, extra=("--data-type", "uint32"))) == 2)
+        holds("and reported", len(z.run(bundle, os.path.join(folder, "zeros.bin"), 2, extra=("--data-type", "uint32"))) == 2)
     z.finish(results)
 
 
