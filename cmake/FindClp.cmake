@@ -1,5 +1,4 @@
-# COIN-OR CLP, a solver for linear programs (Debian: coinor-libclp-dev). Only its C interface is
-# used: target Clp::Clp.
+# COIN-OR CLP, a linear programming solver (Debian: coinor-libclp-dev). Zorse uses only its C interface: target Clp::Clp.
 find_path(CLP_INCLUDE_DIR coin/Clp_C_Interface.h)
 find_library(CLP_LIBRARY Clp)
 include(FindPackageHandleStandardArgs)

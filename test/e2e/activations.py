@@ -1,8 +1,11 @@
-"""What recomputing or offloading activations saves and costs, on a deep GPT: bytes as planned, seconds as executed in turns.
+"""Measures how much memory activation recomputation and offload save, and how much time they cost, on a deep GPT.
 
-    activations.py recompute|offload [--quick]
+    activations.py recompute|offload [--quick]     --quick: fewer rounds
 
-One device, all forwards before the first backward, a cell per half block (recompute) or block (offload) and micro-batch: the case in which most activations are alive. Losses are equal to every bit. A step's time is the shortest of all turns: other work on the machine only makes steps longer. --quick: fewer turns.
+Memory is the planned memory in bytes; time is the measured step time in seconds. There is one device, and all forwards
+run before the first backward, so that the maximum number of activations is alive. Recomputation has a cell per half
+block and micro-batch, offload a cell per block and micro-batch. Losses are bit-identical. The variants run alternately,
+and the step time is the minimum over all rounds, because other processes on the machine only make steps longer.
 """
 import os
 import re
@@ -17,7 +20,7 @@ from larger_than_memory import LENGTH, UNITS, chunks, cluster
 
 QUICK, HOW = "--quick" in sys.argv, next((word for word in sys.argv if word in ("recompute", "offload")), "recompute")
 ROWS, CELLS, STEPS, TURNS = 2, 6, 3, 3 if QUICK else 10
-MOST_BYTES, MOST_SECONDS = 0.25, 1.22  # of keeping
+MOST_BYTES, MOST_SECONDS = 0.25, 1.22  # relative to a run that keeps all activations
 
 
 def main():
@@ -31,7 +34,7 @@ def main():
         for how in seconds:
             plan = z.plan(folder, how, batch, ["a"], cells, schedule="gpipe", activations=how)
             bundles[how] = os.path.join(folder, how + ".zorse")
-            _, _, err = z.compile(model, bundles[how], cluster(folder, "a", 1 << 20), batch, LENGTH, plan, z.ADAMW, ok=False)  # too little: it is itemised
+            _, _, err = z.compile(model, bundles[how], cluster(folder, "a", 1 << 20), batch, LENGTH, plan, z.ADAMW, ok=False)  # too little memory: the error itemizes it
             number, unit = re.search(r"activations ([0-9.]+) (KiB|MiB|GiB)", err).groups()
             activations[how] = float(number) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
             z.compile(model, bundles[how], cluster(folder, "a", "4GiB"), batch, LENGTH, plan, z.ADAMW)

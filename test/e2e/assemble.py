@@ -1,9 +1,10 @@
-"""Kernels for every GPU: models compile for a cluster of ten types, and NVIDIA's assembler takes all of it.
+"""Checks that models compile for a cluster of ten GPU types and that NVIDIA's assembler accepts all kernels.
 
     assemble.py [--quick] [--ptxas PATH] [--gpt2 ONNX]     --quick: two small models, four architectures
 
-Fails on what does not assemble, on symbols that nothing defines, and on registers that spill in kernels of elements and rows. Without an assembler (PATH, $PTXAS, the system's, or the
-Python package nvidia-cuda-nvcc-cu12 in .cache/ptxas, which tools/ptxas.sh fetches) compiling is all that is tried, and the exit code is 77.
+Fails if a kernel does not assemble, if a symbol is undefined, or if registers spill in elementwise or row kernels.
+ptxas is taken from PATH, $PTXAS, the system, or the Python package nvidia-cuda-nvcc-cu12 in .cache/ptxas (fetched by
+tools/ptxas.sh). Without ptxas, the test only compiles and exits with code 77.
 """
 import concurrent.futures
 import glob
@@ -50,7 +51,7 @@ def main():
         cluster = os.path.join(folder, "gpus.yaml")
         with open(cluster, "w") as f:
             f.write("name: gpus\nnodes:\n  - name: here\n    devices:\n" + "".join(f"      - {{ name: d{i}, type: {t} }}\n" for i, t in enumerate(types)))
-            # Types without bf16 store it and compute in f32.
+            # Devices without bf16 arithmetic store bf16 and compute in f32.
         for name, model, words, precisions in models(quick):
             for precision in precisions:
                 file = cluster
@@ -59,8 +60,8 @@ def main():
                     with open(cluster) as f, open(file, "w") as g:
                         g.write(re.sub(r"type: (P100|V100-32|T4) ", r"type: \1, flops_per_second: {f32: 5e12, f16: 2e13, bf16: 5e12} ", f.read()))
                 tag = os.path.join(folder, f"{name}-{precision}")
-                # One cell per device: every architecture has all of its code.
-                for words in (words, [w for w in words if w not in ("--seq", 8)]):  # some have no sequence
+                # One cell per device: every architecture gets all kernels.
+                for words in (words, [w for w in words if w not in ("--seq", 8)]):  # some models have no sequence axis
                     _, out, err = z.call("zorse-compile", model, "--cluster", cluster, *words, "--batch", len(types), "--emit", "plan", "--quiet", "--simulate-only", ok=False)
                     if '"units"' in out:
                         break

@@ -1,9 +1,17 @@
-"""Kernels of attention for tensor cores: every variant assembles for every GPU that has them, and no register spills.
+"""Checks that every variant of the tensor-core attention kernels assembles for every GPU with tensor cores, without
+register spills.
 
     attention_kernels.py [--quick] [--ptxas PATH] [--keep FOLDER] | --write FILE | --traffic FILE
 
-A variant is a head size, an element type, heads and lengths, and what happens to scores: nothing, causal, a window, a mask in memory, a soft cap, dropout. --keep leaves PTX, cubins and LLVM IR of every
-kernel in FOLDER/<arch>; --write only writes the functions, one forward and one backward of each variant, --traffic those that kernel-traffic counts. --quick: bf16, two ways to treat scores, sm_80. Exit code 77: there is no assembler.
+A variant is a head size, an element type, head counts, sequence lengths, and the treatment of scores: none, causal
+mask, sliding window, mask in memory, soft cap, dropout.
+
+    --keep FOLDER     leaves PTX, cubins and LLVM IR of every kernel in FOLDER/<arch>
+    --write FILE      only writes the functions: one forward and one backward per variant
+    --traffic FILE    only writes the functions that kernel-traffic counts
+    --quick           bf16, two treatments of scores, sm_80
+
+Exit code 77: no ptxas was found.
 """
 import concurrent.futures
 import glob
@@ -27,9 +35,10 @@ KINDS = {
     "additive": "",
     "everything": "causal, softcap = 30.0 : f64, dropout = 0.1 : f64, instance = 0 : i64",
 }
-# Heads, which decide how addresses are computed: fewer heads of keys than of queries, and as many.
+# Head counts decide how addresses are computed: fewer key heads than query heads, and equal counts.
 WAYS = {"grouped": {}, "equal": {"key_heads": 4}}
-# Lengths that tiles do not divide, or of one tile alone. What looks at their ends takes registers, too, and ptxas sets some bytes aside.
+# Lengths that the tile size does not divide, or that fit one tile. Bounds checks need registers, and ptxas reserves
+# some bytes.
 ODD_LENGTHS = ((1000, 1003), (1500, 1500), (77, 77), (100, 100), (4096, 77), (128, 128))
 MOST_SPILLED = 80
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -40,10 +49,10 @@ def slot(kind, index):
 
 
 def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_heads=2):
-    """A forward that gives its statistics, and a backward."""
+    """A forward that returns its softmax statistics, and the backward."""
     q = f"tensor<?x{queries}x{heads}x{size}x{element}>"
     k = f"tensor<?x{keys}x{key_heads}x{size}x{element}>"
-    lse = f"tensor<?x{heads}x{queries}{'x2' if kind in ('additive', 'everything') else ''}xf32>"  # two numbers beside an added mask
+    lse = f"tensor<?x{heads}x{queries}{'x2' if kind in ('additive', 'everything') else ''}xf32>"  # two numbers per row with an additive mask
     attributes = ", ".join(filter(None, (f"scale = {size ** -0.5:.6f} : f64", KINDS[kind])))
     mask_type = {"boolean": f"tensor<1x1x{queries}x{keys}xi1>", "additive": f"tensor<1x{heads}x{queries}x{keys}x{element}>", "everything": f"tensor<1x1x{queries}x{keys}x{element}>"}.get(kind)
     mask_argument = f", %m: {mask_type} {slot('parameter', 0)}" if mask_type else ""
@@ -66,7 +75,8 @@ def module(sizes, kinds, elements, suffix="", **shape):
 
 
 def assembled(text, arch, ptxas, folder):
-    """Compiles functions for one architecture into a folder, assembles the kernels: [(name, registers, bytes spilled)]."""
+    """Compiles functions for one architecture into a folder and assembles the kernels. Returns [(name, registers, bytes
+    spilled)]."""
     os.makedirs(folder, exist_ok=True)
     source = os.path.join(folder, "variants.mlir")
     with open(source, "w") as f:
@@ -76,7 +86,7 @@ def assembled(text, arch, ptxas, folder):
         raise z.Failure(f"{arch}: {done.stderr.strip()[:500]}")
 
     def assemble(path):
-        # A dump is without the lines that a file of kernels begins with.
+        # A dump does not contain the header of a kernel file.
         with open(path) as f:
             if ".version" not in f.read():
                 raise z.Failure(f"{path} does not say for which GPU it is")

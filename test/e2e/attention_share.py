@@ -1,10 +1,12 @@
-"""What attention on tensor cores would reach: kernels of a small model with heads of 64 and 128, in bf16, by the model of their loops (test/benchmark/sass).
+"""Predicts which share of peak FLOP/s the tensor-core attention kernels reach, for small bf16 models with head sizes 64
+and 128. The prediction is the loop model of test/benchmark/sass.
 
-    attention_share.py [--quick]      --quick: sm_80 alone
+    attention_share.py [--quick]      --quick: only sm_80
 
-Compiles the model for each architecture, assembles the kernels called attention_forward..., attention_query_gradients... and attention_key_gradients..., and holds the share of the dense peak
-against what is claimed: forward, and backward with 5 products counted of the 7 that two kernels compute. Fails where a kernel spills, and where there are none. Exit code 77
-without ptxas (tools/ptxas.sh) or nvdisasm (tools/nvdisasm.sh).
+Compiles the model for each architecture, assembles the kernels attention_forward..., attention_query_gradients... and
+attention_key_gradients..., and compares the share of the dense peak with the claimed minimum: for the forward, and for
+the backward with 5 matmuls counted of the 7 that the two kernels compute. Fails if a kernel spills or if no kernel is
+found. Exit code 77 without ptxas (tools/ptxas.sh) or nvdisasm (tools/nvdisasm.sh).
 """
 import os
 import re
@@ -17,7 +19,8 @@ sys.path.insert(0, os.path.join(z.ROOT, "test", "benchmark", "sass"))
 import model as sass  # noqa: E402
 import toolchain  # noqa: E402
 
-# Least shares: forward of either head size, backward of 64 and of 128. sm_90 of what mma.sync reaches, others of the vendor's dense figure.
+# Minimum shares: forward of both head sizes, backward of head size 64 and of 128. For sm_90 relative to the peak of
+# mma.sync, for others to the vendor's dense peak.
 LEAST = {"sm_80": (0.65, {64: 0.49, 128: 0.42}), "sm_89": (0.85, {64: 0.67, 128: 0.62}), "sm_90": (0.50, {64: 0.42, 128: 0.37})}
 QUERY_PRODUCTS, KEY_PRODUCTS, COUNTED = 3, 4, 5
 
@@ -48,7 +51,7 @@ GRAPH = """module {{
 
 
 def launches(folder):
-    """{symbol: (threads of a block, bytes of shared memory that a launch asks for)} of the bodies in a folder of dumps."""
+    """{symbol: (threads per block, dynamic shared memory in bytes)} of the kernels in a folder of dumps."""
     with open(os.path.join(folder, "bodies.txt")) as f:
         text = f.read()
     found = {}
@@ -63,7 +66,7 @@ def launches(folder):
 
 
 def shares(folder, arch, prefix):
-    """Models of all kernels of attention with this name."""
+    """Loop models of all attention kernels with this name."""
     results = []
     for symbol, (threads, shared) in sorted(launches(folder).items()):
         if symbol.startswith(prefix):

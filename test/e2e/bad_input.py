@@ -1,4 +1,6 @@
-"""Every wrong input gets an error that names the place, what was expected and the remedy: exit code 1, no crash, no output left behind."""
+"""Checks that every invalid input gives an error that names the location, the expected value and the fix: exit code 1,
+no crash, no output left behind.
+"""
 import hashlib
 import json
 import os
@@ -20,7 +22,7 @@ class Cases:
         self.two = z.cluster(folder, ["a", "b"])
 
     def expect(self, name, done, *words):
-        """The call must end with exit code 1 and say every one of `words` (case ignored)."""
+        """The call must end with exit code 1 and print every one of `words` (ignoring case)."""
         code, out, err = done
         text = (out + err).lower()
         missing = [w for w in words if w.lower() not in text]
@@ -40,13 +42,13 @@ class Cases:
 
 
 def memory(c):
-    """Plans of memory that cannot be."""
+    """Plans with invalid memory settings."""
     def plan(**more):
         return z.plan(c.folder, "memory", 8, ["a"], [(0, 8, 0, 8, "a")], **more)
 
     c.expect("a tier that does not exist", c.compile(plan=plan(offload=[{"optimizer_states": "disk"}])), "offload[0].optimizer_states", "device", "host", "disk")
-    c.expect("an update by nobody", c.compile(plan=plan(offload=[{"optimizer": "disk"}])), "offload[0].optimizer", "device", "host", "disk")
-    c.expect("an update on the host of what is on the device", c.compile(plan=plan(offload=[{"optimizer": "host", "optimizer_states": "host"}])), "device a", "updated on the host", "parameters", "keep")
+    c.expect("an update on an unknown device", c.compile(plan=plan(offload=[{"optimizer": "disk"}])), "offload[0].optimizer", "device", "host", "disk")
+    c.expect("an update on the host of state on the device", c.compile(plan=plan(offload=[{"optimizer": "host", "optimizer_states": "host"}])), "device a", "updated on the host", "parameters", "keep")
     c.expect("a commit that does not exist", c.compile(plan=plan(state={"optimizer_in_backward": "chunk"})), "state.optimizer_in_backward", "true or false", "chunk")
     c.expect("clipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True})), "state.optimizer_in_backward", "clipped", "--clip=0", "false")
     c.expect("skipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, extra=("--skip-nonfinite",)), "state.optimizer_in_backward", "not finite", "--skip-nonfinite")
@@ -70,7 +72,7 @@ def models(c):
     c.expect("empty ONNX", c.compile(c.file("empty.onnx", b"")), "empty.onnx")
     c.expect("noise", c.compile(c.file("noise.onnx", np.random.default_rng(0).bytes(4096))), "noise.onnx")
     c.expect("missing file", c.compile(os.path.join(c.folder, "nowhere.onnx")), "nowhere.onnx")
-    for change in range(12):  # corrupted bytes: an error or a model that still means something, never a crash
+    for change in range(12):  # corrupted bytes: an error or a model that is still valid, never a crash
         bad = bytearray(good)
         rng = np.random.default_rng(change)
         for _ in range(20):
@@ -80,12 +82,12 @@ def models(c):
         c.results.append(good_end)
         print(f"{'ok  ' if good_end else 'FAIL'} corrupted bytes {change}: exit {code}")
     operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalisation"[:18])
-    c.expect("unknown operators, all at once", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
+    c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
                            ("--lr=nan", "--lr", "finite"), ("--clip=nan", "--clip", "finite"), ("--final-ratio=inf", "--final-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
                            ("--decay=names:ln_1,nothing", "nothing"), ("--arch=pentium9", "pentium9", "x86-64-v3"), ("--total-steps=5", "--warmup"),
-                           ("--momentum=0.9", "sgd")):  # a name that is not there would train something else without a word
+                           ("--momentum=0.9", "sgd")):  # an unknown name must not be ignored: the run would train something else
         c.expect(f"option {option}", c.compile(extra=(option, "--schedule=cosine")), *words)
 
 
@@ -160,7 +162,7 @@ def bundles(c):
     def run(data, *more):
         return z.call("zorse-run", good, "--data", data, "--steps", 1, *more, ok=False)
 
-    for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory"):  # before training, not after it
+    for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory"):  # refused before training, not after it
         done = run(DATA, f"--{option}", os.path.join(c.folder, "nowhere", "file"))
         c.expect(f"output: --{option} in no folder", done, f"--{option}", "cannot be written", "nowhere")
         c.results.append("step 1" not in done[1])
@@ -178,7 +180,7 @@ def bundles(c):
                    "--warmup=9223372036854775808", "--deadline-seconds=nan", "--steps=18446744073709551617"):
         c.expect(f"run option {option}", run(DATA, option), *option.split("="))
     pipe = os.path.join(c.folder, "pipe")
-    os.mkfifo(pipe)  # nobody ever writes into it
+    os.mkfifo(pipe)  # has no writer
     for name, done in (("--data", lambda: run(pipe)), ("--init", lambda: run(DATA, "--init", pipe)), ("--eval", lambda: run(DATA, "--eval", pipe)),
                        ("--cluster", lambda: run(DATA, "--cluster", pipe)), ("--init of ranks", lambda: run(DATA, "--processes", "--init", pipe))):
         c.expect(f"a pipe for {name}", done(), "pipe", "file")
@@ -191,7 +193,8 @@ def bundles(c):
 
 
 def options(c):
-    """Options of other programs are answered with ours; what is cheap to check is checked before the model is read."""
+    """Options of other frameworks are answered with the corresponding option of Zorse. Cheap checks run before the
+    model is read."""
     def said(tool, option, *words):
         c.expect(f"{tool} {option}", z.call(tool, *(["x.onnx"] if tool == "zorse-compile" else ["x.zorse"] if tool == "zorse-run" else []), option, ok=False), option.split("=")[0], *words)
 
@@ -206,27 +209,27 @@ def options(c):
     said("zorse-compile", "--zero-stage=3", "the planner shards and offloads")
     said("zorse-plan", "--sequence-length=8", "did you mean --seq ")
 
-    # The model is not even there: what is wrong with the rest is said first.
+    # The model does not exist; errors in the other arguments are reported first.
     out, cluster, notes = os.path.join(c.folder, "early.zorse"), c.one, os.path.join(c.folder, "notes")
     os.mkdir(notes)
     todo = c.file("notes/todo", b"x")
     early = lambda *words: z.call("zorse-compile", os.path.join(c.folder, "none.onnx"), "--quiet", *words, ok=False)
-    c.expect("early: no such cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
-    c.expect("early: no such profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
+    c.expect("early: missing cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
+    c.expect("early: missing profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
     c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch is 8")
     c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--batch", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
     c.expect("early: the output is no bundle", early("--cluster", cluster, "--batch", 8, "-o", notes), "is not a bundle", "-o")
     c.expect("early: the output is below a file", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(todo, "out.zorse")), "is not a directory")
     closed = os.path.join(c.folder, "closed")
     os.mkdir(closed, 0o555)
-    if not os.access(closed, os.W_OK):  # whoever is root may write there
+    if not os.access(closed, os.W_OK):  # root may write there
         c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "cannot be created", "closed")
     for option in ("-o", "--html", "--json"):
         c.expect(f"early: zorse-plan {option}", z.call("zorse-plan", os.path.join(c.folder, "none.onnx"), "--cluster", cluster, "--batch", 8, option, os.path.join(c.folder, "nowhere", "x"), ok=False), "nowhere", "cannot be written")
 
 
 def overwrites(c, good):
-    """Outputs that are inputs, by another name: nothing is written, and the input is as it was."""
+    """Outputs that are inputs under another name: nothing is written, and the input is unchanged."""
     def keeps(name, files, done, *words):
         c.expect(name, done, *words)
         for path, before in files.items():
@@ -263,7 +266,7 @@ def overwrites(c, good):
     code, _, err = z.call("zorse-compile", model, "--cluster", cluster, "--plan", plan, "--batch", 8, "--seq", 32, "--quiet", "-o", folder, ok=False)
     print(f"{'ok  ' if code == 0 else 'FAIL'} zorse-compile makes a bundle again in its place {err}")
     c.results.append(code == 0)
-    del files[inside]  # the bundle that it lay in was made anew
+    del files[inside]  # the bundle that contained it was rebuilt
     with open(plan, "rb") as f:
         copy = c.file("plan.json", f.read())
     with open(copy, "rb") as f:
@@ -283,7 +286,7 @@ def overwrites(c, good):
 
 
 def rebuilt(c):
-    """--rebuild-kernels: a bundle whose machine code was changed is made anew; another model's is refused."""
+    """--rebuild-kernels: a bundle with changed machine code is rebuilt; a bundle of another model is refused."""
     good, foreign, mine = (os.path.join(c.folder, name + ".zorse") for name in ("own", "foreign", "mine"))
     z.compile(GPT, good, c.one, 8, 32, training={**z.ADAMW, "betas": "0.8,0.9"})
     shutil.copytree(good, foreign)

@@ -1,6 +1,9 @@
-"""Batch norm by the statistics of groups of samples: losses, running statistics and evaluation of PyTorch on one device (a group is the batch) and under data
-parallelism (a group is what a device has), whatever the plan (references: models/make_batch_norm.py); and what is refused. ONNX files hold epsilon and
-momentum in f32, PyTorch computes with f64: of few samples a group, running statistics differ by that in the sixth figure.
+"""Batch norm with statistics of groups of samples: losses, running statistics and evaluation match PyTorch under every
+plan (references: models/make_batch_norm.py). On one device a group is the batch; under data parallelism a group is
+the samples of a device. Also checks which uses are refused.
+
+ONNX files store epsilon and momentum in f32, PyTorch computes them in f64. If a group has few samples, running
+statistics therefore differ in the sixth digit.
 """
 import json
 import os
@@ -40,7 +43,7 @@ def main():
             for seed in range(3 if group < batch else 1):
                 plans[f"random plan {seed}"] = os.path.join(folder, f"{group}.{seed}.json")
                 z.call("random-plan", os.path.join(first, "summary.pb"), 2, batch, seed, plans[f"random plan {seed}"])
-            if group < batch:  # each device its own samples, all of the model
+            if group < batch:  # each device computes the whole model for its own samples
                 with open(plans["random plan 0"]) as f:
                     last = max(cell["units"][1] for cell in json.load(f)["cells"])
                 z.plan(folder, f"{group}.halves", batch, ["d0", "d1"], [(0, last, 0, batch // 2, "d0"), (0, last, batch // 2, batch, "d1")])

@@ -1,7 +1,8 @@
-"""Modules whose operators the importer makes of others, trained on processors against PyTorch in double precision (references: models/make_breadth.py), under
-a plan that cuts each, and on an emulated GPU in single precision against processors.
+"""Modules with operators that the importer decomposes, trained on CPUs and compared with PyTorch in double precision
+(references: models/make_breadth.py), under a plan with several stages per module, and on an emulated GPU in single
+precision compared with CPUs.
 
-    breadth.py [--quick]     --quick: on one GPU the first two modules alone
+    breadth.py [--quick]     --quick: on one GPU only the first two modules
 """
 import json
 import os

@@ -1,9 +1,13 @@
-"""Models of many architectures that are kept with the sources (models/small/configurations) against PyTorch's results, which lie beside them: trained on one device and under two random plans.
+"""Compares small models of many architectures (models/small/configurations) with stored PyTorch results, trained on one
+device and under two random plans.
 
     breadth_table.py [NAME…]
-    breadth_table.py --write NAME…     exports models of models/configurations.py there, with PyTorch's results (needs PyTorch and transformers: tools/python-env.sh)
+    breadth_table.py --write NAME…     exports models of models/configurations.py
+                                       there, with PyTorch's results (needs PyTorch and transformers:
+                                       tools/python-env.sh)
 
-Losses of two steps agree to 1e-6 and the first step's gradients to 1e-5, relatively. transformers_families.py does this for all families that transformers has.
+Limits: relative error 1e-6 for the losses of two steps, 1e-5 for the first step's gradients. transformers_families.py
+does the same for all families of transformers.
 """
 import argparse
 import json
@@ -26,7 +30,7 @@ def reference(module, inputs):
     """Losses of the steps and the first step's gradients by name, in double precision."""
     import torch
 
-    torch.set_default_dtype(torch.float64)  # also of numbers that a model makes as it runs
+    torch.set_default_dtype(torch.float64)  # also for tensors that a model creates at run time
     module = module.double()
     batch = [t.double() if t.is_floating_point() else t for t in inputs.values()]
     optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=RATE)
@@ -62,7 +66,7 @@ def write(name):
 
 
 def compared(scratch, name, bundle, facts, gradients):
-    """(relative error of losses, of gradients, where)"""
+    """(relative error of losses, relative error of gradients, location)"""
     data = ",".join(f"{key}={os.path.join(COMMITTED, f'{name}.{key}.npy')}" for key in facts["inputs"])
     dumped = os.path.join(scratch, name + ".gradients.safetensors")
     losses = [m["loss"] for m in z.run(bundle, data, STEPS, gradients=dumped)]
@@ -70,7 +74,7 @@ def compared(scratch, name, bundle, facts, gradients):
 
 
 def tried(name, scratch, clusters):
-    """(whether it holds, remark)"""
+    """(passed, remark)"""
     at, worst = os.path.join(COMMITTED, name), (0.0, 0.0)
     with open(at + ".json") as f:
         facts = json.load(f)

@@ -1,4 +1,4 @@
-"""What a bundle holds and takes: kernels do not depend on row counts, memory is what was planned.
+"""Checks the contents of bundles: kernels do not depend on row counts, and memory use is the planned one.
 
     bundles.py kernels | memory
 """
@@ -24,7 +24,7 @@ def kernel_files(bundle):
 
 
 def kernels(folder):
-    """Cells of 1, 2, 3, 4 and 7 rows give the kernels that one row count gives, to the byte."""
+    """Cells of 1, 2, 3, 4 and 7 rows have byte-identical kernels to cells of one row count."""
     names = list("abcde")
     batch, cells, at = 17, [], 0
     for name, rows in zip(names, (1, 2, 3, 4, 7)):
@@ -39,7 +39,8 @@ def kernels(folder):
 
 
 def memory(folder):
-    """Arena bytes touched (poisoned pages) lie between 0.95 of the plan and the plan; the process stays within plan + a stated reserve."""
+    """The touched arena bytes (poisoned pages) are between 0.95 of the plan and the plan; the process stays within the
+    plan + a stated reserve."""
     results = []
     for model in ("gpt", "llama"):
         path = os.path.join(z.SMALL, model + ".onnx")

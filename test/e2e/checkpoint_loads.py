@@ -1,4 +1,5 @@
-"""The quickstart's checkpoint loads into the PyTorch model by name and gives the loss that Zorse gives (needs PyTorch: tools/python-env.sh).
+"""The quickstart's checkpoint loads into the PyTorch model by name and gives the same loss as in Zorse (needs PyTorch:
+tools/python-env.sh).
 
     checkpoint_loads.py OUT_FOLDER      the quickstart's output folder
 """
@@ -25,7 +26,7 @@ with open(os.path.join(out, "metrics.jsonl")) as f:
 fell = losses[0] - float(np.mean(losses[-10:]))
 results.append(len(losses) >= 100 and fell > 1.0)
 print(f"{'ok  ' if results[-1] else 'FAIL'} loss over {len(losses)} steps: {losses[0]:.3f} -> {np.mean(losses[-10:]):.3f}")
-# One batch of held-back text, at a learning rate of 0: the loss of the checkpoint in Zorse and in PyTorch.
+# One batch of validation text, with learning rate 0: the loss of the checkpoint in Zorse and in PyTorch.
 text = os.path.join(out, "held-back.txt")
 found = z.run(os.path.join(out, "gpt.zorse"), text, 1, extra=("--init", os.path.join(out, "gpt.safetensors"), "--lr", "0"))[0]["loss"]
 ids = torch.from_numpy(np.fromfile(text, np.uint8)[: 16 * 64 + 1].astype(np.int64))

@@ -1,4 +1,6 @@
-"""cluster.py: zorse-cluster describes this machine, gathers descriptions of processes and of hosts, measures between them; bad input."""
+"""zorse-cluster describes this machine, gathers descriptions of processes and of hosts, and measures the links between
+them; invalid input is refused.
+"""
 import os
 import stat
 import subprocess
@@ -14,7 +16,7 @@ def expect(condition, what):
 
 
 def accepted(path, bundle):
-    """The compiler reads it: --cluster with a model."""
+    """The compiler accepts the cluster: --cluster with a model."""
     code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", path, "--batch", 4, "--seq", 32, "--quiet", "-o", bundle, ok=False)
     return code == 0 or "no plan" in said, said
 
@@ -27,7 +29,7 @@ def main():
         good, said = accepted(path, os.path.join(folder, "here.zorse"))
         expect(good, said)
 
-        # Two processes, as two nodes of a job.
+        # Two processes that act as two nodes of a job.
         port = h.Ports(1)
         secret = os.path.join(folder, "secret")
         with open(secret, "w") as f:
@@ -48,7 +50,7 @@ def main():
         good, said = accepted(out, os.path.join(folder, "both.zorse"))
         expect(good, said)
 
-        # A list of hosts: a shell that runs here what ssh would run there. Hosts are addresses of this machine.
+        # A list of hosts, with a local shell in place of ssh. Hosts are addresses of this machine.
         shell = os.path.join(folder, "shell")
         with open(shell, "w") as f:
             f.write("#!/bin/sh\nhost=$1; shift\n[ $host = broken ] && { echo no route to broken >&2; exit 255; }\nPATH=" + h.BIN + ":$PATH exec sh -c \"$1 --node node-$host\"\n")

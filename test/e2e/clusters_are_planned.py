@@ -1,4 +1,4 @@
-"""Every cluster that the docs or models/clusters show can be planned for, as it stands, by zorse-plan."""
+"""zorse-plan finds a plan for every cluster in the documentation and in models/clusters, without changes."""
 import glob
 import os
 import re
@@ -10,7 +10,7 @@ SHAPES = ("layers=4,hidden=256,ffn=1024,heads=4,vocabulary=1000", "layers=2,hidd
 
 
 def clusters(folder):
-    """(name, path) of every description: files, and blocks of pages."""
+    """(name, path) of every description: files, and code blocks of documents."""
     yield from ((os.path.relpath(path, z.ROOT), path) for path in sorted(glob.glob(os.path.join(z.ROOT, "models", "clusters", "*.yaml"))))
     pages = [os.path.join(z.ROOT, "README.md"), *sorted(glob.glob(os.path.join(z.ROOT, "docs", "**", "*.md"), recursive=True))]
     for page in pages:

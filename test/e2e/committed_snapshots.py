@@ -1,10 +1,13 @@
-"""Snapshots of an earlier state of this program, committed in test/e2e/snapshots: today's program resumes them, under the plan they were taken with and under another one, and finds the losses
-that the run they are from went on with. And bundles of another version are refused with the command that compiles them again.
+"""Snapshots written by an earlier version, committed in test/e2e/snapshots: the current program resumes them, under the
+original plan and under another one, and reproduces the losses of the original run. Bundles of another format version
+are refused with the command that compiles them again.
 
     committed_snapshots.py                tests
-    committed_snapshots.py make FOLDER    takes them anew with today's program; those that are committed stay: a new state adds a folder
+    committed_snapshots.py make FOLDER    writes them again with the current
+                                          program; committed ones stay: a new version adds a folder
 
-test/e2e/snapshots/STATE/CASE has the directory that zorse-run wrote after 4 of 10 steps; STATE/expected.json the losses of all ten.
+test/e2e/snapshots/STATE/CASE is the directory that zorse-run wrote after 4 of 10 steps; STATE/expected.json has the
+losses of all ten.
 """
 import json
 import os
@@ -32,7 +35,7 @@ LIMITS = {"f32": 1e-5, "f64": 1e-9}
 
 
 def bundle(folder, name, devices):
-    """Today's bundle of a case: one device, or two with uneven shares of samples and state."""
+    """A bundle of a case, compiled now: one device, or two with uneven shares of samples and state."""
     training, precision, _ = CASES[name]
     path = os.path.join(folder, f"{name}-{devices}.zorse")
     names = ["a", "b"][:devices]
@@ -71,7 +74,7 @@ def resumed(scratch, state, name, devices):
 
 
 def older_bundle(scratch, program):
-    """A bundle that says it is of the version before this one, as this program would have written it then."""
+    """A bundle with the previous format version in its manifest."""
     path = os.path.join(program, "manifest.json")
     with open(path) as f:
         text = f.read()
@@ -87,7 +90,7 @@ def older_bundle(scratch, program):
     print(f"{'ok  ' if good else 'FAIL'} a bundle of format {version - 1} is refused: {err.strip()}", flush=True)
     if not good:
         return [False]
-    # The command is one that runs: with the model's name and a new place.
+    # The command is complete: only the model's name and the output path are replaced.
     replaced = [{"MODEL.onnx": MODEL, "NEW.zorse": os.path.join(scratch, "new.zorse")}.get(w, w) for w in words]
     code, _, err = z.call(*replaced, ok=False)
     print(f"{'ok  ' if code == 0 else 'FAIL'} the command that it names compiles it: {err.strip()[-300:] if code else ''}", flush=True)

@@ -1,10 +1,14 @@
-"""Training on emulated GPUs through the real driver: the same losses and first-step gradients as processors, under plans that mix both.
+"""Trains on emulated GPUs through the real driver: losses and first-step gradients match CPUs, also under plans with
+both kinds of devices.
 
     cuda.py [--quick]     eight plans, and 16 random ones in f32; --quick: GPT in f32 and bf16, three plans
 
-The driver loads NVIDIA's libraries at run time; here it finds stand-ins (test/emulator), whose GPU runs the bitcode that becomes PTX for real ones. In f32 losses of 20 steps are within
-1e-5 of the bundle for one processor, and gradients of the first step within 1e-5 in the known norm; in bf16 and f16 sums of another order may round otherwise: 2e-3 and 2e-2.
-In TF32 they are those of f32 but for the rounding of operands, to 10 bits.
+The CUDA device loads NVIDIA's libraries at run time; here it loads fakes (test/emulator) with an emulated GPU that runs
+the bitcode that becomes PTX for real GPUs.
+
+Limits relative to the bundle for one CPU: in f32, 1e-5 for the losses of 20 steps and 1e-5 for first-step gradients in
+the norm of gradient_error; in bf16 2e-3 and in f16 2e-2, because sums in another order may round differently. TF32
+differs from f32 only by the rounding of operands to 10 bits.
 """
 import os
 import random
@@ -15,7 +19,7 @@ import harness as z
 
 STANDIN = os.path.join(os.path.dirname(z.BIN), "standin")
 UNITS, BATCH, LENGTH, STEPS = 8, 8, 32, 20
-# devices (g: emulated GPU, c: processor) and cells (first unit, end unit, first sample, end sample, device)
+# devices (g: emulated GPU, c: CPU) and cells (first unit, end unit, first sample, end sample, device)
 PLANS = {
     "one GPU": (["g0"], [(0, 8, 0, 8, "g0")], {}),
     "GPU and processor, shares 5 and 3": (["g0", "c0"], [(0, 8, 0, 5, "g0"), (0, 8, 5, 8, "c0")], {}),
@@ -92,7 +96,8 @@ def main():
 
 
 def tf32():
-    """One GPU in TF32, and a GPU beside a processor, which computes in f32, against the processor in f32. A rounding of 2^-11 is seen, and no more than that."""
+    """One GPU in TF32, and a GPU with a CPU that computes in f32, against the CPU in f32. The difference is of the
+    order of a rounding of 2^-11: not zero, and not larger."""
     model, data, found = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), []
     with tempfile.TemporaryDirectory() as folder:
         loss, gradients = train(folder, "cpu", model, data, "f32", ["c0"], [(0, UNITS, 0, BATCH, "c0")], {})
@@ -108,7 +113,8 @@ def tf32():
 
 
 def sums_in_f16():
-    """One GPU that sums in f16 against the same GPU in f16: another rounding, and of the size of f16's."""
+    """One GPU that accumulates in f16 against the same GPU with f32 accumulation: the results differ, and by the
+    magnitude of f16 rounding."""
     model, data, found = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), []
     devices, cells, more = PLANS["one GPU"]
     with tempfile.TemporaryDirectory() as folder:

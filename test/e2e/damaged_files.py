@@ -1,13 +1,14 @@
-"""Damaged inputs of every kind: each run ends by itself with exit code 0 or 1 (or 3, where the numbers are not finite any more), in bounded time and memory; never a signal, a sanitizer's report or an
-uncaught exception.
+"""Damaged inputs of every kind: each run ends by itself with exit code 0, 1 or 3 (3: non-finite numbers), in bounded
+time and memory; never by a signal, a sanitizer report or an uncaught exception.
 
-    damaged_files.py [COUNT] [FIRST SEED] [KIND]     default 200 from 0, of all kinds in turn
+    damaged_files.py [COUNT] [FIRST SEED] [KIND]     default 200 from 0, all kinds in rotation
 
-Kinds: onnx, data (external data), plan, cluster, bundle (its digest catches it), program, summary, bodies, manifest, weights (with the digest corrected),
-safetensors, tokens, npy. Bytes are flipped, cut, repeated; protobufs, JSON and YAML are changed by structure too, so that damage gets past the parsers.
-A failing input is kept and named.
+Kinds: onnx, data (external data), plan, cluster, bundle (detected by its digest), program, summary, bodies, manifest,
+weights (with the digest corrected), safetensors, tokens, npy. Bytes are flipped, removed and repeated. Protobufs, JSON
+and YAML are also changed structurally, so that the damage passes the parsers. A failing input is kept and its name is
+printed.
 
-Single bits of whole bundles, and what they do to results: flipped_bundles.py.
+flipped_bundles.py flips single bits of whole bundles and checks their effect on results.
 """
 import copy
 import hashlib
@@ -41,10 +42,10 @@ def damage_bytes(data, rng):
     if not data or kind == 0:  # cut
         return bytes(data[:rng.randrange(len(data) + 1)])
     at = rng.randrange(len(data))
-    if kind == 1:  # repeat or drop a piece
+    if kind == 1:  # repeat or remove a chunk
         size = rng.randrange(1, 200)
         return bytes(data[:at] + (data[at:at + size] * 2 if rng.random() < 0.5 else b"") + data[at + size:])
-    if kind == 2:  # overwrite by another piece
+    if kind == 2:  # overwrite by another chunk
         size, other = rng.randrange(1, 64), rng.randrange(len(data))
         piece = data[other:other + size]
         data[at:at + len(piece)] = piece
@@ -67,7 +68,8 @@ def varint(data, at):
 
 
 def parse(data, depth=0):
-    """Fields of a message without its schema: [number, wire type, value]; a value that reads as a message is one."""
+    """Fields of a message, parsed without its schema: [number, wire type, value]. A value that parses as a message is
+    one."""
     fields, at = [], 0
     while at < len(data):
         key, at = varint(data, at)
@@ -128,7 +130,7 @@ def lists(fields):
 
 
 def damage_message(data, rng):
-    """Changes a protobuf's fields: the result parses."""
+    """Changes a protobuf's fields; the result parses."""
     try:
         fields = parse(data)
     except ValueError:
@@ -194,7 +196,7 @@ def damage_json(data, rng):
 
 
 def damage_text(data, rng):
-    """YAML and other lines: numbers and words are exchanged."""
+    """YAML and other text: swaps numbers and words."""
     if rng.random() < 0.3:
         return damage_bytes(data, rng)
     words = re.split(r"(\W+)", data.decode())
@@ -312,7 +314,7 @@ def inspect(bundle, rng):
 
 
 def cases():
-    """kind -> function of the inputs and a random generator that damages something and returns (the damaged file, the call)."""
+    """{kind: function of the inputs and a random generator that damages a file and returns (damaged file, call)}."""
     def onnx(i, rng):
         source = rng.choice((MODEL, MODEL, EXTERNAL))
         damage = rng.choice((damage_bytes, damage_message, damage_message))

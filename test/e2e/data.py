@@ -1,4 +1,6 @@
-"""Data: one stream of tokens in every format gives the same losses; order, shuffling and epochs do not depend on the plan; evaluation and checkpoints."""
+"""Data: the same token stream gives the same losses in every format; order, shuffling and epochs do not depend on the
+plan; evaluation and checkpoints.
+"""
 import os
 import struct
 import tempfile

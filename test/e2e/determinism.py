@@ -1,4 +1,6 @@
-"""Same bundle twice: bit-equal losses. Compiling twice, with 1 and 2 threads: byte-identical bundles. Other thread counts of a device: bit-equal."""
+"""The same bundle run twice gives bit-identical losses; compiling twice, with 1 and 2 threads, gives byte-identical
+bundles; a device with another thread count gives bit-identical losses.
+"""
 import filecmp
 import os
 import tempfile
@@ -25,7 +27,7 @@ def main():
             two = z.cluster(folder, [("a", 2e10), ("b", 1e10)])
             bundles = [os.path.join(folder, f"{model}-{i}.zorse") for i in range(2)]
             for i, bundle in enumerate(bundles):
-                cache = os.path.join(folder, f"cache-{i}")  # a cold cache each, so that code generation really runs twice
+                cache = os.path.join(folder, f"cache-{i}")  # separate empty caches, so that both compilations generate code
                 os.environ["ZORSE_CACHE"] = cache
                 z.compile(path, bundle, two, 7, 32, extra=("--threads", i + 1))
             equal = same_tree(*bundles)

@@ -1,10 +1,13 @@
-"""GPUs that exchange directly, through the stand-in for NCCL: the bits of local and Gloo transports, in one process and in several, and the ways back to staged programs.
+"""GPUs that transfer directly, through the fake NCCL: results are bit-identical to local and Gloo transports, in one
+process and in several. Also checks the fallbacks to host-staged transfers.
 
-    direct.py [--quick] [COUNT]          COUNT random plans of 4 emulated GPUs with uneven shards, some beside a processor; default 24, --quick: 3
-    direct.py --fall-back                versions that differ, two devices on one GPU, a self-test with wrong bytes
+    direct.py [--quick] [COUNT]          COUNT random plans of 4 emulated GPUs with
+                                         uneven shards, some with a CPU; default 24, --quick: 3
+    direct.py --fall-back                different NCCL versions, two devices on one GPU, a self-test with wrong bytes
 
-Every plan runs directly in threads and in processes, the former at random delays of streams, and by way of the host in threads (local transport) and in processes (Gloo). Losses, norms and the
-checkpoint must be the same bytes.
+Every plan runs with direct transfers in threads and in processes (threads with random stream delays), and staged
+through host memory in threads (local transport) and in processes (Gloo). Losses, norms and the checkpoint must be
+byte-identical.
 """
 import os
 import random
@@ -19,7 +22,7 @@ UNITS, LENGTH, STEPS = 8, 8, 3
 
 
 def random_plan(seed):
-    """(batch, devices, cells, more): every device has cells, and shares of state that fit nothing."""
+    """(batch, devices, cells, more): every device has cells, and shares of state that match no other division."""
     draw = random.Random(seed)
     devices = ["g0", "g1", "g2", "g3"] + (["c0"] if seed % 5 == 4 else [])
     batch = draw.choice((6, 7, 8, 9))
@@ -51,7 +54,7 @@ def compile_plan(folder, seed):
 
 
 def outcome(folder, bundle, data, *words, ok=True):
-    """(what a run wrote, what it said)"""
+    """(what a run wrote, what it printed)"""
     metrics, checkpoint = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "checkpoint.safetensors")
     code, out, err = z.call("zorse-run", bundle, "--data", data, "--steps", STEPS, "--seed", 3, "--metrics", metrics, "--checkpoint", checkpoint, *words, ok=ok)
     if code:
@@ -71,7 +74,7 @@ def plans(count):
             os.environ.pop("ZORSE_EMULATOR_DELAYS", None)
             expected, said = outcome(folder, bundle, data, "--threads", "--staged")
             wrong = [] if "staged through host memory" in said else ["not staged"]
-            for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes by way of the host", ["--processes", "--staged"], None)):
+            for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes, staged through the host", ["--processes", "--staged"], None)):
                 if delays is not None:
                     os.environ["ZORSE_EMULATOR_DELAYS"] = str(delays)
                 else:

@@ -1,9 +1,10 @@
-"""GPUs that exchange directly, when one is lost: every rank ends within the deadline, whatever stands on streams.
+"""Loss of a GPU during direct transfers: every rank ends within the deadline, whatever operations are on streams.
 
-    direct_faults.py [COUNT] [--seed N]     default 50 random moments; the short form 4
+    direct_faults.py [COUNT] [--seed N]     default 50 random times; the short form has 4
 
-A rank is killed, stopped, hangs in an operation of NCCL or hears of an error from it, at a random moment of a job of four processes. The others end by themselves: after a death within 2 s, after
-silence or a hang within the deadline and the time the coordinator takes to be sure of it; all of them say why, and nobody is left.
+At a random time of a job of four processes, a rank is killed or suspended, hangs in an NCCL operation, or gets an error
+from NCCL. The other ranks end by themselves: within 2 s after a death; after silence or a hang within the deadline plus
+the time that the coordinator needs to confirm it. All of them report the cause, and no process is left.
 """
 import os
 import random
@@ -18,7 +19,7 @@ import harness as z
 import jobs
 
 DEADLINE, STALL = 3.0, 4.0
-# How it is done, the time from there to the end of the last rank, and what the job says.
+# Kind of fault, time from the fault to the end of the last rank, and message of the job.
 WAYS = ("kill", "stop", "hang", "fail")
 LIMITS = {"kill": 2.0, "stop": DEADLINE + 3.0, "hang": STALL + 4.0, "fail": 2.0}
 
@@ -41,7 +42,7 @@ def one(folder, bundle, data, way, draw):
             begin = None
         last = [job.steps(), time.monotonic()]
 
-        def watched():  # of an operation that hangs or fails the moment is the last step
+        def watched():  # if an operation hangs or fails, the start of the measurement is the last step
             if job.steps() != last[0]:
                 last[:] = [job.steps(), time.monotonic()]
             return all(p.ended is not None for r, p in job.processes.items() if not (way == "stop" and r == rank))

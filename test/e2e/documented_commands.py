@@ -1,7 +1,9 @@
-"""Every command of README.md and docs/: run as it stands, but for sizes (SMALLER) and the files it starts from (Fixtures); where it cannot run here, the reason is printed (ONLY_CHECKED) and its
-options are checked against the tool. Options that prose names (`--name`) are checked as well. A fenced block says what it is: bash for commands, text or a language for anything else.
+"""Runs every command of README.md and docs/ unchanged, except for sizes (SMALLER) and input files (Fixtures). If a
+command cannot run here, the reason is printed (ONLY_CHECKED) and its options are checked against the tool. Options
+in prose (`--name`) are checked, too. A fenced block states its language: bash for commands, text or another language
+for anything else.
 
-    documented_commands.py [PAGE...]     all pages without one
+    documented_commands.py [PAGE...]     default: all documents
 """
 import functools
 import glob
@@ -16,12 +18,13 @@ import tempfile
 
 import harness as z
 
-# What is made smaller: a documented command trains a model that nobody waits for in a test.
+# Sizes that are reduced: documented commands train longer than a test should.
 SMALLER = [(r"--steps \d{3,}", "--steps 8"), (r"--snapshot-every \d+", "--snapshot-every 2"), (r"--eval-every \d+", "--eval-every 4"), (r"--batch 64", "--batch 8"), (r"--seq 512", "--seq 32"),
            (r"--warmup 100", "--warmup 2"), (r"(zorse-profile .*)", r"\1 --rows 1,2 --seconds 0.2"), (r"(zorse-cluster .*--measure)", r"\1 --link-seconds 0.2"),
            (r"(zorse-plan --shape .*)--batch 256(.*)", r"\1--batch 32\2 --candidates=1"), (r"--shape llama-13b --seq 4096", "--shape llama-7b --seq 512"), (r"num_hidden_layers=4 hidden_size=256", "num_hidden_layers=1 hidden_size=32 intermediate_size=32 num_attention_heads=2 num_key_value_heads=2 vocab_size=96 --sequence 16")]
 
-# What is not run, and why. The options of our tools in such a command are checked; those of other programs are not ours to check.
+# Commands that are not run, and why. Options of Zorse's tools in such a command are checked, options of other programs
+# are not.
 ONLY_CHECKED = [
     (r"^srun ", "needs an allocation of Slurm; e2e-launch-srun runs zorse-run under srun"),
     (r"^mpirun ", "names hosts that are not there; e2e-launch-mpirun runs zorse-run under mpirun"),
@@ -33,10 +36,10 @@ ONLY_CHECKED = [
     (r"^tools/(ptxas|nvdisasm)\.sh|^python3 -m pip |^export LD_LIBRARY_PATH=", "fetches packages of NVIDIA's"),
     (r"^test/benchmark/sass/", "needs NVIDIA's assembler; e2e-sass-model tries the model"),
     (r"^test/hardware/|^scp ", "makes a suite for another machine; e2e-hardware-kit tries it"),
-    (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds under sanitizers, or needs such a build"),
+    (r"^(cmake|ctest) |^build/(asan|tsan|ubsan|fuzz)/", "builds with sanitizers, or needs a sanitizer build"),
 ]
 
-# Options in prose that belong to other programs.
+# Options of other programs that occur in prose.
 FOREIGN = {"--calculate-per-token-loss", "--gtest_filter", "--no-python", "--nproc-per-node", "--node-rank", "--max-restarts", "--ntasks", "--pty", "--signal", "--requeue", "--from-literal", "--rdzv-endpoint", "--rdzv-id",
            "--master-addr", "--master-port", "--nnodes", "--standalone", "--map-by", "--bind-to", "--host", "--kill-on-bad-exit", "--mpi", "--nodes", "--cpus-per-task", "--preset", "--build", "--target",
            "--test-dir", "--output-on-failure", "--ntasks-per-node", "--no-kill", "--wait", "--gpus"}
@@ -52,7 +55,7 @@ nodes:
 
 
 class Fixtures:
-    """Files that commands start from, made when a command names one that no command before it has made."""
+    """Input files of commands. A file is created when a command names it and no earlier command has created it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -79,7 +82,7 @@ class Fixtures:
             bundle = self.path("base.zorse")
             z.compile(self.path("model.onnx"), bundle, z.cluster(self.folder, ["a"]), 8, 32, training={})
             z.run(bundle, os.path.join(z.SMALL, "gpt.tokens.bin"), 1, checkpoint=self.path(name))
-        elif name == "tune.yaml":  # the page has it
+        elif name == "tune.yaml":  # defined in the document
             with open(os.path.join(z.ROOT, "docs", "fine-tuning.md")) as f:
                 text = re.search(r"`tune.yaml`:\n\n```yaml\n(.*?)```", f.read(), re.S)[1]
             with open(self.path(name), "w") as f:
@@ -99,7 +102,8 @@ class Fixtures:
 
 
     def hub_directory(self, path):
-        """A checkpoint of the hub: of transformers where it is installed, and otherwise, since the commands that export it do not run then either, one of the model that stands for their output."""
+        """A checkpoint in the hub's layout: created with transformers if it is installed. Otherwise a substitute for
+        the output of the commands that export it, which do not run then either."""
         if torch_python():
             subprocess.run([torch_python(), "-c", "import sys, transformers as t; t.AutoModelForCausalLM.from_config(t.LlamaConfig(num_hidden_layers=1, hidden_size=32, intermediate_size=32, "
                             "num_attention_heads=2, num_key_value_heads=2, vocab_size=256)).save_pretrained(sys.argv[1])", path], check=True, capture_output=True)
@@ -117,14 +121,14 @@ def python_for_models():
 
 @functools.lru_cache(None)
 def torch_python():
-    """The Python that has PyTorch; None: there is none."""
+    """The Python interpreter with PyTorch, or None."""
     python = python_for_models()
     return python if os.path.exists(python) and subprocess.run([python, "-c", "import torch, transformers, onnxscript"], capture_output=True).returncode == 0 else None
 
 
 @functools.lru_cache(None)
 def options_of(tool):
-    """The long options that a tool of ours takes; None for a program that is not ours. Raises where one of ours does not exist."""
+    """The long options of a Zorse tool; None for other programs. Raises an error for a Zorse tool that does not exist."""
     name = os.path.basename(tool)
     if name.startswith("zorse-") and "/" not in tool:
         path = os.path.join(z.BIN, name)
@@ -141,7 +145,7 @@ def options_of(tool):
         with open(path) as f:
             text = f.read()
         programs = re.findall(r"test/\w+/\w+\.py", text) if tool.endswith(".sh") else [f"python/zorse/{m}.py" for m in re.findall(r"from zorse\.(\w+) import", text)]
-        for program in programs:  # which it hands its options to
+        for program in programs:  # programs that it passes its options to
             with open(os.path.join(z.ROOT, program)) as f:
                 text += f.read()
         return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text)) | {"--help"}
@@ -149,7 +153,7 @@ def options_of(tool):
 
 
 def all_options():
-    """Options of every tool, script and test program: what prose may name without saying whose it is."""
+    """Options of every tool, script and test program: prose may name them without their program."""
     found = set()
     for tool in sorted(n for n in os.listdir(z.BIN) if n.startswith("zorse-") and not n.endswith("-test") and n != "zorse-mutate"):
         found |= options_of(tool)
@@ -161,7 +165,7 @@ def all_options():
 
 
 def unknown_options(command):
-    """What a command names that does not exist: tools, options, presets."""
+    """Names in a command that do not exist: tools, options, presets."""
     bad = []
     for part in command.split("|"):
         tool, known = None, None
@@ -225,14 +229,14 @@ class Check:
             os.symlink(os.path.join(z.ROOT, "models"), os.path.join(folder, "models"))
             fixtures = Fixtures(folder)
             for line, language, lines in blocks(page):
-                self.say(language, f"{page}:{line}", "a fenced block without a language; say bash for commands, text for what is none")
+                self.say(language, f"{page}:{line}", "a fenced block without a language; use bash for commands, text for other blocks")
                 if language in ("bash", "sh", "console"):
                     ran += self.block(page, line, lines, fixtures)
             self.inline(page)
         print(f"{'ok  ' if all(self.results[before:]) else 'FAIL'} {page}: {ran} commands ran", flush=True)
 
     def block(self, page, line, lines, fixtures):
-        """Runs its commands one by one, each in the folder that the block has gone to; returns how many ran."""
+        """Runs its commands one by one, each in the current folder of the block. Returns how many ran."""
         ran, where = 0, fixtures.folder
         for number, text in enumerate(map(str.strip, lines), line + 1):
             if re.match(r"cd \S+$", text):
@@ -274,9 +278,9 @@ class Check:
         outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--checkpoint", "--metrics", "--snapshots", "--svg")}
         fixtures.need(w for w in words if w not in outputs)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
-        environment["PATH"] = ":".join([z.BIN, os.path.dirname(sys.executable), os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is beside Python
+        environment["PATH"] = ":".join([z.BIN, os.path.dirname(sys.executable), os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is installed next to Python
         environment["PYTHONPATH"] = os.path.join(z.ROOT, "python")
-        # A pipeline fails with any of its programs.
+        # A pipeline fails if any of its programs fails.
         limit = 120 * z.PATIENCE
         try:
             done = subprocess.run(["bash", "-c", "set -o pipefail\n" + small], cwd=folder, env=environment, capture_output=True, text=True, timeout=limit)

@@ -1,6 +1,7 @@
-"""Every example of docs/passes.md: commands run as they stand, and what stands below a command occurs in its output, line by line and in this order.
+"""Checks every example of docs/passes.md: commands run unchanged, and the text below a command occurs in its output,
+line by line and in this order.
 
-A fenced block of mlir, json or yaml is the file that the text before it names last.
+A fenced block of mlir, json or yaml is the file that the preceding text names last.
 """
 import os
 import re

@@ -1,4 +1,6 @@
-"""tools/run-evidence.sh on made-up claims: what it finds, keeps and writes, how it ends, which faults it notices. And what all claims and Python files here must have: no fault, a name of its own."""
+"""Tests tools/run-evidence.sh with artificial claims: what it finds, keeps and writes, its exit code, and the errors it
+detects. Also checks the real claims and Python files: no errors, unique names.
+"""
 import glob
 import json
 import os
@@ -40,24 +42,24 @@ claim = "It holds."
 quick = "none, because it takes an hour"
 run = "echo whole"
 """
-# Claims beside, by what is tried: keys, the state, and the figure as an expression.
+# Further claims, by the feature tested: keys, the state, and the figure as an expression.
 FIGURES = {
     "a row of commands": ("""run = [{ label = "a", run = "printf 'x\\n1 of 1\\n\\n'" }, "echo 2"]""", "passed", "a: 1 of 1; 2"),
     "one of a row fails": ("""run = [{ label = "a", run = "false" }, { label = "b", run = "echo 2" }]""", "failed", "exit 1; a: ; b: 2"),
-    "a failure counts more than what is missing": ("""run = ["bash -c 'echo no; exit 77'", "bash -c 'echo bad; exit 5'"]""", "failed", "exit 5; no; bad"),
+    "a failure counts more than a missing requirement": ("""run = ["bash -c 'echo no; exit 77'", "bash -c 'echo bad; exit 5'"]""", "failed", "exit 5; no; bad"),
     "nothing is printed": ('run = "true"', "failed", "prints no figure"),
     "a command that does not exist": ('run = "./no-such-program"', "failed", "exit 127; .*no-such-program.*"),
     "a setup that fails": ('setup = "false"\nrun = "echo 1"', "failed", "exit 1"),
-    "variables, and a folder of its own": ("""setup = "cp README.md {folder}/copy"\nrun = "A=5 bash -c 'echo $A of {folder}/c*'" """, "passed", "5 of /.*/copy"),
-    "what is found": ("""run = { run = "printf 'found 1\\nfound 2\\nend'", find = '^found.*' }""", "passed", "found 1; found 2"),
-    "what is not found": ("""run = { run = "echo 1", find = '^found.*' }""", "failed", "nothing in the output matches '.found.*; 1"),
+    "variables, and a separate folder": ("""setup = "cp README.md {folder}/copy"\nrun = "A=5 bash -c 'echo $A of {folder}/c*'" """, "passed", "5 of /.*/copy"),
+    "pattern found": ("""run = { run = "printf 'found 1\\nfound 2\\nend'", find = '^found.*' }""", "passed", "found 1; found 2"),
+    "pattern not found": ("""run = { run = "echo 1", find = '^found.*' }""", "failed", "nothing in the output matches '.found.*; 1"),
     "numbers are added": ("""run = ["echo 1 bad of 5", "echo 0 bad of 7"]\nfind = '(?P<bad>\\d+) bad of (?P<worst>\\d+)'\nsay = "{bad} bad, {worst} at most"\nlimits = ["bad <= 1", "worst > 6"]""", "passed",
                           "1 bad, 7 at most"),
     "a limit is broken": ("""run = "echo 2 bad of 9"\nfind = '(?P<bad>\\d+) bad of (?P<all>\\d+)'\nlimits = ["bad >= all"]""", "failed", "bad >= all does not hold; 2 bad of 9"),
     "no number": ("""run = "echo none bad"\nfind = '(?P<bad>\\w+) bad'\nlimits = ["bad <= 0"]""", "failed", "bad <= 0 does not hold; none bad"),
     "an exit code that does not count": ("""run = { run = "bash -c 'echo 0 bad; exit 1'", any_exit = true, find = '(?P<bad>\\d+) bad', limits = ["bad <= 0"] }""", "passed", "0 bad"),
 }
-# Claims that are not written as they must be, and what is said of them.
+# Malformed claims and the error messages expected for them.
 FAULTS = {
     "no command": ("", "has no run"),
     "an unknown key": ('run = "echo 1"\nlimit = "1"', "has an unknown key 'limit'"),
@@ -98,12 +100,12 @@ def runner(expect):
 
         code, said = evidence("--quick")
         table, stored = evidence.read("evidence.md"), evidence.read("evidence.jsonl")
-        expect("quick forms: a failure does not stop the others and is said", code == 1 and "1 passed, 1 failed, 2 cannot run here, 1 without a quick form" in said, said)
-        expect("the reason of the failure and what was left out are named", "failed: holds_not (whole): exit 4; 1 of 3; the reason" in said and "left out: long" in said, said)
-        expect("what is needed and missing is named", "not run: needs_more (whole): a second device is missing" in said and "not run: not_here (whole): skipped: no such device" in said, said)
+        expect("quick forms: a failure does not stop the others and is reported", code == 1 and "1 passed, 1 failed, 2 cannot run here, 1 without a quick form" in said, said)
+        expect("the reason of the failure and the omitted claims are named", "failed: holds_not (whole): exit 4; 1 of 3; the reason" in said and "left out: long" in said, said)
+        expect("missing requirements are named", "not run: needs_more (whole): a second device is missing" in said and "not run: not_here (whole): skipped: no such device" in said, said)
         records = {(r["script"], r["form"]): r for r in map(json.loads, stored.splitlines())}
         expect("whole forms are whole in --quick, too, and rows of scripts are rows of claims", sorted(records) == [("holds", "quick"), ("holds_not", "whole"), ("long", "whole"), ("needs_more", "whole"), ("not_here", "whole")], stored)
-        expect("a record says commit, processor, date and seconds", all(records["holds", "quick"][key] for key in ("commit", "processor", "date")) and "seconds" in stored, stored)
+        expect("a record has commit, CPU, date and seconds", all(records["holds", "quick"][key] for key in ("commit", "processor", "date")) and "seconds" in stored, stored)
         expect("figures are last lines, with remarks", "| It holds in every case. | `holds` |" in table and "3 of 3 \\| quick (limit 4) ([remarks](evidence-remarks.md#holds)) |" in table, table)
         expect("sections are topics", "## Compiler" in table and "## Jobs" in table, table)
 
@@ -111,7 +113,7 @@ def runner(expect):
         table = evidence.read("evidence.md")
         expect("by name, whole: passed", code == 0 and "2 passed, 0 failed" in said, said)
         expect("other rows stay", "**FAILED**: whole" in table and "whole: 3 of 3 \\| whole (limit 4)<br>quick: 3 of 3 \\| quick (limit 4)" in table, table)
-        expect("only what cannot run here: another exit code", evidence("not_here")[0] == 3)
+        expect("only claims that cannot run here: another exit code", evidence("not_here")[0] == 3)
         code, said = evidence("holds", "unheard_of")
         expect("unknown names are refused", code == 1 and "no claim 'unheard_of'" in said, said)
         code, said = evidence("--show", "holds", "needs_more")
@@ -119,7 +121,7 @@ def runner(expect):
 
 
 def tests_count(expect):
-    """--quick takes what CTest has passed at this commit, and runs everything else."""
+    """--quick reuses results that CTest has passed at this commit and runs everything else."""
     with tempfile.TemporaryDirectory() as folder:
         evidence = Evidence(folder, table("tested", 'run = "/usr/bin/echo again"') + table("untested", 'run = "/usr/bin/echo 2"'))
         os.makedirs(os.path.join(folder, "build", "Testing"))
@@ -147,7 +149,7 @@ def table(name, keys, topic="Compiler", quick="whole"):
 
 
 def figures_and_faults(expect):
-    """Claims with faults of every kind do not stop each other."""
+    """Claims with errors of every kind do not stop each other."""
     with tempfile.TemporaryDirectory() as folder:
         text = [table(f"figure{i}", keys) for i, (keys, _, _) in enumerate(FIGURES.values())] + [table(f"fault{i}", keys) for i, (keys, _) in enumerate(FAULTS.values())]
         evidence = Evidence(folder, "".join(text) + table("elsewhere", 'run = "echo 1"', topic="Elsewhere") + table("same", 'run = "echo 1"', quick="one of three"))
@@ -167,7 +169,7 @@ def figures_and_faults(expect):
 def conventions(expect):
     done = subprocess.run([os.path.join(z.ROOT, "tools", "run-evidence.sh"), "--list"], capture_output=True, text=True)
     expect("no claim has a fault", done.returncode == 0 and "test/evidence/README.md" not in done.stdout, done.stdout + done.stderr)
-    # What is built is known to CMake; the test itself may run where not everything is.
+    # CMake knows which targets are built; this test may run when not all are.
     known = set()
     for top in ("test", "tools"):
         for path in glob.glob(os.path.join(z.ROOT, top, "**", "CMakeLists.txt"), recursive=True):
@@ -176,7 +178,7 @@ def conventions(expect):
     commands = [(c.name, word) for c in claims.read(os.path.join(z.ROOT, "test", "evidence", "claims.toml")) for form in ("whole", "quick") for command in c.commands(form, "FOLDER") for word in command.words]
     unknown = sorted({f"{name}: {word}" for name, word in commands if re.fullmatch(r"\S*/bin/[\w-]+", word) and "python" not in word and os.path.basename(word) not in known})
     expect("every program that a claim runs is built by CMake", not unknown, "\n".join(unknown))
-    # A file is found before a module of the same name of Python's own or of its packages, by everything that runs from the same folder.
+    # A script finds a file in its folder before a module with the same name of Python or its packages.
     hiding = []
     for top in ("test", "models", "tools"):
         for folder, _, files in os.walk(os.path.join(z.ROOT, top)):

@@ -1,11 +1,15 @@
-"""Files that somebody else exchanges between the look at them and their use: nothing else runs, and nothing else gets into a bundle.
+"""Files that another process exchanges between check and use (TOCTOU): no other code runs, and no other content gets
+into a bundle.
 
     exchanges.py [swaps [COUNT]] [folders [COUNT]]     default: 50 of each
 
-swaps    zorse-run --expect=DIGEST while another program puts a bundle with other machine code in the place of the right one and back, again and again: each run gives the right losses, or ends with
-         an error; the other code, which leaves a file behind when it is loaded, never runs.
-folders  zorse-compile under umask 002 with a TMPDIR that a group shares, in which another user of the group looks for the compiler's files, writes into them and puts folders of his own in their place:
-         every bundle is the one that is compiled undisturbed. Without the right to become another user, the same user attacks (who may do more).
+    swaps      zorse-run --expect=DIGEST while another program repeatedly swaps the bundle with one that has
+               other machine code. Each run gives the correct losses or ends with an error. The other code writes a file
+               when it is loaded; it never runs.
+    folders    zorse-compile under umask 002 with a group-shared TMPDIR, in which another user of the group
+               looks for the compiler's files, writes into them and replaces folders by its own. Every bundle is
+               identical to one compiled without the attack. If the test cannot become another user, the same user
+               attacks, who has more rights.
 """
 import os
 import random
@@ -68,7 +72,7 @@ while True:
 
 
 def other_code(folder):
-    """A shared object that leaves a file behind when it is loaded."""
+    """A shared object that creates a file when it is loaded."""
     source, built, mark = (os.path.join(folder, name) for name in ("other.c", "other.so", "other-code-ran"))
     with open(source, "w") as f:
         f.write(OTHER % mark)
@@ -168,7 +172,7 @@ def folders(count):
             results.append(not problem)
         if os.path.exists(mark):
             results.append(False)
-        print(f"{count} compilations in a shared TMPDIR: {moved} whose folder was moved away under them")
+        print(f"{count} compilations in a shared TMPDIR: {moved} with a folder that was moved away during the compilation")
         return results
 
 

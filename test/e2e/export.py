@@ -1,5 +1,6 @@
-"""zorse-export: a snapshot as safetensors and as ONNX, against --checkpoint and the original file. With ZORSE_PYTHON (onnx; onnxruntime or its reference evaluator) the
-ONNX files are checked and read back; otherwise only their sizes are looked at.
+"""zorse-export: writes a snapshot as safetensors and as ONNX; the results are compared with --checkpoint and the
+original file. With ZORSE_PYTHON (onnx; onnxruntime or its reference evaluator) the ONNX files are checked and read
+back; otherwise only their sizes are checked.
 """
 import os
 import shutil
@@ -62,7 +63,7 @@ onnx.save(m, sys.argv[2])
 
 
 def external(python, model, path):
-    """The same model with its data outside."""
+    """The same model with external data."""
     subprocess.run([python, "-c", f"import onnx; onnx.save(onnx.load({model!r}), {path!r}, save_as_external_data=True, location='w.bin', size_threshold=0)"], check=True)
 
 
@@ -100,7 +101,7 @@ def main():
                     print(f"{'ok  ' if results[-1] else 'FAIL'} {name} {kind}: ONNX with the trained weights: {(done.stdout + done.stderr).strip()[-500:]}", flush=True)
                 else:
                     results.append(os.path.getsize(tag + ".onnx") > 1000)
-                # What was exported trains on: the same loss as the snapshot's parameters give.
+                # The exported model can be trained further: its loss is that of the snapshot's parameters.
                 z.compile(tag + ".onnx", tag + ".again", z.cluster(folder, ["a"]), 6, 16)
                 z.compile(path, tag + ".first", z.cluster(folder, ["a"]), 6, 16)
                 again = z.run(tag + ".again", data, 1)[0]["loss"]

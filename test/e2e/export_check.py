@@ -1,7 +1,9 @@
-"""zorse.export refuses a module whose file would train something else, and names the module in which they differ (exit code 77 without PyTorch).
+"""zorse.export refuses a module if its file would train differently, and names the submodule that differs (exit code 77
+without PyTorch).
 
-export_check.py [--quick] [KIND...]      --quick: each kind by one exporter, TorchScript's where it takes it
-The kinds are in export_kinds.py. The module must be as it was afterwards, whatever the export said.
+    export_check.py [--quick] [KIND...]      --quick: one exporter per kind, TorchScript if it supports the module
+
+The kinds are in export_kinds.py. The export must leave the module unchanged, whatever its result.
 """
 import contextlib
 import copy
@@ -23,7 +25,7 @@ sys.path.insert(0, os.path.join(z.ROOT, "python"))
 
 
 def state(module):
-    """What an export must leave as it is."""
+    """The state that an export must not change."""
     import torch
 
     tensors = {n: t.detach().clone() for n, t in [*module.named_parameters(), *module.named_buffers()]}
@@ -48,7 +50,7 @@ class Table:
         self.results.append(bool(good))
 
     def exported(self, module, **more):
-        """What the export said: "equal", or its refusal."""
+        """The result of the export: "equal", or its refusal."""
         import zorse
         from export_kinds import LENGTH, VOCABULARY
 
@@ -90,10 +92,10 @@ class Table:
                 self.holds(f"{label}: a refused export leaves the old file, and nothing else", (left.read() == b"old") == (kind["says"] != "equal") and os.listdir(os.path.dirname(self.path)) == [os.path.basename(self.path)])
         if "mended" in kind:
             found = self.exported(made(name, kind["mended"]))
-            self.holds(f"{name}: the remedy is exported: {found}", found == "equal")
+            self.holds(f"{name}: the fix is exported: {found}", found == "equal")
 
     def foreign(self, name, says):
-        """A file that PyTorch's exporter wrote by itself."""
+        """A file written by PyTorch's exporter without zorse.export."""
         import torch
         import zorse
         from export_kinds import LENGTH, VOCABULARY, made
@@ -117,7 +119,8 @@ class Table:
 
 
 def processes(table):
-    """The process that evaluates files: kept for the next export, not for long, replaced where it has died, and not shared with a forked process."""
+    """The process that evaluates files is kept for the next export for a limited time, replaced if it has died, and not
+    shared with a forked process."""
     from zorse import _file_process
 
     def pid():
@@ -132,7 +135,7 @@ def processes(table):
     third = pid()
     table.holds("one that was killed is replaced", third not in (first, None))
     with _file_process.file_process() as a, _file_process.file_process() as b:
-        table.holds("two exports at once have a process each", a is not b)
+        table.holds("two concurrent exports have separate processes", a is not b)
     child = os.fork()
     if child == 0:
         os._exit(0 if all(not p.taken() for p in _file_process._waiting) else 1)

@@ -1,7 +1,10 @@
-"""What the comparison of an export costs: seconds of zorse.export with it and without (exit code 77 without PyTorch).
+"""Measures the cost of the comparison in an export: seconds of zorse.export with and without it (exit code 77 without
+PyTorch).
 
-export_cost.py [--quick]      --quick: without GPT-2 124M
-Of a small model: the first export of a process, as scripts and zorse-export make it, and later ones, as notebooks do.
+    export_cost.py [--quick]      --quick: without GPT-2 124M
+
+Small models are measured twice: the first export of a process, as in scripts and zorse-export, and later ones, as in
+notebooks.
 """
 import os
 import subprocess
@@ -18,7 +21,7 @@ sys.path.insert(0, os.path.join(z.ROOT, "models"))
 
 
 def timed(module, path, **more):
-    """Seconds of an export, and of the parts of its comparison."""
+    """Seconds of an export, and of the phases of its comparison."""
     import zorse
     from zorse import _check
 
@@ -59,14 +62,14 @@ def small():
 
 
 def first(folder, trust):
-    """Seconds of the first export of a process. PyTorch is loaded before: the module is made with it."""
+    """Seconds of the first export of a process. PyTorch is already loaded, because the module is created with it."""
     words = f"import export_cost, sys; print(export_cost.timed(export_cost.small(), sys.argv[1], trust={trust}, sequence=16, vocabulary=64)[0])"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", words, os.path.join(folder, "first.onnx")], cwd=os.path.dirname(os.path.abspath(__file__)), stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout.split()[-1])
 
 
 def least(rounds, measure):
-    """The least seconds without the comparison, and with it, of rounds in turn."""
+    """The minimum seconds without the comparison, and with it, over alternating rounds."""
     times = {True: [], False: []}
     for _ in range(rounds):
         for trust in (True, False):

@@ -1,7 +1,9 @@
-"""Modules for export_check.py: what training changes and exporters lose, each with what an export of it has to say.
+"""Modules for export_check.py: things that training changes and exporters lose, each with the expected result of its
+export.
 
-KINDS: by name, the methods that make a module of Base, and `says`: words of the refusal, or EQUAL where the export is the module. `mended`: methods that follow the refusal's remedy and must
-be exported. FOREIGN: the same for files that PyTorch's exporters wrote by themselves, in evaluation mode.
+KINDS: by name, the methods that make a module of Base, and `says`: words of the refusal, or EQUAL if the export must
+succeed. `mended`: methods that apply the fix named by the refusal; the result must be exported. FOREIGN: the same for
+files that PyTorch's exporters wrote in evaluation mode, without zorse.export.
 """
 import random
 
@@ -33,7 +35,7 @@ class Base(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Stochastic depth as timm writes it; by `floor`, as transformers does; `scaled` by the probability."""
+    """Stochastic depth as in timm; with `floor` as in transformers; `scaled` by the probability."""
 
     def __init__(self, floor=False, scaled=True):
         super().__init__()
@@ -48,12 +50,12 @@ class DropPath(nn.Module):
 
 
 def trained(function):
-    """A module that is a function of x in training and the identity in evaluation."""
+    """A module that applies a function to x in training and is the identity in evaluation."""
     return inner(lambda s, x: function(x) if s.training else x)
 
 
 class Layer(nn.Module):
-    """A module of a function."""
+    """A module that applies a function."""
 
     def __init__(self, function):
         super().__init__()
@@ -94,12 +96,12 @@ class Clipped(torch.autograd.Function):
 
 
 def inner(function):
-    """After the middle a module 'd' of this function."""
+    """Inserts a module 'd' with this function after the middle."""
     return dict(init=lambda s: setattr(s, "d", Layer(function)), mid=lambda s, x: s.d(Base.mid(s, x)))
 
 
 def before(function):
-    """Does something at the beginning of the middle."""
+    """Runs a function at the beginning of the middle."""
     return dict(mid=lambda s, x: (function(s, x), Base.mid(s, x))[1])
 
 
@@ -198,7 +200,7 @@ KINDS = {
     "detach_dropped": dict(mid=lambda s, x: Base.mid(s, x) + s.a(x).detach(), says=("gradient of 'a.weight'", STOPS), exporters=(False,)),
     "no_grad_compared": dict(inner(lambda s, x: x * (torch.no_grad()(torch.abs)(x) > 0.3)), says=EQUAL),
     "by_frequency": dict(set_("e", lambda s: nn.Embedding(VOCABULARY, 8, scale_grad_by_freq=True)), says=("gradient of 'e.weight'",), exporters=(True,)),
-    # numbers of the example's batch
+    # sizes of the example's batch
     "len": dict(loss_(lambda total, l, y: total / len(y)), says=(BAKED,)),
     "as_tensor": dict(loss_(lambda total, l, y: total / torch.as_tensor(float(y.shape[0]) ** 0.5)), says=(BAKED,)),
     "int_of_size": dict(loss_(lambda total, l, y: total / int(y.shape[0])), says=(BAKED,), exporters=(False,)),
@@ -209,7 +211,7 @@ KINDS = {
     "loop_over_samples": dict(loss_(lambda total, l, y: sum(F.cross_entropy(l[i], y[i]) for i in range(y.shape[0]))), says=(BAKED,), exporters=(False,)),
     "size": dict(loss_(lambda total, l, y: total / y.shape[0]), says=EQUAL),
     "length_baked": dict(loss_(lambda total, l, y: total / int(y.shape[1])), says=("length",), exporters=(False,)),
-    # what exporters have, or Zorse writes out
+    # supported by exporters, or decomposed by Zorse
     "plain": dict(says=EQUAL),
     "dropout": dict(set_("d", lambda s: nn.Dropout(0.3)), mid=lambda s, x: s.d(Base.mid(s, x)), says=EQUAL),
     "functional_dropout": dict(inner(lambda s, x: F.dropout(x, 0.3, s.training)), says=EQUAL),
@@ -246,14 +248,14 @@ KINDS = {
                          loss=lambda s, l, y: Base.loss(s, l + s.bag(y, per_sample_weights=torch.sigmoid(l[..., 0]))[:, None], y), says=EQUAL),
     "bag_of_offsets": dict(init=lambda s: setattr(s, "bag", nn.EmbeddingBag(VOCABULARY, VOCABULARY)),
                            loss=lambda s, l, y: Base.loss(s, l + s.bag(y.flatten(), torch.arange(0, y.numel(), y.shape[1]))[:, None], y), says=("with offsets", "(samples, length)")),
-    # losses of which nothing can be learnt
+    # losses without a gradient
     "loss_of_data": dict(loss=lambda s, l, y: (y.to(l.dtype) ** 2).mean() + 0 * y.sum(), says=("depends on no trained parameter",)),
     "loss_detached": dict(loss=lambda s, l, y: Base.loss(s, l.detach(), y), says=("depends on no trained parameter", "detach()")),
     "loss_not_finite": dict(loss_(lambda total, l, y: total / (y < 0).sum()), says=("not finite", "Export with an example")),
     "counts": dict(loss_(lambda total, l, y: total / (y != 3).sum()), says=EQUAL),
 }
 
-# Exported in evaluation mode and without Zorse: the module that differs is named.
+# Exported in evaluation mode and without zorse.export: the module that differs is named.
 FOREIGN = {
     "functional_dropout": ("'d (Layer)'",), "dropout": ("'d (Dropout)'",), "attention_dropout": ("'d (Layer)'",), "training_branch": ("the loss is", "'d (Layer)'"), "label_smoothing": ("the loss is", "the module itself"),
     "label_smoothing_of_all": ("'c (CrossEntropyLoss)'",), "drop_path": ("'d (DropPath)'",), "plain": EQUAL, "weight_norm": EQUAL,

@@ -1,7 +1,12 @@
-"""Random modules through zorse.export: each file is the module, at other numbers of samples, too, or the export refuses it by name (exit code 77 without PyTorch).
+"""Random modules through zorse.export: each file is equivalent to the module, at other numbers of samples, too, or the
+export refuses it by name (exit code 77 without PyTorch).
 
-export_random.py [--count 400] [--seed N] [--only I]      the seed is printed; --only: the module of this number alone
-What an export lets pass is compared once more: loss and all gradients at two numbers of samples and other data, and, without dropout, the loss by ONNX's reference evaluator.
+    export_random.py [--count 400] [--seed N] [--only I]
+                                                              the seed is printed; --only: only the module with this
+                                                              number
+
+Exported files are compared once more: loss and all gradients at two numbers of samples and on other data, and, without
+dropout, the loss by ONNX's reference evaluator.
 """
 import argparse
 import collections
@@ -18,12 +23,14 @@ from python_package_torch import ensure_torch
 os.environ["ZORSE_BIN"] = z.BIN
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 WIDTH, CLASSES, LENGTH = 8, 12, 5
-# What an export may refuse: files cannot hold it, or an exporter loses it. Anything else has to be exported.
+# Features that an export may refuse: files cannot represent them, or an exporter loses them. Anything else must be
+# exported.
 PLANTED = {"spectral_norm", "noise", "hook", "tensor_hook", "detach", "no_grad", "moving_buffer", "by_len", "by_tensor", "by_int", "min", "distilled", "scaled", "by_root"}
 
 
 def pieces():
-    """By name: (choose, make, apply). make(module, i) adds what piece i needs, apply(module, i, x) computes; x: [samples, LENGTH, WIDTH]."""
+    """By name: (choose, make, apply). make(module, i) adds what block i needs, apply(module, i, x) computes it; x:
+    [samples, LENGTH, WIDTH]."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -113,7 +120,7 @@ def losses():
 
 
 def made(numbers):
-    """A random module and what it is made of."""
+    """A random module and the names of its blocks."""
     import torch
     from torch import nn
 
@@ -143,7 +150,7 @@ def made(numbers):
 
 
 def apart(module, path, rows, seed):
-    """The largest difference of loss and gradients between file and module at other data, in f64."""
+    """The largest difference of loss and gradients between file and module on other data, in f64."""
     import torch
     from zorse._file_step import File, by_parameter, far, largest
     from zorse._module_step import training_step
@@ -158,7 +165,7 @@ def apart(module, path, rows, seed):
 
 
 def reference(module, path, rows, seed):
-    """The same for the loss, by ONNX's reference evaluator; None: it cannot say."""
+    """The same for the loss, by ONNX's reference evaluator; None if it does not support the file."""
     import numpy as np
     import onnx
     import torch

@@ -1,9 +1,11 @@
-"""The same model exported five ways ends in one canonical graph and the same losses (needs PyTorch: tools/python-env.sh).
+"""The same model exported five ways gives the same canonical graph and the same losses (needs PyTorch:
+tools/python-env.sh).
 
     exporters.py [--steps 50] [--hf] [--keep FOLDER]
 
-Own GPT and LLaMA modules with weights drawn so that no two parameters are equal: TorchScript, dynamo default, unoptimised, dynamic axes, opset 23.
-With --hf also the Hugging Face GPT-2 and LLaMA classes (the dynamo variants). With fresh weights the default export must be refused, naming the merged parameters.
+Zorse's GPT and LLaMA modules with weights drawn so that no two parameters are equal: TorchScript, dynamo default,
+unoptimized, dynamic axes, opset 23. With --hf also the Hugging Face GPT-2 and LLaMA classes (the dynamo variants). With
+initial weights the default export must be refused, and the error names the merged parameters.
 """
 import argparse
 import difflib
@@ -54,8 +56,9 @@ def hugging_face(name):
 
 
 def canonical(text):
-    """The printed graph up to names: SSA values are numbered by appearance, arguments by first use. What an exporter may fold into a parameter is undone: a matmul's
-    transposed weight is printed with its type in one order, a slice or reshape of a parameter counts as the parameter."""
+    """The printed graph up to names: SSA values are numbered by appearance, arguments by first use. Constant folding of
+    exporters is undone: a matmul with a transposed weight is printed with its type in one order, and a slice or
+    reshape of a parameter counts as the parameter."""
     body, names, alias, arguments = [], {}, {}, set()
 
     def number(name):
@@ -80,7 +83,7 @@ def canonical(text):
 
 
 class Logits(torch.nn.Module):
-    """A model without a loss, its table tied to its head."""
+    """A model without a loss, with its embedding table tied to its head."""
 
     def __init__(self):
         super().__init__()
@@ -93,7 +96,7 @@ class Logits(torch.nn.Module):
 
 
 def helper(folder):
-    """What the export helper promises by itself."""
+    """The guarantees of the export helper alone."""
     import onnx
 
     path = os.path.join(folder, "logits.onnx")
@@ -157,7 +160,7 @@ def main():
         text = out + err
         good = code == 1 and "error" in text and "merged" in text and "optimize=False" in text
         results.append(good)
-        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: an error names the merged parameters and the remedy")
+        print(f"{'ok  ' if good else 'FAIL'} fresh weights, default export: an error names the merged parameters and the fix")
     z.finish(results)
 
 

@@ -1,6 +1,7 @@
-"""The examples of docs/extending.md: each patch of test/extending applies to the sources as they are, and touches no more of them than its page says. With --build they are compiled and tried.
+"""Checks the examples of docs/extending.md: each patch of test/extending applies to the current sources and changes no
+more files than its document states. With --build they are compiled and tested.
 
-    extending.py [--build]     --build: in a copy of the sources under build/extending, which takes as long as a build does
+    extending.py [--build]     --build: in a copy of the sources under build/extending; takes as long as a full build
 """
 import os
 import re
@@ -12,8 +13,8 @@ import tempfile
 import harness as z
 
 EXAMPLES = os.path.join(z.ROOT, "test", "extending")
-# example -> (files of the sources at most, what is built, what is tried with the built folder's name in place of BUILD)
-LIT = shutil.which("lit") or "lit-22"  # Debian's name has the version
+# example -> (maximum number of source files, build targets, tests with the build folder's name in place of BUILD)
+LIT = shutil.which("lit") or "lit-22"  # Debian appends the version
 CASES = {
     "onnx-operator": (1, ["zorse-import"], []),
     "graph-op": (5, ["zorse-opt", "zorse-autodiff-test", "zorse-dialect-test"], [[LIT, "-v", "BUILD/test/lit", "--filter", "round-trip"], ["BUILD/bin/zorse-autodiff-test"], ["BUILD/bin/zorse-dialect-test"]]),
@@ -32,7 +33,7 @@ def say(results, what, good, detail=""):
 
 
 def sources(folder):
-    """A copy of what git knows, as it stands."""
+    """A copy of all files known to git, with uncommitted changes."""
     names = subprocess.run(["git", "-C", z.ROOT, "ls-files", "-z"], check=True, capture_output=True, text=True).stdout.split("\0")
     for name in filter(None, names):
         if os.path.isfile(os.path.join(z.ROOT, name)):

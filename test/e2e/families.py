@@ -1,10 +1,12 @@
-"""Models of many families against PyTorch: five AdamW steps on one device and on two with a random plan that splits the backward (needs PyTorch: tools/python-env.sh).
+"""Compares models of many families with PyTorch: five AdamW steps on one device and on two with a random plan that
+splits the backward (needs PyTorch: tools/python-env.sh).
 
     families.py [NAME ...] [--variants V,V] [--keep FOLDER]
 
-Tiny configurations of Hugging Face's classes and modules of the kinds that users write (tables of positions, biases of scores that are trained, rotations
-written out, losses with weights, with ignored labels, of two terms, or no loss in the graph at all) are exported in several ways, compiled for other rows and
-lengths than the example's, and trained. Losses must agree with PyTorch to 1e-5 relative, first-step gradients to 1e-4 in the norm of gradient_error.
+Tiny configurations of Hugging Face classes and modules as users write them (position tables, trained score biases,
+rotary embeddings written out, losses with weights, with ignored labels, of two terms, or no loss in the graph) are
+exported in several ways, compiled for batch sizes and lengths other than the example's, and trained. Limits: relative
+error 1e-5 for losses, 1e-4 for first-step gradients in the norm of gradient_error.
 """
 import argparse
 import json
@@ -35,7 +37,7 @@ from modules.llama import Llama, LlamaConfig
 VOCABULARY, STEPS, ROWS, LENGTH = 97, 5, 2, 16
 TRAINING = {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
 VARIANTS = {"unoptimised": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23), "torchscript": dict(dynamo=False)}
-SHAPES = {True: [(5, 24), (3, 11)], False: [(7, LENGTH)]}  # batch and length: symbolic axes, fixed ones
+SHAPES = {True: [(5, 24), (3, 11)], False: [(7, LENGTH)]}  # batch and length: symbolic axes, fixed axes
 
 # ------------------------------------------------------------------------------------------------------------------------------------ Hugging Face
 
@@ -70,7 +72,8 @@ def phi3():
 
 
 class ManualAttention(nn.Module):
-    """nanoGPT's without fused attention: scores filled by a buffer; with `relative` also a trained bias of scores by distance."""
+    """nanoGPT attention without the fused operator: scores masked by a buffer; with `relative` also a trained score
+    bias by distance."""
 
     def __init__(self, width, heads, context, relative):
         super().__init__()
@@ -93,7 +96,7 @@ class ManualAttention(nn.Module):
 
 
 class BiasedAttention(ManualAttention):
-    """The same bias given to the fused attention as its mask, causal part included."""
+    """The same bias passed to the fused attention as its mask, including the causal mask."""
 
     def forward(self, x):
         rows, length, width = x.shape
@@ -106,7 +109,7 @@ class BiasedAttention(ManualAttention):
 
 
 class PartsAttention(nn.Module):
-    """Rotary positions written out: each half of the channels on its own."""
+    """Rotary embeddings written out: each half of the channels separately."""
 
     def __init__(self, width, heads, interleaved):
         super().__init__()
@@ -163,7 +166,8 @@ class Decoder(nn.Module):
 
 
 class Loss(nn.Module):
-    """A decoder under a loss: `mean` (ignoring -100), `weighted` by class, `z` (a second term with a denominator of its own), `masked` (written out)."""
+    """A decoder with a loss: `mean` (ignoring -100), `weighted` by class, `z` (a second term with a separate
+    denominator), `masked` (written out)."""
 
     def __init__(self, decoder, kind="mean"):
         super().__init__()
@@ -277,10 +281,11 @@ def compare(folder, name, variant, path, batch, length, options):
     if name == "no-loss":
         gradients = {n.removeprefix("decoder."): g for n, g in gradients.items()}
     if name.startswith("score-bias") and variant == "default":
-        # The exporter folds the table and its use into one constant: the file does not say that it is trained, so it must be refused.
+        # The exporter folds the table and its use into one constant. The file does not show that it is trained, so it
+        # must be refused.
         code, out, err = z.compile(path, os.path.join(folder, "1.zorse"), z.cluster(folder, ["a"]), batch, length, training=TRAINING, ok=False)
         good = code == 1 and "does not hold it" in out + err and "optimize=False" in out + err
-        print(f"{'ok  ' if good else 'FAIL'} {name} {variant}: an error says which parameter the file does not hold", flush=True)
+        print(f"{'ok  ' if good else 'FAIL'} {name} {variant}: an error names the parameter that is not in the file", flush=True)
         return [good]
     results, plan = [], None
     for devices in (["a"], ["a", "b"]):
@@ -335,7 +340,7 @@ def main():
                             export_logits(module.decoder, path, options)
                         else:
                             export(module, path, sequence=LENGTH, rows=ROWS, vocabulary=VOCABULARY, external_data=False, **options)
-                except Exception as problem:  # of PyTorch's exporter
+                except Exception as problem:  # raised by PyTorch's exporter
                     print(f"FAIL {name} {variant}: the export failed: {str(problem)[:500]}", flush=True)
                     results.append(False)
                     continue

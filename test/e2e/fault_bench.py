@@ -1,4 +1,4 @@
-"""A place to make faults in: bundles and data that the cases of faults.py share, and what a case may do and check."""
+"""Test bench of faults.py: bundles and data that its cases share, and operations and checks of a case."""
 import json
 import os
 import time
@@ -11,9 +11,9 @@ import jobs
 BATCH, LENGTH, WORLD = 6, 8, 3
 DEVICES = ("a", "b", "c")
 MODEL = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
-LONG = 1000000  # steps that nobody waits for
-SOON = 2.0      # seconds within which all know
-JOIN = max(1, z.PATIENCE / 4)  # times the seconds in which ranks must join
+LONG = 1000000  # more steps than any test runs
+SOON = 2.0      # seconds within which all ranks know of a failure
+JOIN = max(1, z.PATIENCE / 4)  # factor for the seconds in which ranks must join
 
 
 class Skipped(Exception):
@@ -21,7 +21,7 @@ class Skipped(Exception):
 
 
 class Bench:
-    """Bundles and data that the cases share; not changed by them."""
+    """Bundles and data that the cases share; cases do not change them."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -51,7 +51,7 @@ class Bench:
         return path
 
     def labelled(self, folder, empty):
-        """Data whose batches `empty` (from 0) have no label at all."""
+        """Data in which the batches in `empty` (counted from 0) have no labels."""
         ids = np.random.default_rng(3).integers(0, 31, (20 * BATCH, LENGTH)).astype(np.int64)
         labels = ids.copy()
         for batch in empty:
@@ -91,22 +91,22 @@ class Case:
 
     def says(self, what, text, *words):
         missing = [word for word in words if word not in text]
-        return self.check(what, not missing, f"lacks {missing} in: {text.strip()[-700:]}")
+        return self.check(what, not missing, f"missing {missing} in: {text.strip()[-700:]}")
 
     def run(self, words, *way, code=0):
-        """Runs to the end; (stdout, stderr)."""
+        """Runs to the end; returns (stdout, stderr)."""
         found, out, err = z.call("zorse-run", *words, *way, ok=False, timeout=90 * z.PATIENCE)
         self.check(f"exit code {code}", found == code, f"{found}: {err[-500:]}")
         return out, err
 
     def outcome(self, words, *way):
-        """(metrics, parameters) of a run that goes well."""
+        """(metrics, parameters) of a successful run."""
         metrics, checkpoint = os.path.join(self.folder, f"{len(self.checks)}.jsonl"), os.path.join(self.folder, f"{len(self.checks)}.safetensors")
         self.run([*words, "--metrics", metrics, "--checkpoint", checkpoint], *way)
         return jobs.metrics(metrics), jobs.content(checkpoint)
 
     def resumes(self, steps, *more, launcher=True):
-        """Resumed up to `steps`, the run has the end of an unbroken one."""
+        """Resumed up to `steps`, the run has the same result as an uninterrupted run."""
         taken = ["--snapshots", self.snapshots, "--resume", *more]
         metrics, parameters = self.outcome(self.bench.words(steps), "--threads")
         found, resumed = self.outcome(self.bench.words(steps, *taken), "--processes" if launcher else "--threads")

@@ -1,4 +1,4 @@
-"""What goes wrong in a job and what becomes of it (docs/faults.md): each fault is made, and what the user sees, within which time, and what is kept are checked.
+"""Injects faults into jobs (docs/faults.md) and checks what the user sees, within which time, and which data is kept.
 
     faults.py [CASE ...] [--workers N]     default: all cases
 """
@@ -35,8 +35,8 @@ def interrupted(case, number, whom, launcher):
     case.check("exit code 130", code in (130, {130}), f"{code} {text[-300:]}")
     said = re.search(r"interrupted after step (\d+) of", text)
     newest = jobs.snapshots(case.snapshots)[1]
-    case.check("a snapshot of the step it says", said and newest and newest[0][1] == "complete" and int(newest[0][0][5:13]) == int(said.group(1)), f"{text[-300:]} {newest}")
-    case.check("nobody is left", not job.left_behind())
+    case.check("a snapshot of the step that the message names", said and newest and newest[0][1] == "complete" and int(newest[0][0][5:13]) == int(said.group(1)), f"{text[-300:]} {newest}")
+    case.check("no process is left", not job.left_behind())
     if said:
         case.resumes(int(said.group(1)) + 3, launcher=launcher)
 
@@ -63,18 +63,19 @@ def sigterm_to_all_without_a_launcher(case):
 
 def sigterm_twice(case):
     for launcher in (True, False):
-        job = case.job(case.bench.words(LONG), launcher, environment={"ZORSE_TEST_DELAYS": "1,2000"})  # steps that take long
+        job = case.job(case.bench.words(LONG), launcher, environment={"ZORSE_TEST_DELAYS": "1,2000"})  # slow steps
         case.check("begins", job.until(lambda: any("samples an epoch" in line for line in job.lines), 60 * z.PATIENCE))
         job.spend(0.3)
-        for wait in (0.8, 0):  # what comes within half a second is the same request
+        for wait in (0.8, 0):  # signals within half a second count as one request
             for process in [job.head] if launcher else job.all():
                 process.signal(signal.SIGTERM)
             job.spend(wait)
-        case.over(job, 2, "ends at once")
+        case.over(job, 2, "ends immediately")
         codes = {job.head.code()} if launcher else {p.code() for p in job.processes.values()}
-        # Without a launcher, one whose neighbour ended before its own second signal arrived reports that neighbour as lost.
+        # Without a launcher, a rank reports a neighbor as lost if the neighbor ended before the rank received its own
+        # second signal.
         case.check("exit code 130", codes == {130} or (not launcher and codes == {130, 2}), codes)
-        case.check("nobody is left", not job.left_behind())
+        case.check("no process is left", not job.left_behind())
 
 
 # --- disks and files -----------------------------------------------------------------------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def small_disk(case, size):
     path = os.path.join(case.folder, "disk")
     os.mkdir(path)
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True).returncode != 0:
-        raise Skipped("mounting a file system of its own needs root")
+        raise Skipped("mounting a separate file system needs root")
     case.mounted = path
     case.snapshots = os.path.join(path, "snapshots")
 
@@ -96,7 +97,7 @@ def goes_on(case, job, cause):
     line = said() or ""
     case.check("the warning names rank and file", re.search(r"rank \d( \(\w\))?: ", line) and case.snapshots + "/" in line, line)
     steps = job.steps()
-    case.check("training goes on", job.until(lambda: job.steps() >= steps + 5, 20 * z.PATIENCE), job.steps())
+    case.check("training continues", job.until(lambda: job.steps() >= steps + 5, 20 * z.PATIENCE), job.steps())
 
 
 def full_disk(case):
@@ -109,16 +110,16 @@ def full_disk(case):
     job.head.signal(signal.SIGTERM)
     case.over(job, 10)
     case.check("the end is an error", job.head.code() == 1, job.head.code())
-    case.says("the end says that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
+    case.says("the end reports that the last one is missing", job.error(), "the last snapshot", "is not complete", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0, job.error()[-400:])
-    case.check("nothing is left beside it", not glob.glob(checkpoint + ".parts*"))
+    case.check("nothing is left next to it", not glob.glob(checkpoint + ".parts*"))
     case.check("older snapshots are good", all(state == "complete" for folder, state in jobs.snapshots(case.snapshots)[1] if folder in kept))
     subprocess.run(["mount", "-o", "remount,size=20m", case.mounted])
     case.resumes(int(kept[0][5:13]) + 3)
 
 
 def full_disk_of_a_checkpoint(case):
-    """Nobody asked for snapshots: the error speaks of the checkpoint, and nothing is left beside it."""
+    """Without snapshots, the error names the checkpoint, and no temporary file is left next to it."""
     small_disk(case, "8k")
     for way in ("--processes", "--threads"):
         checkpoint = os.path.join(case.mounted, "ck.safetensors")
@@ -129,7 +130,7 @@ def full_disk_of_a_checkpoint(case):
 
 
 def folder_beside_a_checkpoint(case):
-    """What lies beside a checkpoint belongs to the user, but for what a killed run has left."""
+    """Files next to a checkpoint belong to the user and are kept, except files that a killed run has left."""
     checkpoint = os.path.join(case.folder, "m")
     mine, abandoned = checkpoint + ".parts", checkpoint + ".parts.0123456789abcdef"
     for folder in (mine, abandoned):
@@ -147,7 +148,7 @@ def file_size_limit(case):
     job = case.job(case.bench.words(40, *take(case, 5)), each=lambda rank: {"prefix": ["prlimit", f"--fsize={limit}"]} if rank == 1 else {}, launcher=False)
     case.over(job, 60)
     case.says("a warning or an error names the cause", "\n".join(job.lines) + job.error(0), "File too large", "step-")
-    case.check("nobody dies of SIGXFSZ", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
+    case.check("no rank dies of SIGXFSZ", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
 
 
 def read_only_disk(case):
@@ -173,7 +174,7 @@ def full_disk_threads(case):
     small_disk(case, "400k")
     checkpoint = os.path.join(case.folder, "healthy.safetensors")
     _, err = case.run(case.bench.words(60, *take(case, 5), "--keep-snapshots", 1000, "--checkpoint", checkpoint), code=1)
-    case.says("the end says that the last one is missing", err, "the last snapshot", "No space left on device")
+    case.says("the end reports that the last one is missing", err, "the last snapshot", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0)
 
 
@@ -205,7 +206,7 @@ def truncated_data(case):
 
 
 def truncated_weights(case):
-    """An error, not a signal, wherever a file is shortened while the job begins."""
+    """An error, not a signal, for every file that is truncated while the job starts."""
     weights = os.path.join(case.folder, "init.safetensors")
     case.run(case.bench.words(1, "--checkpoint", weights))
     whole = jobs.content(weights)
@@ -241,7 +242,7 @@ def damaged_snapshots(case):
                 damage(path)
     out, err = case.run(case.bench.words(12, "--snapshots", case.snapshots, "--resume"), "--processes", code=1)
     case.says("all damaged", err, "damaged", "1-b.safetensors", "checksum")
-    # The one before, with a note.
+    # The previous snapshot is used, with a note.
     shutil.rmtree(case.snapshots)
     case.run(case.bench.words(8, *take(case, 2)), "--processes")
     damage(os.path.join(case.snapshots, folders[0], "2-c.safetensors"))
@@ -266,7 +267,7 @@ def wrong_secret(case):
     job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, each=lambda rank: {"environment": {"ZORSE_SECRET": "quite another secret"}} if rank == 1 else {})
     case.over(job, 9)
     case.check("the stranger ends with 1, the others with 2", [p.code() for p in job.processes.values()] == [2, 1, 2], [p.code() for p in job.processes.values()])
-    case.says("the stranger is told", job.error(1), "secret")
+    case.says("the unknown process gets the reason", job.error(1), "secret")
     for rank in (0, 2):
         case.says("the others name who is missing", job.error(rank), name(1), "did not join")
     case.check("no work was done", job.steps() == 0)
@@ -276,11 +277,11 @@ def short_secret(case):
     job = case.job(case.bench.words(4, "--join-seconds", 5), False, secret="short")
     case.over(job, 9)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
-    case.says("says why", job.error(0), "ZORSE_SECRET", "16")
+    case.says("gives the reason", job.error(0), "ZORSE_SECRET", "16")
 
 
 def two_jobs_at_once(case):
-    """Same ports; another name, or the same name and another secret: each finds its own."""
+    """Same ports; another job name, or the same name and another secret: each job connects to its own ranks."""
     expected = [case.outcome(case.bench.words(20, bundle=bundle), "--threads") for bundle in (case.bench.bundle, case.bench.other_plan)]
     for same_name in (True, False):
         store, ended = jobs.Store(), []
@@ -319,8 +320,9 @@ def missing_files_on_one_rank(case):
 
 
 def a_rank_comes_after_the_failure(case):
-    """It hears why, as the coordinator stays for those who have not joined yet; also when it belongs to a rank that came after the failure itself."""
-    for first in (0, 1):  # who joins first: without the other's failure, or with its own
+    """The rank gets the reason, because the coordinator waits for ranks that have not joined yet; also if the reason
+    concerns a rank that joined after the failure."""
+    for first in (0, 1):  # order of joining: before or after the other rank's failure
         job = case.job(case.bench.words(4, "--join-seconds", 20 * JOIN), False, ranks=(0, 1),
                        each=lambda rank: {**({"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {}),
                                           "prefix": [] if rank == first else ["sh", "-c", 'sleep 0.3; exec "$@"', "sh"]})
@@ -344,10 +346,11 @@ def too_many_ranks(case):
     job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, world=WORLD + 1)
     case.over(job, 9)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
-    case.says("says the numbers", job.error(0), "3 devices", "4 processes")
+    case.says("gives the numbers", job.error(0), "3 devices", "4 processes")
 
 
-# --- numbers -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
+# --- numbers
+# -------------------------------------------------------------------------------------------------------------------------------------------------------------------------
 
 
 def not_finite(case):
@@ -356,15 +359,15 @@ def not_finite(case):
     checkpoint = os.path.join(case.folder, "c.safetensors")
     for more in (["--nonfinite", "skip", "--metrics", metrics], ["--checkpoint", checkpoint], ["--checkpoint", checkpoint, "--threads"]):
         _, err = case.run([*words, *more], *([] if "--threads" in more else ["--processes"]), code=3)
-        case.says("says since when", err, "every step from 2 to 12 were not finite", "the state after step 1")
+        case.says("gives the first step", err, "every step from 2 to 12 were not finite", "the state after step 1")
         if "--checkpoint" in more:
             case.check("the last good state is kept", all(np.isfinite(t).all() for t in z.safetensors(checkpoint).values()))
             os.remove(checkpoint)
     found = jobs.metrics(metrics)
     case.check("skipped steps are counted", len(found) == 12 and sum(m["skipped"] for m in found) >= 10, found[-1:])
     _, err = case.run([*words, "--nonfinite", "stop", *take(case)], "--processes", code=1)
-    case.says("stops and says why", err, "not finite", "--nonfinite", "step 2")
-    # The end of the run may leave one incomplete: the newest that counts is the newest complete one.
+    case.says("stops and gives the reason", err, "not finite", "--nonfinite", "step 2")
+    # The end of the run may leave an incomplete snapshot: the newest complete one counts.
     complete = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
     case.check("the newest is of the step before, or of the one left out", complete and int(complete[0][5:13]) in (1, 2), jobs.snapshots(case.snapshots)[1])
     case.check("no later step was applied", all(int(folder[5:13]) <= 2 for folder, _ in jobs.snapshots(case.snapshots)[1]), jobs.snapshots(case.snapshots)[1])
@@ -378,8 +381,9 @@ def no_labels(case):
     case.run([*case.bench.words(6, "--nonfinite", "skip", "--metrics", metrics, data=data)], "--processes")
     case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
     _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
-    case.says("stops and says why", err, "step 3", "1/n0", "n0 = 0")
-    # A run in which nothing counts has learnt nothing: that is its end, and the initial parameters are no checkpoint.
+    case.says("stops and gives the reason", err, "step 3", "1/n0", "n0 = 0")
+    # A run in which no sample counts learns nothing: it ends so, and does not write the initial parameters as a
+    # checkpoint.
     nothing = case.bench.labelled(case.folder, range(20))
     for way in ("--processes", "--threads"):
         checkpoint = os.path.join(case.folder, "nothing.safetensors")
@@ -389,7 +393,8 @@ def no_labels(case):
     _, err = case.run([case.bench.bundle, "--evaluate", "--data", nothing], "--threads", code=1)
     case.says("an evaluation without labels is an error", err, "no loss", "label")
     data = case.bench.labelled(case.folder, (2, 3))
-    # Groups that commit on their own know before the step that it has nothing to learn from: no state changes, the optimizer's step does not advance.
+    # Groups that are updated in the backward know before the step that no sample counts: no state changes, and the
+    # optimizer's step does not advance.
     by_step, by_group = (case.outcome(case.bench.words(6, bundle=b, data=data), "--processes") for b in (case.bench.by_step, case.bench.by_group))
     case.check("groups on their own skip them, too", [m["step"] for m in by_group[0] if m["skipped"]] == [3, 4], by_group[0])
     case.check("and end with the same parameters", by_group[1] == by_step[1])
@@ -399,9 +404,9 @@ def no_labels(case):
 
 
 def too_little_memory(case):
-    """Address space enough for less and less of a rank's start."""
+    """Less and less address space for the start of a rank."""
     if z.SANITIZED:
-        raise Skipped("a sanitizer needs address space of its own")
+        raise Skipped("a sanitizer needs its own address space")
     outcomes = []
     for megabytes in (200, 100, 60):
         job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, each=lambda rank: {"prefix": ["prlimit", f"--as={megabytes << 20}"]} if rank == 1 else {})
@@ -429,7 +434,8 @@ def busiest_thread(pid, seconds):
 
 
 def hung_body(case):
-    """One thread of a rank stands still, as in a kernel that never returns: the debugging interface stops it alone. The rank's other threads go on and send heartbeats."""
+    """One thread of a rank hangs, as in a kernel that never returns: the debugging interface stops only this thread.
+    The rank's other threads continue and send heartbeats."""
     stall = 2.0
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -441,7 +447,7 @@ def hung_body(case):
         raise Skipped(f"ptrace: {os.strerror(ctypes.get_errno())}")
     libc.ptrace(INTERRUPT, thread, None, None)
 
-    def over():  # what was stopped that way must be waited for by us, too.
+    def over():  # a thread stopped by ptrace must also be waited for here
         try:
             os.waitpid(thread, 0x40000000 | os.WNOHANG)
         except ChildProcessError:
@@ -452,9 +458,9 @@ def hung_body(case):
     case.over(job, 0.1, "ends within the time of a stall and three seconds")
     case.check("exit code 2", job.head.code() == 2, job.head.code())
     case.says("names entry and step", job.error(), "entry ", "step ", "no rank has made progress for 2.0 s")
-    # Where the thread was one that carries bytes, the earliest unfinished entry may be the other end's.
+    # If the thread transfers data, the earliest unfinished entry may be at the other end.
     case.check("names the rank, or it as the peer", re.search(r"where rank 1 \(device b\) is in|\((receive from|send to) b\)", job.error()), job.error()[-400:])
-    case.check("nobody is left", not job.left_behind())
+    case.check("no process is left", not job.left_behind())
 
 
 def lost_network(case):

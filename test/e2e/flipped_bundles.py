@@ -1,12 +1,15 @@
-"""Bits of bundles are flipped, one at a time, in every file. Each run ends by itself, never by a signal, and
+"""Flips bits of bundles, one at a time, in every file. Each run ends by itself, never by a signal, with this result:
 
-    as it is              the digest catches it: exit code 1 and a message, before anything runs
-    digest made right     exit code 1 and a message, or the results of the unchanged bundle to the bit. What a bundle says only once is believed (docs/bundle.md): weights,
-                          bodies and a few numbers of the summary may give other results, and those are counted apart
+    digest unchanged      the digest detects it: exit code 1 and a message, before anything runs
+    digest corrected      exit code 1 and a message, or bit-identical results. Information that a
+                          bundle contains only once is not verified (docs/bundle.md): weights, bodies and a few numbers
+                          of the summary may give other results, which are counted separately
 
-    flipped_bundles.py [COUNT] [FIRST SEED]     default 400 from 0, over three bundles: one device, two pipelines on three devices, a split backward
+    flipped_bundles.py [COUNT] [FIRST SEED]     default 400 from 0, over
+                                                three bundles: one device, two pipelines on three devices, a split
+                                                backward
 
-Machine code with a right digest is not flipped: it is run as it is.
+Machine code is not flipped with a corrected digest: it is run unverified.
 """
 import concurrent.futures
 import json
@@ -22,7 +25,7 @@ import harness as z
 from damaged_files import BATCH, LENGTH, MODEL, Outcome, parse, read, seal, sha256
 
 STEPS = 3
-# Nothing else says the same. Fields of ModelSummary by their numbers in bundle.proto.
+# Information without redundancy. Fields of ModelSummary by their numbers in bundle.proto.
 BELIEVED_FILES = ("functions.pb", "weights.json", "weights.safetensors")
 BELIEVED_SUMMARY = {(7, 6): "bounds of an input", (7, 7): "bounds of an input", (7, 8): "labels that are ignored", (7, 9): "labels that are ignored", (7, 10): "role of an input",
                     (7, 11): "shift of labels", (8, 6): "factor of a loss", (42, 1): "reduction of a count"}
@@ -43,7 +46,7 @@ def changed_fields(before, after, path=()):
 
 
 def believed(file, before, after):
-    """Why another result is no fault, or None."""
+    """Why another result is not an error, or None."""
     if file in BELIEVED_FILES:
         return {"functions.pb": "bodies"}.get(file, "weights")
     if file == "summary.pb":
@@ -92,12 +95,12 @@ class Flips:
         return done, (steps, read(checkpoint))
 
     def flip(self, seed):
-        """Returns (kind, verdict, what it was)."""
+        """Returns (kind, verdict, description of the flip)."""
         rng = random.Random(seed)
         number = seed % len(self.bundles)
         bundle = self.bundles[number]
         sealed = rng.random() < 0.6
-        # Every file as often as every other: small ones are as dense in meaning as large ones.
+        # All files with equal probability, because small files are as dense in meaning as large ones.
         file = rng.choice([name for name in bundle.files if not sealed or (not name.startswith("kernels/") and name != "manifest.sha256")])
         data = bytearray(bundle.bytes[file])
         bit = rng.randrange(8 * len(data))
@@ -121,9 +124,9 @@ class Flips:
                 os.link(os.path.join(bundle.path, name), os.path.join(path, name))
         done, result = self.run(path, folder)
         kind = ("sealed " if sealed else "") + file.split("/")[0]
-        what = f"seed {seed}: bit {bit} of {os.path.basename(bundle.path)}/{file}, {'digest made right' if sealed else 'as it is'}"
+        what = f"seed {seed}: bit {bit} of {os.path.basename(bundle.path)}/{file}, {'digest corrected' if sealed else 'digest unchanged'}"
         problem = done.problem()
-        ran = done.code in (0, 3)  # 3: with numbers that are not finite, which is said and kept out of what is written
+        ran = done.code in (0, 3)  # 3: with non-finite numbers, which are reported and not written
         if not problem and ran and not sealed:
             problem = "is run"
         verdict = "refused"

@@ -1,4 +1,6 @@
-"""The comparison of exports (zorse._file_process) in a copy of this process, which has loaded PyTorch already: for tests that export hundreds of models."""
+"""Runs the comparison of exports (zorse._file_process) in a fork of this process, which has already loaded PyTorch: for
+tests that export hundreds of models.
+"""
 import os
 import signal
 import sys
@@ -8,7 +10,7 @@ from zorse import _file_process, _file_step
 
 
 class Forked(_file_process.FileProcess):
-    """The process that evaluates files, as a copy of this one, which has loaded PyTorch already."""
+    """The process that evaluates files, as a fork of this process, which has already loaded PyTorch."""
 
     def __init__(self):
         self._said, ask, answer = tempfile.TemporaryFile(), os.pipe(), os.pipe()
@@ -30,7 +32,7 @@ class Forked(_file_process.FileProcess):
 
 
 class Child:
-    """As much of subprocess.Popen as FileProcess uses."""
+    """The part of the subprocess.Popen interface that FileProcess uses."""
 
     def __init__(self, pid, stdin, stdout):
         self.pid, self.stdin, self.stdout = pid, stdin, stdout

@@ -1,9 +1,11 @@
-"""Every program starts on the GPU that it is for, or the run ends with a message that names the remedy: 35 machines of the stand-in's driver (ZORSE_EMULATOR_GPUS),
-with GPUs in permuted orders, hidden ones, named ones, small ones and too few, in threads and in processes.
+"""Checks that every program runs on its GPU, or that the run ends with a message that names the fix: 35 machines of the
+fake driver (ZORSE_EMULATOR_GPUS), with GPUs in permuted order, hidden, named, too small or too few, in threads and
+in processes.
 
     gpu_places.py [--quick]     --quick: every third machine
 
-Bundles for real architectures end when the stand-in is given PTX, after the line that says where programs go. Bundles for the emulator train.
+Bundles for real architectures end when the fake driver gets PTX, after the line that prints the GPU of each program.
+Bundles for the emulator train.
 """
 import itertools
 import os
@@ -54,7 +56,7 @@ def bundles(folder):
 
 
 def machines():
-    """(name, bundle, GPUs, environment, words of the run, places or texts of the message)"""
+    """(name, bundle, GPUs, environment, arguments of the run, GPUs or fragments of the message)"""
     hidden = lambda text: {"CUDA_VISIBLE_DEVICES": text}
     for order in itertools.permutations(["A100@41", "T4@81"]):
         for kind in ("A100+T4", "T4+A100"):
@@ -79,12 +81,12 @@ def machines():
     yield "one is too old", "A100+T4", machine("T4@03", "T4@05"), {}, (), ["rank 0 (device a", "for sm_80, this GPU is sm_75"]
     yield "smaller than planned", "two T4", machine("T4@03", "small@05"), {}, (), ["the GPUs that run them are 1", "none is left for u"]
     yield "all smaller than planned", "two T4", machine("small@03", "small@05"), {}, (), ["device 't' plans", "give the device less 'memory'"]
-    yield "a GPU that the list lacks", "P40", machine("P40@03"), {}, (), {"p": "03"}
+    yield "a GPU that is not in the list", "P40", machine("P40@03"), {}, (), {"p": "03"}
     yield "newer code than the GPU's", "B300", machine("H100@03"), {}, (), ["for sm_100, this GPU is sm_90"]
-    yield "a newer GPU that the list lacks", "B300", machine("B300@03"), {}, (), {"b": "03"}
+    yield "a newer GPU that is not in the list", "B300", machine("B300@03"), {}, (), {"b": "03"}
     yield "an older bundle", "P40", machine("T4@03"), {}, (), {"p": "03"}
     yield "trained in order of the bus", "emulated", machine("T4@05", "T4@03", real=False), {}, (), {"g": "03", "h": "05", "trains": True}
-    yield "trained on what is visible", "emulated", machine("T4@05", "T4@03", "T4@07", real=False), hidden("0,2"), (), {"g": "03", "h": "07", "trains": True}
+    yield "trained on the visible GPUs", "emulated", machine("T4@05", "T4@03", "T4@07", real=False), hidden("0,2"), (), {"g": "03", "h": "07", "trains": True}
     yield "trained on one", "emulated", machine("T4@05", real=False), {}, ("--share-gpus",), {"g": "05", "h": "05", "trains": True}
 
 

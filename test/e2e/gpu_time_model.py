@@ -1,10 +1,14 @@
-"""Tokens per second and GPU that planning predicts without a profile, against published ones.
+"""Compares predicted tokens per second per GPU, without a profile, with published values.
 
-    gpu_time_model.py [--gpt2 ONNX]     --gpt2: also GPT-2 124M as Zorse compiles it
+    gpu_time_model.py [--gpt2 ONNX]     --gpt2: also GPT-2 124M as compiled by Zorse
 
-Models are given by their dimensions (--shape), with gated MLPs of as many FLOPs where the published one has none; what is predicted is the whole step of the plan that is chosen: products,
-attention, other kernels, transfers, updates. The published figures are those of one framework each, at its best settings, with recomputation where that needs it; none is Zorse's.
-Fails where a prediction is further from its figure than SPREAD, or where all of them together lean to one side by more than LEAN.
+Models are given by their dimensions (--shape). If the published model has no gated MLP, the MLP is replaced by a gated
+one with the same number of FLOPs. The prediction is for the whole step of the chosen plan: matmuls, attention, other
+kernels, transfers, updates. Each published value is from one framework at its best settings, with recomputation if
+needed; none is Zorse's.
+
+Fails if a prediction differs from the published value by more than SPREAD, or if the mean ratio is off by more
+than LEAN.
 """
 import json
 import math
@@ -19,7 +23,7 @@ GPT2 = "layers=12,hidden=768,ffn=2048,heads=12,vocabulary=50304"
 GPT2_XL = "layers=48,hidden=1600,ffn=4267,heads=25,vocabulary=50304"
 MPT = "layers=32,hidden=4096,ffn=10923,heads=32,vocabulary=50432"
 LLAMA3 = "layers=32,hidden=4096,ffn=14336,heads=32,kv_heads=8,vocabulary=128256"
-# What, dimensions, positions, samples of a step, GPUs, published tokens per second and GPU, by whom.
+# Model, dimensions, positions, samples of a step, GPUs, published tokens per second per GPU, source.
 PUBLISHED = [
     ("GPT-2 124M", GPT2, 1024, 512, "A100-80", 8, 218e3, "llm.c"),
     ("GPT-2 124M", GPT2, 1024, 512, "A100-80", 1, 142e3, "PyTorch"),
@@ -40,7 +44,7 @@ def cluster(folder, kind, count):
 
 
 def predict(folder, model, kind, count, sequence, batch):
-    """(tokens per second and GPU, where the times come from)"""
+    """(tokens per second per GPU, source of the times)"""
     report = os.path.join(folder, "report.json")
     z.call("zorse-plan", *model, "--cluster", cluster(folder, kind, count), "--seq", sequence, "--batch", batch, "--quiet", "--json", report)
     with open(report) as f:
@@ -59,13 +63,13 @@ def main():
             if ": modeled: " not in source:
                 problems.append(f"{name} on {kind}: expected times that are modeled, found '{source}'")
             if not 1 / SPREAD <= ratio <= SPREAD:
-                problems.append(f"{name} on {count} {kind}: {ratio:.2f} of what is published, expected {1 / SPREAD:.2f} to {SPREAD}")
+                problems.append(f"{name} on {count} {kind}: {ratio:.2f} of the published value, expected {1 / SPREAD:.2f} to {SPREAD}")
         if "--gpt2" in sys.argv:
             tokens, source = predict(folder, [sys.argv[sys.argv.index("--gpt2") + 1], "--precision", "bf16"], "A100-80", 1, 1024, 512)
             print(f"GPT-2 124M as Zorse compiles it, 1 A100-80: predicted {tokens / 1e3:.1f} k tokens/s; {source}")
     lean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     if not 1 / LEAN <= lean <= LEAN:
-        problems.append(f"all together: {lean:.2f} of what is published, expected {1 / LEAN:.2f} to {LEAN}")
+        problems.append(f"all together: {lean:.2f} of the published value, expected {1 / LEAN:.2f} to {LEAN}")
     for line in problems:
         print("FAIL", line)
     if problems:

@@ -1,4 +1,6 @@
-"""Times of GPUs that nobody has measured: from ONNX, from a bundle, for several architectures, beside processors; and what the report says of them."""
+"""Predicted times of GPUs without measurements: from ONNX, from a bundle, for several architectures, together with
+CPUs; and the report's statement about them.
+"""
 import json
 import os
 import tempfile
@@ -31,7 +33,7 @@ def main():
         check(f"an A100 is modeled: {a100['time_sources']}", a100["time_sources"][0].startswith("A100-80: modeled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
         t4, text = plan(folder, gpt, ["name: t, type: T4"], *sequence)
         check("a T4 is slower", t4["step_seconds"] > a100["step_seconds"])
-        check("the report says so, and what to do", "times           T4: modeled" in text and "measure them with zorse-profile" in text)
+        check("the report states it, and the fix", "times           T4: modeled" in text and "measure them with zorse-profile" in text)
         eager, _ = plan(folder, gpt, ["name: a, type: A100-80, execution_mode: eager"], *sequence)
         check("eager takes 1.5 times as long", 1.4 < eager["step_seconds"] / a100["step_seconds"] <= 1.51)
         roof, _ = plan(folder, gpt, ["name: a, type: A100-80, half_peak_rows: 100"], *sequence)
@@ -41,18 +43,18 @@ def main():
         unknown, _ = plan(folder, gpt, ["name: g, kind: cuda, arch: sm_80, flops_per_second: 20 TFLOP/s, memory_bandwidth: 1 TB/s, sm_count: 60"], *sequence)
         check("sm_count makes a model of a GPU that is in no table", "modeled: products at most 20 TFLOP/s in waves of tiles on 60" in unknown["time_sources"][0])
 
-        # A bundle's summary has what its bodies launch, also where it is for simulations alone.
+        # A bundle's summary lists the launches of its bodies, also if it is compiled for simulation only.
         for words in ([], ["--simulate-only"]):
             out = os.path.join(folder, "gpt.zorse" + "".join(words))
             plan(folder, gpt, ["name: a, type: A100-80"], *sequence)
             z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--batch", 16, "--quiet", *words, "-o", out)
             again, _ = plan(folder, out, ["name: a, type: A100-80"])
             check(f"a bundle {' '.join(words)} is planned as its model is", abs(again["step_seconds"] / a100["step_seconds"] - 1) < 1e-6)
-        # One that was never compiled for GPUs says what it goes by.
+        # For a model that was never compiled for GPUs, the report states the basis of its estimate.
         plan(folder, gpt, ["name: c, kind: cpu, flops_per_second: 40 GFLOP/s"], *sequence)
         z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--batch", 16, "--quiet", "-o", os.path.join(folder, "cpu.zorse"))
         cpu, _ = plan(folder, os.path.join(folder, "cpu.zorse"), ["name: a, type: A100-80"])
-        check(f"a bundle for processors alone: {cpu['time_sources']}", "a roofline" in cpu["time_sources"][0])
+        check(f"a bundle for CPUs only: {cpu['time_sources']}", "a roofline" in cpu["time_sources"][0])
     z.finish(results)
 
 

@@ -1,6 +1,7 @@
-"""The validation kit that is carried to machines with GPUs (test/hardware), made for the emulator and run on it: every step holds, and finds the fault that is planted for it.
+"""Tests the validation kit for machines with GPUs (test/hardware), built for the emulator and run on it: every step
+passes, and detects the fault that is injected for it.
 
-    hardware_kit.py [--all]     --all: every bundle and case of it, else GPT in f32 and one class of kernels
+    hardware_kit.py [--all]     --all: every bundle and case; default: GPT in f32 and one class of kernels
 """
 import contextlib
 import glob
@@ -17,7 +18,7 @@ import harness as z
 
 
 def run(kit, *steps, **environment):
-    """What the steps found, by step."""
+    """Results by step."""
     done = subprocess.run([os.path.join(kit, "run.sh"), *steps], env={**os.environ, "LD_LIBRARY_PATH": cuda.STANDIN, "ZORSE_EMULATOR_DEVICES": "2", "PYTHON": sys.executable, **environment}, capture_output=True, text=True)
     with open(os.path.join(kit, "report.json")) as f:
         return done, json.load(f)["steps"]
@@ -37,7 +38,8 @@ def damaged(path, change):
 
 
 def other_result(case):
-    """The last result of a case with another first number expected: at the end of the file lie what it has to be and by how much it may be off, behind their counts."""
+    """Changes the first expected number of the last result of a case. Expected values and tolerances are at the end of
+    the file, after their counts."""
     count = next(n for n in range(1, len(case) // 8) if struct.unpack_from("<Q", case, len(case) - 4 * n - 8)[0] == n)
     at = len(case) - 8 * count - 8
     return case[:at] + struct.pack("<f", struct.unpack_from("<f", case, at)[0] + 1) + case[at + 4:]
@@ -58,7 +60,7 @@ def without_nccl(folder):
 
 @contextlib.contextmanager
 def reporting_sanitizer(folder):
-    """A compute-sanitizer that has found something."""
+    """A fake compute-sanitizer that reports an error."""
     path = os.path.join(folder, "tools", "compute-sanitizer")
     os.makedirs(os.path.dirname(path))
     with open(path, "w") as f:
@@ -68,7 +70,7 @@ def reporting_sanitizer(folder):
 
 
 def plants(kit, folder):
-    """By step: a fault that it has to find."""
+    """By step: a fault that it must detect."""
     with open(os.path.join(kit, "kit.json")) as f:
         case = json.load(f)["cases"][1]
     first = sorted(glob.glob(os.path.join(kit, "cases", "*.case")))[0]
@@ -98,7 +100,7 @@ def main():
         bad = [c for step in steps for c in step["checks"] if c["good"] is False]
         results += [z.check("steps", abs(len(steps) - 10), 0), z.check("checks that do not hold", len(bad) + (done.returncode != 0), 0)]
         with open(os.path.join(kit, "report.html")) as f:
-            results.append(z.check("steps that the page lacks", sum(f"<h2>{step['step']}" not in text for text in [f.read()] for step in steps), 0))
+            results.append(z.check("steps missing in the document", sum(f"<h2>{step['step']}" not in text for text in [f.read()] for step in steps), 0))
         found = 0
         for step, plant in plants(kit, folder).items():
             with plant as values:

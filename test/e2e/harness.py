@@ -1,6 +1,6 @@
-"""What the end-to-end tests share: calling the tools, reading their outputs, comparing gradients.
+"""Shared functions of the end-to-end tests: call the tools, read their outputs, compare gradients.
 
-The tools are taken from ZORSE_BIN, else build/release/bin. Needs Python 3 and numpy only.
+Uses the tools in ZORSE_BIN, or in build/release/bin if it is not set. Needs only Python 3 and numpy.
 """
 import json
 import os
@@ -15,9 +15,10 @@ import numpy as np
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BIN = os.environ.get("ZORSE_BIN", os.path.join(ROOT, "build", "release", "bin"))
-# By how much a loaded machine (CTest) or a sanitizer may exceed the times that claims of the evidence state: those run without it.
+# Factor by which a loaded machine (CTest) or a sanitizer may exceed time limits. Evidence claims are measured without
+# it.
 PATIENCE = float(os.environ.get("ZORSE_TEST_PATIENCE", 1))
-# Built with sanitizers: programs need address space and time of another order.
+# Sanitizer builds need much more address space and time.
 SANITIZED = bool(os.environ.get("ZORSE_TEST_SANITIZER"))
 SMALL = os.path.join(ROOT, "models", "small")
 ADAMW = {"optimizer": "adamw", "lr": "3e-4", "warmup": "10", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
@@ -29,17 +30,18 @@ class Failure(Exception):
 
 
 class Ports(str):
-    """The number of the first of `count` ports in a row that are this test's own as long as the object lives: bound, so that nobody else is given them, but not listening, so that a
-    program that is told the number may (with SO_REUSEADDR, as ours and PyTorch's do)."""
+    """The first of `count` consecutive ports, reserved for this test while the object lives. The ports are bound but
+    not listening: no other program gets them, but a program that is given the number can use it (with SO_REUSEADDR,
+    as Zorse and PyTorch do)."""
 
     def __new__(cls, count=1):
         randoms = random.Random(os.urandom(8))
         for _ in range(1000):
-            first, sockets = randoms.randrange(20000, 32000), []  # below those that the system gives out
+            first, sockets = randoms.randrange(20000, 32000), []  # below the ephemeral ports
             try:
                 for port in range(first, first + count):
                     sockets.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-                    sockets[-1].bind(("", port))  # without SO_REUSEADDR: free of everybody
+                    sockets[-1].bind(("", port))  # without SO_REUSEADDR: the port must be free
                 for s in sockets:
                     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             except OSError:
@@ -57,7 +59,7 @@ class Ports(str):
 
 
 def call(*words, ok=True, timeout=600 * max(1, PATIENCE / 4)):
-    """Run a tool; returns (exit code, stdout, stderr). With ok=True a failure raises with what it printed."""
+    """Runs a tool; returns (exit code, stdout, stderr). With ok=True a failure raises an error with the tool's output."""
     words = [os.path.join(BIN, words[0])] + [str(w) for w in words[1:]]
     done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
     if ok and done.returncode != 0:
@@ -95,7 +97,7 @@ def compile(model, bundle, cluster_file, batch, sequence, plan_file=None, traini
 
 
 def run(bundle, data, steps, gradients=None, checkpoint=None, ok=True, extra=()):
-    """Train; returns the metrics as a list of dictionaries, one a step."""
+    """Trains; returns the metrics as a list of dictionaries, one per step."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as metrics:
         words = ["zorse-run", bundle, "--data", data, "--steps", steps, "--metrics", metrics.name]
         if gradients:
@@ -136,7 +138,8 @@ def gradient_error(found, expected):
 
 
 def all_gradients_error(found, expected, limit):
-    """gradient_error of those that both have. Raises Failure for one that only one side has, unless it is zero (up to `limit` of all) or of a tie, which has one name."""
+    """gradient_error of the common tensors. Raises Failure for a tensor that only one side has, unless it is zero (up
+    to `limit` of all) or tied, because ties have one name."""
     known = {n: g for n, g in found.items() if n in expected}
     strangers = {n for n, g in found.items() if n not in expected and np.abs(g).max(initial=0) > 0}
     if strangers or not known:
@@ -158,11 +161,11 @@ def relative(a, b):
     return float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-30)))
 
 
-closest = {}  # of all figures that were checked: limit -> the largest share of it that one took, with its name and value
+closest = {}  # all checked figures: limit -> (largest share of the limit, value, name)
 
 
 def check(name, value, limit):
-    """Print one figure and fail when it exceeds its limit."""
+    """Prints one figure and fails if it exceeds its limit."""
     good = value <= limit
     closest[limit] = max(closest.get(limit, (0.0, "", 0.0)), (value / limit if limit else float(value > 0), name, value))
     print(f"{'ok  ' if good else 'FAIL'} {name}: {value:.3g} (limit {limit:g})", flush=True)
@@ -170,7 +173,8 @@ def check(name, value, limit):
 
 
 def finish(results, figure=""):
-    """Ends the test. The last line says what evidence shows: how many cases held, `figure`, and the worst of the figures that were checked against each limit."""
+    """Ends the test. The last line is for the evidence: number of passed cases, `figure`, and for each limit the worst
+    figure that was checked."""
     bad = sum(not r for r in results)
     worst = [f"{name} {value:.2g} (limit {limit:g})" for limit, (_, name, value) in sorted(closest.items()) if not figure]
     said = figure or ("worst: " + ", ".join(worst) if worst else "")

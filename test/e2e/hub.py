@@ -1,10 +1,12 @@
-"""Checkpoints of the Hugging Face hub go in and come out, whole models and adapters (needs PyTorch and transformers: tools/python-env.sh; PEFT where it is installed).
+"""Imports and exports Hugging Face checkpoints: whole models and adapters (needs PyTorch and transformers:
+tools/python-env.sh; PEFT if it is installed).
 
     hub.py [--quick] [--keep FOLDER]
 
-Tiny random models of transformers are saved in the layout of the hub, exported, trained for two steps by Zorse and by PyTorch with the same data and optimizer, and written back.
-transformers loads what was written without a script, and its logits are those of PyTorch's own training to 1e-5. The same for adapters, which PEFT loads. Names with and without
-the beginnings that wrappers and base models have, ties, transposes, types; and everything that is refused.
+Tiny random models of transformers are saved in the layout of the hub, exported, trained for two steps by Zorse and by
+PyTorch with the same data and optimizer, and written back. transformers loads the result without a script, and its
+logits match PyTorch's own training to 1e-5. The same is tested for adapters, which PEFT loads. Also covers names with
+and without the prefixes of wrappers and base models, ties, transposes, data types, and all refusals.
 """
 import argparse
 import json
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from hub_bench import BASE, BATCH, LENGTH, TARGETS, VOCABULARY, Bench, index_of, load, slices, z  # first: it finds the Python that has PyTorch
+from hub_bench import BASE, BATCH, LENGTH, TARGETS, VOCABULARY, Bench, index_of, load, slices, z  # first: it starts the Python that has PyTorch
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -25,10 +27,10 @@ from modules.gpt import GPT, GPTConfig
 
 
 def whole(b, kind, weightless):
-    """A sharded directory in, two steps, out, against PyTorch."""
+    """A sharded directory is imported, trained for two steps, exported, and compared with PyTorch."""
     hub, other = b.hub(kind, kind), b.hub(kind + "-other", kind, seed=7, shards=False)
     b.expect(f"{kind}: the checkpoint has several files", len({*index_of(hub)["weight_map"].values()}) > 2)
-    # The ONNX file has other numbers, or none, so that all that is trained comes from --init.
+    # The ONNX file has other weights or none, so that all trained parameters come from --init.
     onnx = b.export("--hf", hub if weightless else other, "--sequence", LENGTH, *(["--no-weights"] if weightless else []), "-o", b.at(kind + ".onnx"))
     bundle = b.compile(onnx, kind + ".zorse", *(["--weights=later"] if weightless else []))
     losses, said = b.train(bundle, hub, kind + ".snapshots")
@@ -38,20 +40,20 @@ def whole(b, kind, weightless):
     out = b.at(kind + ".out")
     z.call("zorse-export", b.at(kind + ".snapshots"), "--hub", hub, "-o", out)
     ours, info = load(out, output_loading_info=True)
-    b.expect(f"{kind}: transformers loads it, nothing missing or left over", not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info)
+    b.expect(f"{kind}: transformers loads it, nothing missing or unused", not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info)
     b.figure(f"{kind}: logits after two steps, Zorse and transformers against PyTorch", float((b.logits(ours) - b.logits(model)).abs().max()), 1e-5)
     b.expect(f"{kind}: training has changed the logits", float((b.logits(ours) - b.logits(load(hub))).abs().max()) > 1e-3)
     b.expect(f"{kind}: same files, same index", index_of(out) == index_of(hub))
     same = {n: open(os.path.join(hub, n), "rb").read() == open(os.path.join(out, n), "rb").read() for n in ("config.json", "tokenizer.json", "merges.txt", "LICENSE")}
     b.expect(f"{kind}: configuration, tokenizer and licence are copied, other files are not", all(same.values()) and not os.path.exists(os.path.join(out, "notes.bin")), same)
-    # What came out goes in again, as a directory and by its index.
+    # The result can be imported again, as a directory and by its index.
     again = [b.first_loss(bundle, path)[0] for path in (out, os.path.join(out, "model.safetensors.index.json"))]
-    b.figure(f"{kind}: the loss of what came out, read again", max(abs(l - b.loss(ours)) / l for l in again), 1e-6)
+    b.figure(f"{kind}: the loss of the output, read again", max(abs(l - b.loss(ours)) / l for l in again), 1e-6)
     return bundle, hub, other
 
 
 def names(b, kind, bundle, hub, other):
-    """One file, names of wrappers and of base models, types."""
+    """One file, names of wrappers and of base models, data types."""
     expected = b.loss(load(other))
     file = os.path.join(other, "model.safetensors")
     tensors = load_file(file)
@@ -85,7 +87,7 @@ def names(b, kind, bundle, hub, other):
     some = next(n for n in tensors if n.endswith(("o_proj.weight", "0.attn.c_proj.weight")))
     without = {n: t for n, t in tensors.items() if n != some}
     b.refused(f"{kind}, a tensor is missing", run(without), "1 parameter of the model missing", some, "32x32", "give the checkpoint of the model that was exported")
-    b.refused(f"{kind}, a tensor is left over", run({**tensors, "q_norm.weight": torch.ones(7, 3)}), "not of the model", "'q_norm.weight' 7x3", "--init-skip=PATTERN")
+    b.refused(f"{kind}, an unused tensor", run({**tensors, "q_norm.weight": torch.ones(7, 3)}), "not of the model", "'q_norm.weight' 7x3", "--init-skip=PATTERN")
     b.refused(f"{kind}, another shape", run({**tensors, some: torch.ones(32, 31)}), some, "expects shape 32x32, got 32x31")
     b.refused(f"{kind}, whole numbers", run({**tensors, some: torch.ones(32, 32, dtype=torch.int64)}), some, "expects floating-point numbers, got I64")
     b.refused(f"{kind}, a pattern of nothing", run(tensors, "--init-skip", "nothing.*"), "no tensor is called 'nothing.*'")
@@ -96,7 +98,7 @@ def names(b, kind, bundle, hub, other):
 
 
 def directories(b, bundle, hub):
-    """Directories that are not whole, or not what is meant."""
+    """Incomplete or wrong directories."""
     def copy(name, change):
         shutil.copytree(hub, b.at(name))
         change(b.at(name))
@@ -119,7 +121,7 @@ def directories(b, bundle, hub):
     another = next(f for f in sorted(set(weights.values())) if f != shard)
     b.refused("a shard is missing", copy("d1", lambda p: os.remove(os.path.join(p, shard))), shard, "fetch the whole directory again")
     b.refused("the index is of another checkpoint", copy("d2", lambda p: index(p, lambda m: m.update({tensor: another}))), tensor, "does not hold it", "fetch the whole directory again")
-    b.refused("the index lacks a tensor", copy("d3", lambda p: index(p, lambda m: m.pop(tensor))), f"does not list tensor '{tensor}'")
+    b.refused("a tensor missing in the index", copy("d3", lambda p: index(p, lambda m: m.pop(tensor))), f"does not list tensor '{tensor}'")
     b.refused("the index leads elsewhere", copy("d4", lambda p: index(p, lambda m: m.update({tensor: "../" + shard}))), "expects the name of a file in the directory of the index")
     b.refused("no index", copy("d5", lambda p: open(os.path.join(p, "model.safetensors.index.json"), "w").write("[]")), "is no index of safetensors files", "weight_map")
     b.refused("both forms", copy("d6", lambda p: shutil.copy(os.path.join(p, shard), os.path.join(p, "model.safetensors"))), "holds both", "name the one")
@@ -130,13 +132,13 @@ def directories(b, bundle, hub):
 
 
 def outputs(b, kind, hub, other):
-    """Types, one file, no weights to begin with; and what is refused."""
+    """Data types, one file, no initial weights; and refusals."""
     snapshots, out = b.at(kind + ".snapshots"), b.at(kind + ".out")
     z.call("zorse-export", snapshots, "--hub", hub, "--dtype", "bf16", "-o", b.at(kind + ".bf16"))
     model = AutoModelForCausalLM.from_pretrained(b.at(kind + ".bf16"))
     ours = load(out).to(torch.bfloat16)
     equal = all(torch.equal(a, c) for a, c in zip(model.state_dict().values(), ours.state_dict().values()))
-    b.expect(f"{kind}: --dtype bf16 is what PyTorch rounds to, and config.json says so", equal and model.dtype == torch.bfloat16)
+    b.expect(f"{kind}: --dtype bf16 rounds like PyTorch, and config.json has the type", equal and model.dtype == torch.bfloat16)
     z.call("zorse-export", snapshots, "--hub", other, "-o", b.at(kind + ".one"))
     b.expect(f"{kind}: one file in, one file out", not os.path.exists(b.at(kind + ".one", "model.safetensors.index.json")) and
              torch.equal(b.logits(load(b.at(kind + ".one"))), b.logits(load(out))))
@@ -169,7 +171,7 @@ def adapters(b, kind, peft):
     b.figure(f"{kind} adapters: losses of two steps", z.relative(losses, expected), 1e-5)
     kept, moments, index = slices(b.at(kind + "-lora.snapshots"))
     names = {"model." + n for n, p in model.named_parameters() if p.requires_grad}
-    b.expect(f"{kind} adapters: the snapshot keeps parameters and moments of the {len(names)} adapter matrices alone", kept == moments == names and len(names) >= 4)
+    b.expect(f"{kind} adapters: the snapshot has parameters and optimizer states of only the {len(names)} adapter matrices", kept == moments == names and len(names) >= 4)
     b.expect(f"{kind} adapters: gradients are those of the adapters alone", set(z.safetensors(b.at("gradients.safetensors"))) == names)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     _, said, _ = z.call("zorse-inspect", bundle)
@@ -204,7 +206,8 @@ def missing(b, hub):
 
 
 def transposes(b):
-    """A module of linear layers against a checkpoint of Conv1D, which hold transposes: by names that the file's facts give, and by shape, which squares make ambiguous."""
+    """A module of linear layers against a checkpoint of Conv1D, which stores transposed matrices: by names from the
+    file's facts, and by shape, which is ambiguous for square matrices."""
     torch.manual_seed(0)
     module = GPT(GPTConfig(layers=1, heads=2, width=16, context=LENGTH, vocabulary=VOCABULARY))
     with torch.no_grad():
@@ -236,11 +239,11 @@ def transposes(b):
     save_file(plain, b.at("plain.safetensors"))
     loss, said = b.first_loss(guess, b.at("plain.safetensors"))
     b.figure("without facts, by name and shape: loss", abs(loss - expected) / expected, 1e-6)
-    b.expect("without facts, by name and shape: said", "found by name and shape" in said and "'transformer.'" in said, said.strip())
+    b.expect("without facts, by name and shape: reported", "found by name and shape" in said and "'transformer.'" in said, said.strip())
 
 
 def optimised(b):
-    """An export whose optimiser has folded the transposes of matrices."""
+    """An export in which the optimizer has folded transposes into matrices."""
     hub = b.at("llama-other")
     model = load(hub)
     export(WithLoss(model), b.at("optimised.onnx"), sequence=LENGTH, vocabulary=VOCABULARY, optimize=True, dynamic=False, rows=BATCH)
@@ -249,15 +252,15 @@ def optimised(b):
         turned = [p["name"] for p in json.load(f)["parameters"] if p.get("hub", {}).get("transposed")]
     other = b.at("llama")
     loss, said = b.first_loss(bundle, other)
-    b.figure(f"an optimised export with {len(turned)} folded transposes: loss", abs(loss - b.loss(load(other))) / loss, 1e-6)
-    b.expect("an optimised export: matrices are folded", len(turned) >= 4 and "note:" not in said, said.strip())
+    b.figure(f"an optimized export with {len(turned)} folded transposes: loss", abs(loss - b.loss(load(other))) / loss, 1e-6)
+    b.expect("an optimized export: matrices are folded", len(turned) >= 4 and "note:" not in said, said.strip())
     b.train(bundle, other, "optimised.snapshots")
     z.call("zorse-export", b.at("optimised.snapshots"), "--hub", other, "-o", b.at("optimised.out"))
-    b.figure("an optimised export: logits after two steps", float((b.logits(load(b.at("optimised.out"))) - b.logits(load(b.at("llama.out")))).abs().max()), 1e-5)
+    b.figure("an optimized export: logits after two steps", float((b.logits(load(b.at("optimised.out"))) - b.logits(load(b.at("llama.out")))).abs().max()), 1e-5)
 
 
 def exports(b):
-    """What models/export.py refuses."""
+    """Inputs that models/export.py refuses."""
     def refused(what, words, *says):
         done = subprocess.run([sys.executable, os.path.join(z.ROOT, "models", "export.py"), *words, "-o", b.at("none.onnx")], capture_output=True, text=True)
         said = done.stderr.strip().splitlines()

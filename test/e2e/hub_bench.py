@@ -1,5 +1,7 @@
-"""What hub.py works with: tiny random models of transformers in the layout of the hub, Zorse's tools, and PyTorch's own training. Needs PyTorch and transformers: where the Python that
-runs this has none, the one of tools/python-env.sh takes its place."""
+"""Test bench of hub.py: tiny random models of transformers in the layout of the hub, Zorse's tools, and PyTorch's own
+training. Needs PyTorch and transformers: if the running Python does not have them, it is replaced by the one of
+tools/python-env.sh.
+"""
 import importlib.util
 import json
 import os
@@ -19,7 +21,7 @@ if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transf
 
 warnings.filterwarnings("ignore")
 os.environ.update(TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-sys.path = [p for p in sys.path if os.path.abspath(p or ".") != here] + [here]  # behind Python's own modules: one of ours is called profile
+sys.path = [p for p in sys.path if os.path.abspath(p or ".") != here] + [here]  # after Python's standard modules: one file here is named profile
 import logging
 
 logging.disable(logging.WARNING)
@@ -64,16 +66,16 @@ class Bench:
         self.results.append(z.check(what, value, limit))
 
     def refused(self, what, words, *says):
-        """A tool ends with 1 and names what is wrong."""
+        """A tool exits with 1 and names the error."""
         code, out, err = z.call(*words, ok=False)
         lines = [line for line in err.splitlines() if "error:" in line]
         self.expect(f"refused: {what}", code == 1 and lines and all(s in lines[0] for s in says), (lines or [out + err])[0][:600])
 
     def hub(self, name, kind, seed=0, shards=True, dtype=torch.float32, **more):
-        """A directory of the hub with a random model, its tokenizer and its licence."""
+        """A directory of the hub with a random model, its tokenizer and its license."""
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(CONFIGS[kind](), dtype=torch.float32)
-        with torch.no_grad():  # no two parameters are equal, and none is the same number throughout
+        with torch.no_grad():  # no two parameters are equal, and none is constant
             for p in model.parameters():
                 p.add_(torch.randn_like(p) * 0.05)
         model = model.to(dtype)
@@ -94,7 +96,7 @@ class Bench:
         return self.at(bundle)
 
     def train(self, bundle, init, snapshots, *extra):
-        """Losses of two steps, and what the run has said."""
+        """Losses of two steps, and the output of the run."""
         metrics = self.at("metrics.jsonl")
         _, _, said = z.call("zorse-run", bundle, "--data", self.data, "--steps", STEPS, "--init", init, "--snapshots", self.at(snapshots), "--metrics", metrics, "--quiet", *extra)
         with open(metrics) as f:
@@ -107,7 +109,7 @@ class Bench:
             return [m["loss"] for m in map(json.loads, f) if "loss" in m][0], said
 
     def reference(self, model):
-        """Two steps of PyTorch's own."""
+        """Two steps trained by PyTorch."""
         trained = [p for p in model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=1e-3, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
         losses = []
@@ -141,7 +143,7 @@ def index_of(path):
 
 
 def slices(snapshots):
-    """Names of parameters by whether they or their moments are in the newest snapshot."""
+    """Names of parameters by whether they or their optimizer states are in the newest snapshot."""
     folder = os.path.join(snapshots, sorted(n for n in os.listdir(snapshots) if n.startswith("step-"))[-1])
     with open(os.path.join(folder, "index.json")) as f:
         index = json.load(f)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run after the steps under way: exit code 130, a message, and every file that was asked for."""
+"""Ctrl-C and SIGTERM stop a run after the current step: exit code 130, a message, and all requested output files."""
 import json
 import os
 import re
@@ -12,7 +12,7 @@ import harness as z
 
 
 def at_once(folder, bundle):
-    """Two signals within a moment, as timeout(1) sends them, are one request: checkpoint and snapshot are written."""
+    """Two signals in quick succession, as timeout(1) sends them, are one request: checkpoint and snapshot are written."""
     results = []
     for way in ([], ["--processes"]):
         checkpoint, snapshots = os.path.join(folder, "at-once.safetensors"), os.path.join(folder, "snapshots" + "".join(way))
@@ -30,9 +30,9 @@ def at_once(folder, bundle):
         err = run.stderr.read()
         run.wait(60 * z.PATIENCE)
         good = run.returncode == 130 and os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0 and any(n.startswith("step-") for n in os.listdir(snapshots))
-        print(f"{'ok  ' if good else 'FAIL'} SIGTERM twice at once {' '.join(way)}: exit {run.returncode}, {err.strip()[-300:]}")
+        print(f"{'ok  ' if good else 'FAIL'} SIGTERM twice in quick succession {' '.join(way)}: exit {run.returncode}, {err.strip()[-300:]}")
         results.append(good)
-        # The command that is printed goes on, when a shell is given it.
+        # The printed command resumes the run when a shell executes it.
         step, command = re.search(r"interrupted after step (\d+) of", err), re.search(r"^(?:\[a\] )?to resume: (.*)$", err, re.M)
         done = subprocess.run(["bash", "-c", command[1].replace("100000000", str(int(step[1]) + 2))], capture_output=True, text=True, timeout=60 * z.PATIENCE) if step and command else None
         good = done is not None and done.returncode == 0 and f"resumed after step {step[1]}" in done.stdout and f"snapshot of step {int(step[1]) + 2}: {snapshots}/step-" in done.stdout
@@ -44,7 +44,7 @@ def at_once(folder, bundle):
 
 
 def unusual_starts(folder, bundle):
-    """Standard streams that are closed, and a limit on address space: an end all the same."""
+    """With closed standard streams, and with a limit on address space, the run still ends."""
     results = []
     run = f"{z.BIN}/zorse-run {bundle} --data {z.SMALL}/gpt.tokens.bin --steps 3"
     lines = [(f"{run} {way} {closed}", 0) for way in ("", "--processes") for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-")]
@@ -55,11 +55,11 @@ def unusual_starts(folder, bundle):
             good, what = done.returncode == expected, f"exit {done.returncode} {done.stderr[-200:]}"
         except subprocess.TimeoutExpired:
             good, what = False, "did not end"
-        if not good and ("error while loading shared libraries" in what or "out of memory" in what or "std::bad_alloc" in what or "libgomp: Out of memory" in what):  # the limit is too low for the program itself: an end, too
+        if not good and ("error while loading shared libraries" in what or "out of memory" in what or "std::bad_alloc" in what or "libgomp: Out of memory" in what):  # the limit is too low to start
             good = True
         print(f"{'ok  ' if good else 'FAIL'} {line.replace(z.BIN + '/', '').replace(folder + '/', '')[-90:]}: {what}")
         results.append(good)
-    if not z.SANITIZED:  # training under a limit: done, or an error; never an endless loop
+    if not z.SANITIZED:  # training under a limit: success or an error, never an endless loop
         for kilobytes in (300000, 600000, 1200000):
             done = subprocess.run(["bash", "-c", f"ulimit -v {kilobytes}; {run}"], capture_output=True, text=True, timeout=60 * z.PATIENCE)
             good = done.returncode == 0 or (done.returncode == 1 and "error" in done.stderr)

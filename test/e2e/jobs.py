@@ -1,4 +1,6 @@
-"""Jobs of processes for tests that disturb them: started by zorse-run --processes or rank by rank, watched for what they say and write and for when each process ends."""
+"""Runs jobs of several processes for tests that disturb them. A job is started by zorse-run --processes or rank by
+rank; its output, its files and the end time of each process are recorded.
+"""
 import ctypes
 import json
 import os
@@ -17,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Store(str):
-    """Four ports for a job whose rank 0 is the coordinator: its own as long as the object lives."""
+    """Four ports for a job with rank 0 as coordinator, reserved while the object lives."""
 
     def __new__(cls):
         ports = z.Ports(4)
@@ -35,7 +37,7 @@ def environment_of(pid):
 
 
 def state_of(pid):
-    """As ps shows it; "" of a process that is gone."""
+    """The state as in ps; "" if the process does not exist."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rsplit(")", 1)[1].split()[0]
@@ -44,7 +46,7 @@ def state_of(pid):
 
 
 class Watch:
-    """Files that appear in a directory of snapshots and in its folders, as the kernel says it."""
+    """Files that appear in a directory of snapshots and in its folders, reported by inotify."""
 
     def __init__(self, directory):
         self.fd = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -78,14 +80,14 @@ class Watch:
 
 
 class Process:
-    """One that is watched: when it ended is known even of those that others wait for."""
+    """A watched process. Its end time is recorded even if another process waits for it."""
 
     def __init__(self, pid, rank=None, popen=None):
         self.pid, self.rank, self.popen = pid, rank, popen
         self.ended = None
         try:
             self.fd = os.pidfd_open(pid)
-        except OSError:  # gone already
+        except OSError:  # already ended
             self.fd, self.ended = -1, time.monotonic()
 
     def signal(self, number):
@@ -98,7 +100,7 @@ class Process:
         return False
 
     def code(self):
-        """None of one that has not ended, or that others wait for."""
+        """The exit code; None if the process has not ended, or if another process waits for it."""
         return self.popen.wait() if self.popen and self.ended is not None else None
 
     def close(self):
@@ -108,12 +110,14 @@ class Process:
 
 
 class Job:
-    """
-    :param words: zorse-run's, without --processes
+    """A job of `world` ranks.
+
+    :param words: arguments of zorse-run, without --processes
     :param world: number of ranks
-    :param launcher: True: started with --processes. False: every rank started by us, rank 0 hosts the coordinator.
+    :param launcher: True: started with --processes. False: the test starts every rank; rank 0 hosts the coordinator.
     :param watch: a directory of snapshots
-    :param each: rank -> {"prefix": words before the program, "only": words instead of `words`, "words": words behind them, "environment": variables}, where ranks differ
+    :param each: settings that differ between ranks: rank -> {"prefix": words before the program,
+        "only": words instead of `words`, "words": words after them, "environment": variables}
     """
 
     def __init__(self, folder, words, world, launcher=True, watch=None, environment=None, job=None, secret=None, store=None, each=None, ranks=None, attempt=0):
@@ -150,7 +154,7 @@ class Job:
         return self._last
 
     def find_ranks(self, attempt=0):
-        """Those that our launcher has started so far, of its start number `attempt`."""
+        """The processes that Zorse's launcher has started so far, of its start number `attempt`."""
         if not self.launcher or len(self.processes) == self.world:
             return self.processes
         try:
@@ -171,7 +175,7 @@ class Job:
         return list(self.processes.values()) + ([self.head] if self.head else [])
 
     def turn(self, seconds):
-        """Waits at most so long for something to happen, and notes it in `lines`, `events` and when processes `ended`."""
+        """Waits at most `seconds` for an event, and records it in `lines`, `events` and the `ended` times of processes."""
         if self.launcher and len(self.processes) < self.world:
             self.find_ranks()
             seconds = min(seconds, 0.003)
@@ -204,7 +208,7 @@ class Job:
         self.lines += [line.decode(errors="replace") for line in whole]
 
     def until(self, condition, seconds):
-        """True once `condition()` holds."""
+        """Waits until `condition()` is true; returns whether it is."""
         end = time.monotonic() + seconds
         while not condition():
             left = end - time.monotonic()
@@ -220,7 +224,7 @@ class Job:
         return all(process.ended is not None for process in self.all()) and (not self.launcher or self.head.ended is not None)
 
     def steps(self):
-        """Highest step that the job has printed."""
+        """The highest step that the job has printed."""
         numbers = [int(m.group(1)) for m in (re.match(r"step (\d+)/", line) for line in self.lines) if m]
         return max(numbers, default=0)
 
@@ -229,7 +233,7 @@ class Job:
             return f.read()
 
     def errors_of(self, rank, device):
-        """What a rank wrote to its standard error."""
+        """The standard error of a rank."""
         if not self.launcher:
             return self.error(rank)
         return "\n".join(line.split("]", 1)[1] for line in self.error().splitlines() if re.match(r"\[" + re.escape(device) + r"\]", line))
@@ -243,7 +247,7 @@ class Job:
         return found
 
     def close(self):
-        """Ends what is left of it."""
+        """Ends all remaining processes."""
         for process in self.all():
             process.signal(signal.SIGKILL)
             if process.popen:
@@ -261,7 +265,7 @@ SEEN = ("step", "loss", "eval_loss", "grad_norm", "lr", "skipped")
 
 
 def metrics(path):
-    """Lines of a metrics file without what depends on time, up to its last whole line."""
+    """The complete lines of a metrics file, without values that depend on time."""
     found = []
     if os.path.exists(path):
         with open(path) as f:
@@ -282,7 +286,8 @@ def content(path):
 
 
 def snapshots(directory):
-    """[(folder, "complete", "incomplete" or "damaged: ...")], newest first, each read and verified by zorse-export."""
+    """[(folder, "complete", "incomplete" or "damaged: ...")], newest first. zorse-export reads and verifies each of
+    them."""
     code, out, err = z.call("zorse-export", directory, "--list", ok=False, timeout=60 * z.PATIENCE)
     found = []
     for line in out.splitlines():

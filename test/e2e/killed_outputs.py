@@ -1,6 +1,9 @@
-"""Kills during compiles and exports: the old output or the new one is there, whole, and the next run removes what a killed one has left.
+"""Kills compiles and exports: the output is either the old or the new one, complete, and the next run removes the
+temporary files of a killed run.
 
-    killed_outputs.py [COUNT] [--seed N]     default 200 kills: half of zorse-compile, most of them while it writes the bundle, half of zorse-export
+    killed_outputs.py [COUNT] [--seed N]     default 200 kills: half of
+                                             zorse-compile, most of them while it writes the bundle, half of
+                                             zorse-export
 """
 import glob
 import hashlib
@@ -19,7 +22,7 @@ GPT, DATA = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.tokens
 
 
 def digest(path):
-    """Of a file, or of a bundle whose files are all what its manifest says; otherwise why it is none."""
+    """The content of a file, or of a bundle with files that match its manifest; otherwise the reason why it is invalid."""
     if os.path.isfile(path):
         with open(path, "rb") as f:
             return hashlib.sha256(f.read()).hexdigest()
@@ -28,14 +31,14 @@ def digest(path):
         for name, expected in json.loads(manifest)["files"].items():
             with open(os.path.join(path, name), "rb") as f:
                 if hashlib.sha256(f.read()).hexdigest() != expected:
-                    return f"{name} is not what the manifest says"
+                    return f"{name} does not match the manifest"
         return hashlib.sha256(manifest).hexdigest()
     except (OSError, ValueError) as error:
         return str(error)
 
 
 class Target:
-    """An output that two command lines write with two contents, by turns."""
+    """An output that two commands write alternately with different contents."""
 
     def __init__(self, folder, name, commands):
         self.path, self.commands = os.path.join(folder, name), commands
@@ -52,12 +55,12 @@ class Target:
         return [p for pattern in self.drafts for p in glob.glob(pattern)]
 
     def kill(self, which, rng):
-        """Whether the command was killed, and what is at the output's place."""
+        """(whether the command was killed, content of the output)"""
         command = [os.path.join(z.BIN, self.commands[which][0]), *map(str, self.commands[which][1:]), "-o", self.path]
         before = set(self.left())
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 120 * z.PATIENCE
-        if rng.random() < 0.8:  # once it writes
+        if rng.random() < 0.8:  # after it begins to write
             while process.poll() is None and not set(self.left()) - before and time.monotonic() < deadline:
                 time.sleep(0.0002)
             time.sleep(rng.choice((0, 0.001, 0.003, 0.01, 0.03)) * rng.random())
@@ -81,7 +84,7 @@ def main():
         targets = [bundle, Target(folder, "w.safetensors", export()), bundle, Target(folder, "w.onnx", export("--onnx", GPT))]
         bad, killed, found = [], 0, {}
         attempts = 0
-        while killed < count and attempts < 5 * count:  # those that end before they are killed do not count
+        while killed < count and attempts < 5 * count:  # runs that end before they are killed do not count
             i, attempts = attempts, attempts + 1
             target, which = targets[i % len(targets)], i // len(targets) % 2
             was_killed, now = target.kill(which, rng)
@@ -96,7 +99,7 @@ def main():
             z.call(*target.commands[0], "-o", target.path)
             if target.left() or digest(target.path) != target.digests[0]:
                 bad.append(f"{os.path.basename(target.path)}: {target.left()}")
-                print("FAIL the next run removes what is left:", bad[-1], flush=True)
+                print("FAIL the next run removes temporary files:", bad[-1], flush=True)
     z.finish([not bad and killed == count], f"{killed} of {count} kills: the old output was there {found.get('old', 0)} times, the new one {found.get('new', 0)} times, neither {len(bad)} times")
 
 

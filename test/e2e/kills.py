@@ -1,11 +1,14 @@
-"""Kills at random moments of random ranks under random plans: the others end in time and name the dead, nobody is left, and the resumed run is the unbroken one to the bit.
+"""Kills random ranks at random times under random plans: the other ranks end in time and name the killed one, no
+process is left, and the resumed run is bit-identical to an uninterrupted run.
 
     kills.py [COUNT] [--seed N] [--workers N]     default 200 kills
-    kills.py COUNT --tiers     under plans that keep state on the hosts, also while it is stored there; most runs resume under a plan with other memories
+    kills.py COUNT --tiers     under plans that keep state on the hosts, also while it is
+                               stored there; most runs resume under a plan with other memory placement
 
-Of the jobs, most are started by zorse-run --processes, some by this script rank by rank, so that the coordinator dies with rank 0; sometimes the launcher itself is killed, sometimes it
-restarts the job. Moments: before a rank has joined, while it joins, in the first step, in a later one, in an evaluation, while a snapshot is copied, written, acknowledged, between the
-first acknowledgement and the index, and while ranks leave.
+Most jobs are started by zorse-run --processes, some rank by rank by this script, so that the coordinator dies with rank
+0. Sometimes the launcher itself is killed, sometimes it restarts the job. Kill times: before a rank has joined, while
+it joins, in the first step, in a later one, in an evaluation, while a snapshot is copied, written, acknowledged,
+between the first acknowledgement and the index, and while ranks leave.
 """
 import os
 import random
@@ -51,7 +54,7 @@ class Plan:
 
 
 def devices_of(name, bundle):
-    """By rank: many_plans calls them d0, d1, ... and a, b, ..."""
+    """Device names by rank: many_plans names them d0, d1, ... and a, b, ..."""
     if name.startswith("random"):
         return [f"d{i}" for i in range(int(re.search(r"(\d+) devices", name).group(1)))]
     return list(re.search(r"-([a-f]+)-\d+-\d+\.zorse$", bundle).group(1))
@@ -62,7 +65,7 @@ def first_difference(a, b):
 
 
 def await_moment(job, name, randoms):
-    """Waits for it; False when the job was over before."""
+    """Waits for the kill time; returns False if the job ended before."""
     out = lambda pattern: any(re.match(pattern, line) for line in job.lines)
     event = lambda test: any(test(what, path) for what, path in job.events)
     step = randoms.randrange(1, STEPS)
@@ -72,7 +75,7 @@ def await_moment(job, name, randoms):
         "while joining": (lambda: len(job.processes) == job.world, 0.3),
         "in the first step": (lambda: out(r".* samples an epoch"), 0.03),
         "in a later step": (lambda: job.steps() >= step, 0.02),
-        "while state is stored": (lambda: job.steps() >= step, getattr(job, "seconds", 0) / STEPS),  # at any moment of a step: state comes and goes through much of it
+        "while state is stored": (lambda: job.steps() >= step, getattr(job, "seconds", 0) / STEPS),  # at any time of a step: state is copied during much of it
         "in an evaluation": (lambda: job.steps() >= step // 4 * 4 + 4, 0.003),
         "while a snapshot is copied": (lambda: job.steps() >= max(EVERY, step // EVERY * EVERY), 0.002),
         "while a snapshot is written": (lambda: event(lambda what, path: number in path and path.endswith(".writing")), 0.004),
@@ -101,7 +104,7 @@ class Case:
             self.problems.append(text)
 
     def run(self):
-        """False: the moment was missed."""
+        """Returns False if the kill time was missed."""
         os.mkdir(self.snapshots)
         more = ["--restarts", 1] if self.how == "restart" else ["--join-seconds", JOIN] if self.how == "ranks" else []
         delays = {"ZORSE_TEST_DELAYS": f"{self.seed % 1000},{self.randoms.choice((1, 4))}"} if self.randoms.random() < 0.3 else {}
@@ -141,7 +144,8 @@ class Case:
         self.expect(all(p.ended for p in job.processes.values()), "ranks that still run: " + str([p.rank for p in job.processes.values() if not p.ended]))
         self.delay = max([0.0] + [t - self.killed for t in ended])
         if not job.launcher and self.absent():
-            # Nobody knows a rank that died before it said that it is there, without a launcher: the others wait for it as long as they are told to.
+            # Without a launcher, the other ranks do not know a rank that died before it joined: they wait for
+            # --join-seconds.
             self.expect(max(ended) - job.start <= JOIN + LIMIT, f"others ended {max(ended) - job.start:.2f} s after the start")
             self.joined, self.delay = False, 0.0
         self.expect(self.delay <= LIMIT, f"others ended after {self.delay:.2f} s")
@@ -160,11 +164,12 @@ class Case:
         final = any(state == "complete" and folder.startswith(f"step-{STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
         for other in self.living:
             text = job.errors_of(other.rank, self.plan.devices[other.rank])
-            # A rank that has never met rank 0, which would be the coordinator, knows its address only. It may have met it all the same, just before, and then names it.
+            # A rank that has never connected to rank 0, the coordinator, knows only its address. It may have connected
+            # just before the kill, and then names it.
             names = [self.name] + (["found no coordinator of job"] if me == 0 and not self.joined else [])
             named = any("error: " in line and any(name in line for name in names) for line in text.splitlines())
-            # Who has done all there was to do may leave in peace. Under sanitizers, where a start takes a second, the launcher ends ranks before they could join: they have heard
-            # nothing, and the launcher says it.
+            # A rank that has finished may leave without an error. Under sanitizers, where a start takes a second, the
+            # launcher ends ranks before they can join: these ranks print nothing, and the launcher reports the failure.
             unheard = z.PATIENCE > 4 and self.moment == "before joining" and not text and any("error: " in line and self.name in line for line in job.error().splitlines() if not line.startswith("["))
             self.expect(named or unheard or (final and "error" not in text), f"rank {other.rank} does not name {self.name}: {text.strip()[-400:]!r}")
         if self.how == "launcher":
@@ -179,7 +184,7 @@ class Case:
                 self.expect(p.rank == me or p.code() not in (0, 130) or final, f"rank {p.rank} ended with {p.code()}")
 
     def absent(self):
-        """The victim had not joined yet (of rank 0: nor did its coordinator listen)."""
+        """Whether the victim had not joined yet (for rank 0: whether its coordinator did not listen yet)."""
         return any(re.search(r"did not join|found no coordinator", self.job.error(p.rank)) for p in self.living)
 
     def check_snapshots(self):
@@ -202,11 +207,11 @@ class Case:
         metrics = jobs.metrics(self.metrics)
         after = [m for m in self.plan.metrics if m["step"] > self.resumed]
         self.expect(metrics[len(metrics) - len(after):] == after, f"metrics after step {self.resumed} differ: {first_difference(metrics[len(metrics) - len(after):], after)}")
-        self.expect(all(m in self.plan.metrics for m in metrics), f"metrics that the unbroken run does not have: {[m for m in metrics if m not in self.plan.metrics][:1]}")
+        self.expect(all(m in self.plan.metrics for m in metrics), f"metrics that the uninterrupted run does not have: {[m for m in metrics if m not in self.plan.metrics][:1]}")
         self.whole = metrics == self.plan.metrics
         self.expect(jobs.content(self.checkpoint) == self.plan.checkpoint, "final parameters differ")
         listing = jobs.snapshots(self.snapshots)
-        # Where there was nothing left to do, nothing is tidied either.
+        # If no steps remained, the resumed run does not clean up either.
         self.expect(listing[1] and (self.resumed == STEPS or all(state == "complete" for _, state in listing[1])), "after resuming: " + listing[2])
 
 
@@ -236,7 +241,7 @@ def main():
                 case = Case(place, plan, how, moment, randoms.randrange(10**9))
                 try:
                     happened = case.run()
-                except Exception as problem:  # a finding like any other
+                except Exception as problem:  # counts as a failure of the case
                     case.problems.append(repr(problem))
                     happened = True
                 if happened and not case.problems:

@@ -1,9 +1,11 @@
-"""Gradients where functions have kinks: clamps at their bounds, leaky activations and norms at 0, maxima of equal operands.
+"""Gradients at points where functions are not differentiable: clamps at their bounds, leaky activations and norms at 0,
+maxima of equal operands.
 
     kinks.py [NAME...]
 
-A module per function reads a table whose rows are the points, kinks among them. The test compares two gradients with PyTorch's for each exporter, in f64: those that the export check computes from the file, and those
-of a compiled step. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
+There is a module per function. It reads a table whose rows are the points. The test compares two gradients with
+PyTorch's for each exporter, in f64: the gradients that the export check computes from the file, and those of a compiled
+step. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
 """
 import logging
 import os
@@ -19,7 +21,7 @@ from python_package_torch import ensure_torch
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 LIMIT = 1e-6  # exporters write numbers in f32
 POINTS = [-6, -5, -4, -3, -2, -1.5, -1, -0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 5, 6, 7]
-ROOTS = {"cosine_similarity"}  # which TorchScript's exporter writes as roots of sums, whose gradient at 0 is infinite in PyTorch, too
+ROOTS = {"cosine_similarity"}  # TorchScript's exporter writes it as roots of sums; their gradient at 0 is infinite in PyTorch, too
 CLUSTER = "name: one\nnodes:\n  - name: n\n    devices:\n      - {name: c, kind: cpu, threads: 1, flops_per_second: 10 GFLOP/s, memory: 1 GiB}\n"
 
 
@@ -74,7 +76,8 @@ def compiled_gradients(folder, model, inputs):
 
 
 def apart(module, folder, dynamo, inputs):
-    """(file, program): the largest differences of gradients from PyTorch's, over the largest gradient; None: PyTorch cannot export it."""
+    """(file, program): the largest differences of gradients from PyTorch's, relative to the largest gradient; None if
+    PyTorch cannot export the module."""
     import torch
     import zorse
     from zorse._file_step import File, by_parameter, far, largest
@@ -90,7 +93,7 @@ def apart(module, folder, dynamo, inputs):
     step, file = training_step(module, inputs.values(), True), File(path, True)
     found, wanted = by_parameter(file, file.step(inputs)[1], step.gradients)
     scale = max(largest(g) for g in wanted.values())
-    both = found, compiled_gradients(folder, path, inputs)  # without parameters that are not used
+    both = found, compiled_gradients(folder, path, inputs)  # without unused parameters
     return tuple(max(float(far(torch.as_tensor(of[n]) if n in of else torch.zeros_like(g), g, scale)) for n, g in wanted.items()) for of in both)
 
 

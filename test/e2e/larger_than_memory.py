@@ -1,10 +1,13 @@
-"""A model whose training state is several times the memory of the device that trains it: parameters, moments and gradients on the host, parameters by phase, activations computed again.
+"""Trains a model whose training state is several times larger than the device memory: parameters, optimizer states and
+gradients on the host, parameters gathered by phase, activations recomputed.
 
-    larger_than_memory.py [--quick]
+    larger_than_memory.py [--quick]     --quick: fewer steps and micro-batches
 
-On a processor and on an emulated GPU with an arena as large as the cluster file allows. Without these the plan is refused, with them it trains to the bits of the run that keeps everything on a device
-without limits; so does a plan that the compiler finds by itself, to 1e-6. From the programs: parameters come at most twice a step and unit whatever the number of micro-batches, what is there of them is never more than the two largest neighbouring chunks, and no
-state stays on the device. --quick: fewer steps and micro-batches.
+Runs on a CPU and on an emulated GPU with the largest arena that the cluster file allows. Without memory optimizations
+the plan is refused. With them, training is bit-identical to a run that keeps everything on a device without limits. A
+plan that the compiler finds itself matches to 1e-6. The test also reads the programs: parameters are copied to the
+device at most twice per step and unit, independent of the number of micro-batches; at most the two largest neighboring
+chunks are there at the same time; no state stays on the device.
 """
 import os
 import re
@@ -40,7 +43,7 @@ def size_of(place):
 
 
 class Program:
-    """What a device's program says of memory, from its text."""
+    """Memory use of a device, parsed from the text of its program."""
 
     def __init__(self, bundle, device):
         text = z.call("zorse-inspect", bundle, f"--program={device}")[1].splitlines()
@@ -107,7 +110,7 @@ def main():
                 fetched.append(program.fetches)
                 arena = int(program.arenas["device"])
                 sizes = [sum(size for size, *_ in program.images[0:2])] + [sum(size for size, *_ in program.images[i:i + 4]) for i in range(len(program.images))]
-                often = {name: count for name, count in program.fetches.items() if count > 2 * len(name.split(" + "))}  # tied groups: of every unit
+                often = {name: count for name, count in program.fetches.items() if count > 2 * len(name.split(" + "))}  # tied groups: for every unit
                 expect(label + "parameters come at most twice a step and unit", not often, often or max(program.fetches.values()))
                 expect(label + "never more of them than two neighbouring chunks", program.most_images() <= max(sizes), f"{program.most_images()} of {max(sizes)} bytes")
                 expect(label + "no state stays on the device", program.on_device == 0)
@@ -120,7 +123,7 @@ def main():
                 losses = [abs(m["loss"] / loss - 1) for m, (loss, _) in zip(z.run(chosen, data, STEPS), found[0])]
             expect(f"{device}: a plan is found, which trains to the same losses", losses and max(losses) < 1e-6, max(losses) if losses else err)
             if len(fetched) > 1:
-                expect(f"{device}: as many fetches for any micro-batches", fetched[0] == fetched[1])
+                expect(f"{device}: number of fetches independent of micro-batches", fetched[0] == fetched[1])
     z.finish(results, f"state of {min(figures or [0]):.1f} times the memory of the device trains on it (aim 4)" if min(figures or [0]) >= 4 else "state is less than 4 times the memory")
 
 

@@ -1,4 +1,6 @@
-"""What is installed, or removed, after a build folder was configured is seen by the next build: cmake/ZorsePackages.cmake in a project of its own, with a header and a list of packages of the test's."""
+"""A build detects packages that were installed or removed after its build folder was configured. Tests
+cmake/ZorsePackages.cmake in a separate project, with an artificial header and package list.
+"""
 import os
 import shutil
 import subprocess

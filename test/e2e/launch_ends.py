@@ -1,9 +1,12 @@
-"""How jobs end under real launchers: a rank that is killed, a run that is asked to stop, a restart.
+"""How jobs end under real launchers: a rank is killed, a run is asked to stop, a job is restarted.
 
-    launch_ends.py [LAUNCHER ...]     processes, mpirun, torchrun, srun; default: those that are installed
+    launch_ends.py [LAUNCHER ...]     processes, mpirun, torchrun, srun; default: the installed ones
 
-Each launcher: rank 1 is killed → the job ends within seconds, not with 0, an error names the rank, nobody is left. A run is asked to stop the way docs/launching.md says →
-every rank has stopped after the same step, the checkpoint is whole, nobody was cut off. processes and torchrun: killed once and started again → metrics of the unbroken run.
+- Every launcher: rank 1 is killed. The job ends within seconds with a nonzero exit code, an error names the rank, and
+  no process is left.
+- Every launcher: a run is asked to stop as docs/launching.md describes. Every rank stops after the same step, the
+  checkpoint is complete, and no rank is cut off.
+- processes and torchrun: the job is killed once and started again. Its metrics are those of an uninterrupted run.
 """
 import json
 import os
@@ -40,7 +43,7 @@ class Job:
             return f.read()
 
     def processes(self):
-        """Environments of this job's processes by id: those that write into its folder."""
+        """Environments of this job's processes by process id: the processes that write into its folder."""
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -78,10 +81,10 @@ class Job:
             except OSError:
                 pass
             time.sleep(0.02)
-        raise z.Failure(f"did not come to step {step}:\n{self.text()[-3000:]}")
+        raise z.Failure(f"did not reach step {step}:\n{self.text()[-3000:]}")
 
     def end(self):
-        """exit code, seconds until then, seconds until nobody was left"""
+        """(exit code, seconds until the exit, seconds until no process was left)"""
         begin = time.monotonic()
         try:
             code = self.process.wait(timeout=LIMIT)
@@ -129,7 +132,7 @@ def stopped(launcher, folder, words):
         with open(metrics) as f:
             steps = [json.loads(line)["step"] for line in f]
         whole = os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0
-        # Launchers have exit codes of their own for this; ours is 130.
+        # Launchers use different exit codes for this; Zorse's is 130.
         good = whole and f"interrupted after step {steps[-1]} of" in text and not any("error: rank" in line for line in text.splitlines()) and \
             code == (130 if launcher in ("processes", "srun", "mpirun") else 1)
         return good, f"asked to stop: exit code {code} after {seconds:.1f} s, {len(steps)} steps" + ("" if good else "\n" + text)
@@ -142,7 +145,7 @@ def restarted(launcher, folder, words):
     threads = outcome(folder, "unbroken", lambda more: z.call("zorse-run", *words(steps, None, None), "--threads", *more))
     metrics, checkpoint, snapshots = (os.path.join(folder, "restarted" + end) for end in (".jsonl", ".safetensors", ".snapshots"))
     delayed = {"processes": ["--restarts=1"], "torchrun": ["--max-restarts=1"]}[launcher]
-    # Steps are stretched, so that the killed one is not the last.
+    # Steps are slowed down, so that the killed step is not the last.
     os.environ["ZORSE_TEST_DELAYS"] = "1,20"
     job = Job(launcher, folder, "restarted", [*words(steps, metrics, checkpoint), "--snapshots", snapshots, "--snapshot-every", 5], delayed)
     del os.environ["ZORSE_TEST_DELAYS"]
@@ -153,7 +156,7 @@ def restarted(launcher, folder, words):
         ranks = outcome(folder, "restarted", lambda more: None)
         text = job.text()
         good = code == 0 and ranks == threads and (launcher != "processes" or "restart 1 of 1 from snapshot" in text)
-        return good, f"started again: exit code {code}, {'equal to the unbroken run' if ranks == threads else 'differs from the unbroken run'}" + ("" if good else "\n" + text)
+        return good, f"started again: exit code {code}, {'equal to the uninterrupted run' if ranks == threads else 'differs from the uninterrupted run'}" + ("" if good else "\n" + text)
     finally:
         job.close()
 

@@ -1,5 +1,6 @@
-"""The files in docs/examples as they stand, but for paths, numbers of steps and CPUs: the Slurm job script on a cluster on loopback, the commands of the Kubernetes manifests
-with the variables that Kubernetes and the manifests set.
+"""Runs the files in docs/examples unchanged, except for paths, numbers of steps and CPUs: the Slurm job script on a
+cluster on loopback, and the commands of the Kubernetes manifests with the variables that Kubernetes and the
+manifests set.
 
     launch_examples.py
 """
@@ -57,7 +58,7 @@ def pods(folder, command, environments):
 
 
 def end_all():
-    """What a test that failed has left."""
+    """Kills the processes that a failed test has left."""
     for p in running:
         if p.poll() is None:
             os.killpg(p.pid, signal.SIGKILL)
@@ -86,7 +87,7 @@ def leader_worker_set(folder):
     command = "\n".join(line[indent:] for line in lines[:next(i for i, line in enumerate(lines) if line.strip() and len(line) - len(line.lstrip()) < indent)])
     size = int(re.search(r"size: (\d)", text).group(1))
     both = pods(folder, command, [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
-    # A container whose training has ended waits until it is told to end.
+    # A container that has finished training waits until it is told to end.
     line = ""
     for line in both[0].stdout:
         if line.startswith("step 12/12"):
@@ -100,7 +101,7 @@ def leader_worker_set(folder):
         p.send_signal(signal.SIGTERM)
     out = [p.communicate(timeout=30 * z.PATIENCE)[0] for p in both]
     codes = [p.returncode for p in both]
-    # One that is told to end when its training is just ending does not wait for being told again.
+    # A container that is told to end just as its training ends does not wait for a second signal.
     ending = pods(folder, command.replace("--steps 12 ", "--steps 24 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in ending[0].stdout:
         if line.startswith("step 24/24"):

@@ -1,13 +1,19 @@
-"""The same bundle as threads of one process and as ranks of a launcher: metrics and trained parameters equal to the bit.
+"""Runs the same bundle as threads of one process and as ranks of a launcher: metrics and trained parameters are
+bit-identical.
 
-    launchers.py LAUNCHER [COUNT]     COUNT plans (default 20): the seven of plan_invariance.py, then random tilings of a tiny GPT with dropout
+    launchers.py LAUNCHER [COUNT]     COUNT plans (default 20): the seven of
+                                      plan_invariance.py, then random tilings of a tiny GPT with dropout
 
-LAUNCHER: processes  zorse-run --processes
-          torchrun   PyTorch's, found beside ZORSE_PYTHON, in PATH or in .venv; every fourth plan over two agents ("nodes") where the ranks can be halved
-          mpirun     Open MPI's; every fourth plan over two hosts by name, both of them this one, where mount namespaces are allowed (root)
-          srun       Slurm's, on the cluster of test/support/slurm-on-loopback.sh: over two nodes, every fourth plan on one, every fourth through PMI-2
+LAUNCHER:
+    processes  zorse-run --processes
+    torchrun   PyTorch's, found next to ZORSE_PYTHON, in PATH or in .venv; every fourth plan over two agents
+               ("nodes") if the ranks can be halved
+    mpirun     Open MPI's; every fourth plan over two host names that both mean this machine, if mount
+               namespaces are allowed (root)
+    srun       Slurm's, on the cluster of test/support/slurm-on-loopback.sh: over two nodes, every fourth
+               plan on one, every fourth through PMI-2
 
-Ends with 77 and a line that says why where the launcher is not installed.
+If the launcher is not installed, exits with 77 and prints the reason.
 """
 import os
 import re
@@ -38,7 +44,7 @@ def torchrun():
 
 
 def with_hosts(folder):
-    """Words before a command for which zn1 and zn2 are names of this machine; None where that is not allowed."""
+    """Words before a command that make zn1 and zn2 names of this machine; None if mount namespaces are not allowed."""
     words = ["unshare", "--mount", "bash", "-c", 'mount --make-rprivate / && mount --bind "$0" /etc/hosts && exec "$@"', os.path.join(folder, "hosts")]
     with open("/etc/hosts") as old, open(words[-1], "w") as new:
         new.write(old.read() + "\n127.0.0.1 zn1\n127.0.0.2 zn2\n")
@@ -46,7 +52,8 @@ def with_hosts(folder):
 
 
 class Launcher:
-    """Makes the command lines that run `words` as `world` ranks: several where several are to be started side by side."""
+    """Creates the command lines that run `words` as `world` ranks: several if several agents must be started in
+    parallel."""
 
     def __init__(self, name, folder):
         self.name, self.folder = name, folder
@@ -61,11 +68,11 @@ class Launcher:
             if "Open MPI" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
                 skip("mpirun is not Open MPI's")
             self.hosts = with_hosts(folder)
-            self.shell = os.path.join(folder, "shell.sh")  # in place of ssh: every host is this one.
+            self.shell = os.path.join(folder, "shell.sh")  # in place of ssh: every host is this machine
             with open(self.shell, "w") as f:
                 f.write('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')
             os.chmod(self.shell, 0o755)
-        elif name == "srun" and "ZORSE_STORE" in os.environ:  # the cluster's names do not resolve here.
+        elif name == "srun" and "ZORSE_STORE" in os.environ:  # the cluster's names do not resolve here
             self.environment["ZORSE_STORE"] = os.environ["ZORSE_STORE"]
 
     def commands(self, number, world, words):
@@ -115,7 +122,7 @@ class Launcher:
 
 
 def outcome(folder, tag, call):
-    """What `call` leaves, given the words to add: metrics without times, and the bytes of the checkpoint."""
+    """Runs `call` with additional words. Returns the metrics without times, and the bytes of the checkpoint."""
     metrics, checkpoint = os.path.join(folder, tag + ".jsonl"), os.path.join(folder, tag + ".safetensors")
     call(["--metrics", metrics, "--checkpoint", checkpoint])
     with open(metrics) as f:
@@ -125,7 +132,7 @@ def outcome(folder, tag, call):
 
 
 def bundles(folder, count):
-    """name, bundle, number of devices, words of zorse-run"""
+    """(name, bundle, number of devices, arguments of zorse-run)"""
     path, data = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.tokens.bin")
     for name, (devices, cells, more) in list(plans().items())[:count]:
         bundle = os.path.join(folder, name + ".zorse")
@@ -154,7 +161,7 @@ def main():
                 ranks = outcome(folder, "ranks", lambda more: launcher.run(number, world, ["zorse-run", bundle, *words, *more]))
                 good = threads == ranks and len(threads[0]) > 0
                 what = "equal" if good else "metrics differ" if threads[0] != ranks[0] else "parameters differ"
-                if number == 0 and name != "processes":  # one process is no rank: all devices are its threads.
+                if number == 0 and name != "processes":  # one process is no rank: all devices are its threads
                     good = good and outcome(folder, "one", lambda more: launcher.run(number, 1, ["zorse-run", bundle, *words, *more])) == threads
             except z.Failure as failure:
                 good, what = False, str(failure)

@@ -1,10 +1,12 @@
-"""Expressions in a bundle: whatever texts its summary has, they are what factors of the loss, counts and known values of a step are. (What a compiler writes for a file's loss,
-and data of which nothing can be learnt, are in loss_inputs.py.)
+"""Loss expressions in a bundle: the texts in its summary define the factors of the loss, the counts, and the known
+values of a step. (The texts that the compiler writes for a file's loss, and data without a gradient, are tested in
+loss_inputs.py.)
 
     loss_factors.py
 
-A compiled bundle is given other texts in its summary, with the digest corrected: factors and reductions of the loss (losses and gradients are the text's value times the sum over
-samples), and values that the forward reads (zorse.known), on one device and on two with uneven cells. Texts that are no expressions are refused when the bundle is read.
+The test replaces texts in the summary of a compiled bundle and corrects the digest: factors and reductions of the loss
+(losses and gradients are the text's value times the sum over samples), and values that the forward reads (zorse.known),
+on one device and on two with uneven cells. Invalid expressions are refused when the bundle is read.
 """
 import json
 import math
@@ -52,7 +54,8 @@ def changed(bundle, folder, name, factor=None, reduce=None, known=None):
 
 
 def labelled(folder, name, samples):
-    """Ids, and labels of which each sample ignores another number. Returns what --data takes and labels of every sample."""
+    """Ids, and labels with a different number of ignored positions per sample. Returns the value of --data and the
+    labels of every sample."""
     rng = np.random.default_rng(len(name))
     ids = rng.integers(0, 31, (samples, LENGTH)).astype(np.int64)
     labels = ids.copy()
@@ -76,16 +79,16 @@ class Bench:
         self.rows = labels != -100
 
     def counts(self, rows, reduce=SUM):
-        """n0 of some samples. The graph shifts labels itself: nothing predicts the first one."""
+        """n0 of some samples. The graph shifts labels itself: no position predicts the first one."""
         return float({SUM: np.sum, MAX: np.max, MIN: np.min}[reduce](rows[:, 1:].sum(1)))
 
     def losses(self, bundle, data=None):
-        """Losses of all steps, each of the initial parameters: learning at rate 0."""
+        """Losses of all steps with the initial parameters: the learning rate is 0."""
         metrics = z.run(bundle, data or self.data, self.steps, extra=["--lr", "0", "--seed", "3"])
         return [m["loss"] for m in metrics], metrics
 
     def step(self, bundle, data=None):
-        """What one step with a learning rate of 1 takes off the parameters."""
+        """The change of the parameters by one step with a learning rate of 1: old minus new."""
         after, before = (os.path.join(self.folder, f"{name}.safetensors") for name in ("after", "before"))
         z.run(bundle, data or self.data, 1, checkpoint=after, extra=["--lr", "1", "--seed", "3"])
         z.run(bundle, data or self.data, 1, checkpoint=before, extra=["--lr", "0", "--seed", "3"])
@@ -96,7 +99,7 @@ class Bench:
 def factors(bench, results):
     base, _ = bench.losses(bench.bundle)
     gradient = bench.step(bench.bundle)
-    # n0 * loss of the unchanged bundle is the sum over samples, the same whatever the factor.
+    # n0 * loss of the unchanged bundle is the sum over samples, which does not depend on the factor.
     n = [bench.counts(bench.rows[s:s + BATCH]) for s in range(0, len(bench.rows), BATCH)]
     for text, value in (("1/(2*B)", lambda n: 1 / (2 * BATCH)), ("0.3/n0", lambda n: 0.3 / n), ("sqrt(B)/pow(n0, 2)", lambda n: 2 / n**2), ("1/max(n0, 1) - 0.25/B", lambda n: 1 / n - 0.0625),
                         ("-1/(n0 + 1e-5)", lambda n: -1 / (n + 1e-5)), ("where(less(n0, 14), 1, exp(-n0/B))", lambda n: 1.0 if n < 14 else math.exp(-n / BATCH))):
@@ -122,7 +125,7 @@ def reading_samples():
 
 
 def known(bench, results):
-    """What the forward reads of its step: losses, and parameters after a step, against numpy."""
+    """Values of the step that the forward reads: losses, and parameters after a step, compared with numpy."""
     folder, batch, rng = bench.folder, 5, np.random.default_rng(3)
     model, weight = os.path.join(folder, "known.onnx"), np.float32([0.01 * i for i in range(16)]).astype(np.float64).reshape(4, 4)
     with open(model, "wb") as f:

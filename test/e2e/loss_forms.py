@@ -1,13 +1,12 @@
-"""Losses as training code writes them, exported from PyTorch, against PyTorch in double precision: loss, gradients and parameters of two steps,
-on one device and under two plans with uneven cells.
+"""Losses as training code writes them, exported from PyTorch and compared with PyTorch in double precision: loss,
+gradients and parameters of two steps, on one device and under two plans with uneven cells.
 
     loss_forms.py [NAME or PREFIX*...] [--batches 4,6,7,16] [--every N] [--random COUNT] [--list]
 
---random: so many random losses (losses/random_losses.py) beside the forms, or in place of them with --every 0.
+--random: COUNT random losses (losses/random_losses.py) in addition to the forms, or instead of them with --every 0.
 
-Every form is equal to PyTorch, or refused where it may be: losses/forms.py. Exports are kept in out/loss_forms as long as the form, the exporter
-and PyTorch are the same.
-Needs PyTorch (tools/python-env.sh); exit code 77 without it.
+Every form must equal PyTorch, or be refused if losses/forms.py allows it. Exports are kept in out/loss_forms as long as
+the form, the exporter and PyTorch are unchanged. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
 """
 import argparse
 import fnmatch
@@ -28,12 +27,12 @@ from losses.table import Table
 
 sys.path.insert(0, os.path.join(z.ROOT, "python"))
 KEPT = os.path.join(z.ROOT, "out", "loss_forms")
-FIRST_SEED = 100000  # others than those of loss_graphs.py
-ROUNDED = 1e-6  # of random losses: the exporter writes some of their numbers in f32
+FIRST_SEED = 100000  # different from the seeds of loss_graphs.py
+ROUNDED = 1e-6  # random losses: the exporter writes some of their numbers in f32
 
 
 def key_of(form):
-    """Changes with everything that decides the file and what PyTorch computes."""
+    """A key that changes with every input of the file and of PyTorch's results."""
     import torch
     from losses import form_module
 
@@ -45,7 +44,7 @@ def key_of(form):
 
 
 def exported(form):
-    """(path of the file or None, why it was not exported)."""
+    """(path of the file or None, reason why it was not exported)"""
     from losses import form_module
 
     path = os.path.join(KEPT, f"{form.name.replace(' ', '_')}-{key_of(form)}.onnx")
@@ -67,7 +66,7 @@ def exported(form):
 
 
 def cases(form, batches):
-    """What PyTorch computes for every batch size; None for a form that it cannot train."""
+    """PyTorch's results for every batch size; None for a form that PyTorch cannot train."""
     from losses import form_module
 
     out = []
@@ -89,7 +88,7 @@ def verdict_of(form, batches, the_judge, limit):
     if path is None:
         return judge.Verdict(judge.REFUSED, "at export: " + " ".join(why.split())[:300])
     known = cases(form, batches)
-    if known is None:  # nothing can be right but a refusal
+    if known is None:  # only a refusal is correct
         inputs = {name: np.concatenate([values.numpy()] * judge.STEPS) for name, values in data_for(form, batches[0]).items()}
         verdict = the_judge.judge(path, [judge.Expected(batches[0], inputs, 1.0, [float("nan")] * judge.STEPS, {}, {})], plans=("one",))
         return verdict if verdict.kind == judge.REFUSED else judge.Verdict(judge.WRONG, "it trains, where PyTorch cannot")
@@ -97,7 +96,7 @@ def verdict_of(form, batches, the_judge, limit):
 
 
 def random_forms(count):
-    """PyTorch's exporter fixes the number of samples for as_tensor of a size, or makes a constant of it."""
+    """PyTorch's exporter fixes the number of samples for as_tensor of a size, or makes it a constant."""
     forms = [random_losses.form(seed) for seed in range(FIRST_SEED, FIRST_SEED + count)]
     return [f._replace(expected=REFUSED) if "as_tensor" in f.text else f for f in forms]
 

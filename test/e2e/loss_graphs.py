@@ -1,10 +1,16 @@
-"""Losses built as ONNX graphs, against numpy in double precision: loss, gradients and parameters of two steps, on one device and under two plans
-with uneven cells. Needs no PyTorch.
+"""Losses built as ONNX graphs and compared with numpy in double precision: loss, gradients and parameters of two steps,
+on one device and under two plans with uneven cells. Does not need PyTorch.
 
-    loss_graphs.py forms [NAME or PREFIX*...] [--every N] [--batches 4,6,7,16]     those of losses/forms.py that a tape can write
-    loss_graphs.py random COUNT [--first SEED] [--batches 4,6,7,16]                random losses (losses/random_losses.py)
+    loss_graphs.py forms [NAME or
+                                                                                   PREFIX*...] [--every N] [--batches
+                                                                                   4,6,7,16]     the forms of
+                                                                                   losses/forms.py that a tape can write
+    loss_graphs.py random COUNT [--first
+                                                                                   SEED] [--batches 4,6,7,16]
+                                                                                   random losses
+                                                                                   (losses/random_losses.py)
 
-Each is equal, or refused where it may be.
+Each loss must be equal, or refused if that is allowed.
 """
 import argparse
 import fnmatch
@@ -29,7 +35,7 @@ def chosen(a):
 
 
 def cases(form, batches):
-    """(the file, what is expected of every batch size), or None where a tape does not have the form's functions."""
+    """(the file, expected results by batch size), or None if a tape does not support the functions of the form."""
     out, files = [], set()
     for B in batches:
         try:

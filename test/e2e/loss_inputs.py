@@ -1,16 +1,19 @@
-"""Losses whose data or form say nothing, and evaluation: what is refused, which steps are skipped, and that an evaluation is the loss of its samples
-as one batch. (Which texts a bundle may have, and what they mean, is in loss_factors.py; refusals of modules at export in export_check.py.)
+"""Losses with data or forms from which nothing can be learned, and evaluation: refusals, skipped steps, and equality of
+an evaluation and the loss of its samples as one batch. (Texts in a bundle and their meaning are tested in
+loss_factors.py; refusals of modules at export in export_check.py.)
 
     loss_inputs.py [bad] [groups] [python] [evaluation]
 
-- bad: a loss without samples, one that no parameter reaches and one with a value per sample are refused. A step is skipped if its loss or a gradient is not
-  finite (no labels, a NaN among weights or targets, a factor that is infinite); the steps after it are as if it had not been. A count that the loss keeps
-  from 0 (`clamp(min=1)`) skips nothing. --nonfinite=stop, a run of such steps alone and an evaluation of such data end with the cause.
-- groups: a batch that is smaller than a group, or no multiple of it, is refused with numbers that would do.
+- bad: a loss without samples, one that no parameter affects and one with a value per sample are refused. A step is
+  skipped if its loss or a gradient is not finite (no labels, a NaN among weights or targets, an infinite factor); later
+  steps are as if it had not run. A count that the loss clamps (`clamp(min=1)`) skips nothing. --nonfinite=stop, a run
+  with only such steps and an evaluation of such data end with the cause.
+- groups: a batch that is smaller than a group, or no multiple of it, is refused, and valid sizes are named.
 - python: the same inputs through zorse.train and zorse.evaluate.
-- evaluation: of 10, 9 or 2 samples in batches of 4, on one device and on two, it equals the loss of all of them. An input that the loss does not read, or
-  only for its shape, may be among the data. Where numbers of a step are read, every batch is a step; where numbers of samples are, the last 2 of 10 samples
-  are left out, which is said.
+- evaluation: the evaluation of 10, 9 or 2 samples in batches of 4, on one device and on two, equals the loss of all
+  of them. The data may contain an input that the loss does not read, or reads only for its shape. If the model reads
+  numbers of a step, every batch is a step. If it reads numbers of samples, the last 2 of 10 samples are left out, which
+  is reported.
 """
 import json
 import os
@@ -32,7 +35,7 @@ NAN = float("nan")
 
 
 class Trial:
-    """A form at a batch size in a folder; `data` are batches that steps read in turn."""
+    """A form at a batch size in a folder; `data` are batches that steps read in rotation."""
 
     def __init__(self, folder, form, batch, data):
         self.folder, self.form, self.batch, self.data = folder, form, batch, data
@@ -42,7 +45,7 @@ class Trial:
             f.write(self.file)
 
     def compile(self, devices=("a",)):
-        """For one device, or for two with cells of different sizes."""
+        """Compiles for one device, or for two with cells of different sizes."""
         plan = None
         if len(devices) > 1:
             units = judge.units_of(self.bundle)  # of the bundle for one device
@@ -53,7 +56,7 @@ class Trial:
         return code, err + out
 
     def run(self, *words):
-        """(exit code, what was said, lines of the metrics)"""
+        """(exit code, output, lines of the metrics)"""
         files = []
         for name in self.names:
             path = os.path.join(self.folder, name + ".npy")
@@ -70,7 +73,7 @@ class Trial:
         return code, err + out, lines
 
     def expected(self):
-        """The losses of all steps; None for a step that has to be skipped."""
+        """The losses of all steps; None for a step that must be skipped."""
         parameters, losses = tape_functions.initial(), []
         for data in self.data:
             _, _, loss, gradients = tape_functions.computed(self.form, parameters, data, 0)
@@ -100,7 +103,7 @@ SKIPS = {  # name -> (text, batch, changes of the first batch)
     "a mean over no labels": ("flat(l, y)", 4, [("y", ALL, -100)]),
     "a sum over no labels, divided by their number": ("total(l, y) / valid(y)", 4, [("y", ALL, -100)]),
     "no labels, and a count of at least 1": ("total(l, y) / valid(y).clamp(min=1)", 4, [("y", ALL, -100)]),
-    "no labels beside a term that has its own count":
+    "no labels, with a term that has its own count":
         ("total(l, y) / valid(y).clamp(min=1) + (((l - q) ** 2).sum(-1) * m).sum() / m.sum()", 4, [("y", ALL, -100)]),
     "a mask of zeros": ("(((l - q) ** 2).mean(-1) * m).sum() / m.sum()", 4, [("m", ALL, 0)]),
     "a NaN among weights": ("(each(l, y) * w).sum() / w.sum()", 4, [("w", (1, 1), NAN)]),
@@ -149,7 +152,7 @@ def bad(folder):
 
 
 LABELS, WEIGHTS, TARGETS = "flat(l, y)", "(each(l, y) * w).sum() / w.sum()", "F.mse_loss(l, q)"
-CAUSES = (  # name, text, changes of a batch, what --nonfinite=stop says, a run of such steps alone and an evaluation of them
+CAUSES = (  # name, text, changes of a batch, message of --nonfinite=stop, of a run with only such steps and of an evaluation of them
     ("no labels", LABELS, ("y", ALL, -100), "the factor 1/n0 of the loss is inf (n0 = 0): the batch has nothing to learn from", "had anything to learn from", "have no loss"),
     ("weights of 0", WEIGHTS, ("w", ALL, 0), "the factor 1/n0 of the loss is inf (n0 = 0): the batch has nothing to learn from", "had anything to learn from", "have no loss"),
     ("a NaN among weights", WEIGHTS, ("w", (1, 1), NAN), "the factor 1/n0 of the loss is nan (n0 = nan);", "were not finite", "have no loss"),
@@ -159,7 +162,7 @@ CAUSES = (  # name, text, changes of a batch, what --nonfinite=stop says, a run 
 
 
 def causes(folder, says):
-    """What ends a run or an evaluation of such data says, on one device and on two."""
+    """The message that ends a run or an evaluation of such data, on one device and on two."""
     for name, text, change, stops, fails, unevaluated in CAUSES:
         broken = changed(tape_functions.data_of(4, 0), *change)
         for devices in DEVICES:
@@ -169,7 +172,7 @@ def causes(folder, says):
             says(code == 1 and f"step 1: {stops}" in said, f"{name}, {len(devices)} devices: --nonfinite=stop names it", f"{code}, {said[-300:]}")
             trial.data = [broken, broken]
             code, said, _ = trial.run("--steps", 2)
-            says(code == 3 and fails in said, f"{name}, {len(devices)} devices: a run of such steps alone ends with exit code 3", f"{code}, {said[-300:]}")
+            says(code == 3 and fails in said, f"{name}, {len(devices)} devices: a run with only such steps ends with exit code 3", f"{code}, {said[-300:]}")
             code, said, lines = trial.run("--evaluate")
             good = code == 1 and "error" in said and unevaluated in said and all(m["eval_loss"] is None for m in lines)
             says(good, f"{name}, {len(devices)} devices: an evaluation of them is an error", f"{code}, {said[-300:]}, {lines}")
@@ -192,7 +195,7 @@ def groups(folder):
 
 
 def python(folder):
-    """Needs numpy alone: zorse.train and zorse.evaluate take the ONNX file."""
+    """Needs only numpy: zorse.train and zorse.evaluate accept the ONNX file."""
     os.environ["ZORSE_BIN"] = z.BIN
     sys.path.insert(0, os.path.join(z.ROOT, "python"))
     import zorse
@@ -200,7 +203,7 @@ def python(folder):
     results = []
 
     def says(name, what, words):
-        """`what` ends with a ZorseError that says these words."""
+        """`what` must raise a ZorseError with these words."""
         try:
             found, good = repr(what()), False
         except zorse.ZorseError as error:
@@ -236,12 +239,13 @@ def python(folder):
 
 TEXTS = ("mean", "none_mean", "plain_sum", "sum_over_valid_clamped", "sum_over_2B", "sum_over_B_plus_1", "sum_over_root_B", "two_counts",
          "share_of_valid", "token_weights", "max_weight", "masked_mean_of_means", "mse", "l2_over_B", "uncertainty", "x_over_B", "x_centred")
-BY_STEPS = ("x_over_B", "x_centred", "x_scaled", "token_weights_softmax", "targets_scaled")  # what reads numbers of its step
-NUMBERED = ("alternate", "counts_of_first", "x_plus_first")  # what reads numbers of samples: whole steps alone
+BY_STEPS = ("x_over_B", "x_centred", "x_scaled", "token_weights_softmax", "targets_scaled")  # read numbers of their step
+NUMBERED = ("alternate", "counts_of_first", "x_plus_first")  # read numbers of samples: only whole steps
 
 
 def whole(form, data, batch, N):
-    """The loss of N samples as one batch; where units or counts read numbers of their step, the mean over steps by samples."""
+    """The loss of N samples as one batch; if units or counts read numbers of their step, the mean over steps by
+    samples."""
 
     def loss(rows):
         return float(tape_functions.computed(form, tape_functions.initial(), {k: v[rows] for k, v in data.items()}, 0)[2])
@@ -254,7 +258,8 @@ def whole(form, data, batch, N):
 
 
 def evaluated_in_groups(folder):
-    """The forward reads B before a batch norm of groups of 2, and the loss a sum of weights: the last batch has the numbers of its own samples, whatever fills up its last group."""
+    """The forward reads B before a batch norm with groups of 2, and the loss a sum of weights: the last batch has the
+    numbers of its own samples, whatever pads its last group."""
     of_batch = [onnx.node("Shape", ["x"], ["shape"]), onnx.constant("zero", (), [0], onnx.INT64), onnx.node("Gather", ["shape", "zero"], ["samples"], axis=0),
                 onnx.node("Cast", ["samples"], ["number"], to=onnx.FLOAT), onnx.node("Mul", ["x", "number"], ["c"])]
     nodes = [*of_batch, onnx.node("MatMul", ["c", "w"], ["h"]), onnx.node("BatchNormalization", ["h", "scale", "bias", "running", "spread"], ["z", "r", "s"], training_mode=1),
@@ -286,7 +291,7 @@ def evaluated_in_groups(folder):
 
 
 def ignored(folder):
-    """Data for all inputs of a file whose loss reads one of them for its shape, and one not at all."""
+    """Data for all inputs of a file; the loss reads one of them only for its shape, and one not at all."""
     nodes = [onnx.node("Shape", ["z"], ["shape"]), onnx.constant("zero", (), [0], onnx.INT64), onnx.node("Gather", ["shape", "zero"], ["samples"], axis=0),
              onnx.node("Cast", ["samples"], ["number"], to=onnx.FLOAT), onnx.node("MatMul", ["x", "w"], ["p"]), onnx.node("Mul", ["p", "p"], ["s"]),
              onnx.node("ReduceSum", ["s"], ["sum"], keepdims=0), onnx.node("Div", ["sum", "number"], ["loss"])]
@@ -312,7 +317,7 @@ def ignored(folder):
 
 
 def guessed(folder):
-    """Integers of which no use says that they are ids, fed with tokens: that their name decided is said."""
+    """Integers without a use that shows that they are ids, fed with tokens: the report states that their name decided."""
     nodes = [onnx.node("Cast", ["numbers"], ["x"], to=onnx.FLOAT), onnx.node("MatMul", ["x", "w"], ["p"]), onnx.node("Mul", ["p", "p"], ["s"]), onnx.node("ReduceMean", ["s"], ["loss"], keepdims=0)]
     model, bundle, tokens = os.path.join(folder, "guessed.onnx"), os.path.join(folder, "guessed.zorse"), os.path.join(folder, "tokens.bin")
     with open(model, "wb") as f:
@@ -341,7 +346,7 @@ def evaluation(folder):
                 break
             error = z.relative(found, [whole(form, data, batch, N)])
             if name in NUMBERED and "8 of 10 samples" not in said:
-                print(f"FAIL {name}: what is left out is not said: {said[-200:]}")
+                print(f"FAIL {name}: the omitted samples are not reported: {said[-200:]}")
                 results.append(False)
             results.append(z.check(f"{name}: {form.text}: {N} samples in batches of {batch} on {len(devices)} devices", error, judge.LIMIT))
     few = Trial(folder, all_forms()[NUMBERED[0]], batch, [tape_functions.data_of(batch - 1, 0)])

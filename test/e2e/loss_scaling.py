@@ -1,9 +1,11 @@
-"""Loss scaling in f16: overflows on one device of many, random plans through them, resumption, what users see, wrong inputs.
+"""Loss scaling in f16: overflows on one of several devices, random plans, resuming, output for the user, invalid
+inputs.
 
     loss_scaling.py [SCHEDULES]     random schedules of overflows, default 100
 
-overflow-runs (test/runtime) trains two bundles of one model through the same schedules of steps whose gradients or loss are not finite on one device: scales,
-skips and state must be those of one device and of GradScaler's rule, and a skipped step changes no bit. Arithmetic is f64 with the roundings of f16.
+overflow-runs (test/runtime) trains two bundles of one model with the same schedules of steps in which gradients or loss
+are not finite on one device. Scales, skips and state must be those of one device and of GradScaler's rule, and a
+skipped step changes no bit. Arithmetic is f64 with f16 rounding.
 """
 import json
 import os
@@ -19,7 +21,7 @@ MODEL = os.path.join(z.SMALL, "gpt.onnx")
 TOKENS = os.path.join(z.SMALL, "gpt.bf16.tokens.bin")
 TINY = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
 PLANS = {
-    # the loss on a device that owns nothing; on the last stage; shared by all; on two of three
+    # the loss on a device without state; on the last stage; shared by all; on two of three
     "loss-without-state": (["a", "b", "c"], [(0, 3, 0, 8, "a"), (3, 5, 0, 8, "b"), (5, 8, 0, 4, "b"), (5, 8, 4, 8, "c")], {"state": {"groups": [{"group": "*", "owners": [{"device": "a", "fraction": 1}]}]}}),
     "stages": (["a", "b", "c"], [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 6, 0, 4, "b"), (3, 6, 4, 8, "b"), (6, 8, 0, 4, "c"), (6, 8, 4, 8, "c")], {}),
     "shares": (["a", "b", "c", "d"], [(0, 8, 0, 4, "a"), (0, 8, 4, 6, "b"), (0, 8, 6, 7, "c"), (0, 8, 7, 8, "d")], {}),
@@ -34,7 +36,7 @@ def bundle(folder, name, devices, plan=None, precision="f64:f16", model=MODEL, b
 
 
 def schedules(folder, count):
-    """Every plan through its share of the schedules."""
+    """Runs every plan with its share of the schedules."""
     data = f"{TOKENS}"
     rule = ("--loss-scale-interval", 2)
     training = {"optimizer": "adamw", "lr": "1e-2", "clip": "0.5"}
@@ -47,7 +49,8 @@ def schedules(folder, count):
 
 
 def f16_trains(folder):
-    """In f16 itself: overflows in consecutive steps, because the scale begins too high; it is shown, written to the metrics, and kept by snapshots."""
+    """Real f16: overflows in consecutive steps, because the initial scale is too high. The scale is printed, written to
+    the metrics, and stored in snapshots."""
     results = []
     name = "f16"
     path = bundle(folder, name, ["a", "b"], z.plan(folder, name, 8, *PLANS["split"][:2]), "f16", extra=("--loss-scale", 2.0 ** 40))
@@ -65,7 +68,7 @@ def f16_trains(folder):
     if not re.search(rf"loss scale {2 ** 40:.0f} .*update skipped \(1 so far\)", out):
         raise z.Failure(f"the scale and the skipped update are not shown:\n{out[:600]}")
     print(f"f16 from a scale of 2^40: {first} steps in a row overflow and are skipped, then {sum(skipped) - first} of {40 - first}")
-    # Stopped in the middle of the overflows, and after them, and resumed under another plan.
+    # Stopped during the overflows and after them, and resumed under another plan.
     other = bundle(folder, "other", ["a"], precision="f16", extra=("--loss-scale", 2.0 ** 40))
     for stop in (first - 1, first + 2):
         for tag, again in (("same", path), ("other", other)):
@@ -80,7 +83,7 @@ def f16_trains(folder):
                 if any(not np.array_equal(a[k], b[k]) for k in a):
                     raise z.Failure(f"resumed after step {stop}: other bits than the run that was not interrupted")
     print("resumed in the middle of overflows and behind them: the same bits, the same scales under another plan")
-    # What f16 learns is what f32 learns.
+    # f16 training reaches the loss of f32 training.
     f32 = z.run(bundle(folder, "f32", ["a"], precision="f32"), TOKENS, 40)
     f16 = z.run(bundle(folder, "usual", ["a"], precision="f16"), TOKENS, 40)
     if any(m["skipped"] for m in f16):
@@ -90,7 +93,8 @@ def f16_trains(folder):
 
 
 def small_gradients(folder):
-    """Why there is a scale: without one gradients below 6e-8 are lost, the more the larger the batch. First-step gradients against f32, with and without."""
+    """The effect of the scale: without it gradients below 6e-8 are lost, more of them with larger batches. Compares
+    first-step gradients with f32, with and without the scale."""
     results = []
     gradients = {}
     for name, precision, extra in (("exact", "f32", ()), ("scaled", "f16", ()), ("unscaled", "f16", ("--loss-scale", 1))):

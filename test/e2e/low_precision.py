@@ -1,12 +1,20 @@
-"""bf16 against PyTorch's two habits (references: models/make_low_precision.py), and against itself.
+"""Compares bf16 training with PyTorch's two conventions (references: models/make_low_precision.py), and with itself.
 
     low_precision.py [--quick]     --quick: GPT only
 
---residual=f32 is what torch.autocast does with f32 modules, --residual=compute what a module of bf16 with f32 masters does. PyTorch differs from itself
-when a batch is cut into micro-batches or its rows are permuted: the greatest mean difference of the losses of 200 steps is its band. Of our losses this asks
-that they lie within two bands of PyTorch's, and no further from those in f32 than 1.2 times what PyTorch's do; of the first step's gradients, that their errors
-against f64 are on average (geometric mean of the parameters' ratios) not above PyTorch's of the same habit, and none is above 1.25 times: where both round at the same places, each has
-errors of its own. In bf16, other plans stay in the band, too; that they compute the same is shown where sums do not hide it: in f64:bf16, by plan_invariance.py.
+--residual=f32 corresponds to torch.autocast with f32 modules, --residual=compute to a bf16 module with f32 master
+weights.
+
+PyTorch differs from itself if a batch is split into micro-batches or its rows are permuted: the maximum mean difference
+of the losses of 200 steps is its band. Limits:
+
+- Losses: within two bands of PyTorch's, and at most 1.2 times as far from the f32 losses as PyTorch's.
+- First-step gradients: the errors relative to f64 are on average (geometric mean of the ratios of the parameters) not
+  above PyTorch's of the same convention, and none is above 1.25 times. If both round at the same places, each still has
+  different errors.
+
+Other plans in bf16 must stay in the band, too. plan_invariance.py shows that they compute the same in f64:bf16, where
+the order of sums does not matter.
 """
 import json
 import os

@@ -1,7 +1,7 @@
-"""Bundles of many plans, and whether two ways of running them give the same bits.
+"""Bundles of many plans, to compare two ways of running them bit by bit.
 
-Random tilings (pinwheels, one-row cells, prime batches, idle devices) of a tiny GPT with dropout, and hand-written plans of GPT and LLaMA: pipelines, uneven shares,
-owners of nothing, 1F1B and GPipe.
+Random tilings (pinwheels, one-row cells, prime batches, idle devices) of a tiny GPT with dropout, and hand-written
+plans of GPT and LLaMA: pipelines, uneven shares, owners without state, 1F1B and GPipe.
 """
 import json
 import os
@@ -14,7 +14,7 @@ STEPS = 4
 
 
 def by_hand(folder):
-    """(name, bundle, data, extra words of zorse-run)"""
+    """(name, bundle, data, extra arguments of zorse-run)"""
     shapes = {
         "pipeline of 2, 1F1B": (["a", "b"], [(0, 4, s, s + 4, "a") for s in (0, 4, 8)] + [(4, 8, s, s + 4, "b") for s in (0, 4, 8)], {"schedule": "1f1b"}),
         "asymmetric, uneven": (["a", "b", "c"], [(0, 5, 0, 5, "a"), (0, 5, 5, 12, "b"), (5, 8, 0, 12, "c")], {}),
@@ -39,7 +39,7 @@ def random(folder, count, most_devices=5):
         yield f"random plan {seed}, {len(devices)} devices, batch {batch}", bundle, make_data(folder, batch), ["--seed", "5"]
 
 
-TABLES = (  # everything on the hosts, updated there or on devices; parts of it
+TABLES = (  # everything on the hosts, updated there or on devices; or parts of it
     [{"parameters": "host", "optimizer_states": "host", "gradients": "host", "reshard_after_forward": True}],
     [{"parameters": "host", "optimizer_states": "host", "optimizer": "host"}],
     [{"optimizer_states": "host"}],
@@ -49,7 +49,7 @@ TABLES = (  # everything on the hosts, updated there or on devices; parts of it
 
 
 def order_of(bundle, devices):
-    """The order in which a bundle's devices have their tasks, as plan.json says it."""
+    """The order of tasks on a bundle's devices, from plan.json."""
     def of(device):
         text = z.call("zorse-inspect", bundle, f"--program={device}")[1]
         return [kind + cell for kind, cell in re.findall(r"^ *exec\.compute \d+ ([FBW]) cell (\d+) ", text, re.M)]
@@ -57,9 +57,11 @@ def order_of(bundle, devices):
 
 
 def tiers(folder, count, most_devices=4):
-    """Random tilings whose state is on hosts, and the same tilings with other memories: (name, bundle, data, extra words, other bundles)
+    """Random tilings with state on hosts, and the same tilings with other memory placement: (name, bundle, data, extra
+    arguments, other bundles)
 
-    All have the order that the first finds: schedules look at times, which memories change, and sums in another order have other last bits."""
+    All have the order of the first. Schedules depend on times, which memory placement changes, and another order
+    changes the last bits of sums."""
     for seed in range(count):
         batch, training = BATCHES[1 + seed % (len(BATCHES) - 1)], {**TRAININGS[seed % 4], "clip": "0"}
         devices = [f"d{i}" for i in range(2 + seed % (most_devices - 1))]
@@ -75,7 +77,7 @@ def tiers(folder, count, most_devices=4):
             plan.pop("offload", None)
             plan["state"].pop("optimizer_in_backward", None)
             plan.update({"offload": table} if table else {})
-            if k % 2 == seed % 2:  # without clipping, when groups commit changes no bit
+            if k % 2 == seed % 2:  # without clipping, the time of a group update changes no bit
                 plan["state"]["optimizer_in_backward"] = True
             changed = os.path.join(folder, "tiers.plan.json")
             with open(changed, "w") as f:
@@ -86,7 +88,7 @@ def tiers(folder, count, most_devices=4):
 
 
 def bundles(folder, count):
-    """`count` of them: a third by hand (at most six), the others random."""
+    """`count` of them: a third written by hand (at most six), the others random."""
     hand = min(6, count // 3)
     for i, item in enumerate(by_hand(folder)):
         if i == hand:
@@ -96,7 +98,7 @@ def bundles(folder, count):
 
 
 def outcome(folder, metrics, checkpoint):
-    """What a run wrote, without what depends on time."""
+    """The results of a run, without values that depend on time."""
     steps = []
     with open(metrics) as f:
         for line in f:

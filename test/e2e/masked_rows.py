@@ -1,9 +1,11 @@
-"""Rows of which a mask hides everything: queries of attention that see no key, softmaxes and cross-entropies whose scores are all masked.
+"""Rows that a mask hides completely: attention queries without a visible key, softmaxes and cross-entropies with all
+scores masked.
 
     masked_rows.py [NAME...]
 
-One sample of a batch has no position that counts, another has some. The test compares two gradients with PyTorch's for each exporter, in f64: those that the export check computes from the file, and those of a
-compiled step. Needs PyTorch (tools/python-env.sh); exit code 77 without it.
+One sample of a batch has no position that counts, another has some. The test compares two gradients with PyTorch's for
+each exporter, in f64: the gradients that the export check computes from the file, and those of a compiled step. Needs
+PyTorch (tools/python-env.sh); exit code 77 without it.
 """
 import logging
 import sys
@@ -15,11 +17,12 @@ from kinks import LIMIT, apart
 from python_package_torch import ensure_torch
 
 LENGTH, WIDTH, HEADS, CLASSES = 6, 8, 2, 5
-NAN = {"fused, minus infinity"}  # the file's own derivative, of a softmax whose result is not read
+NAN = {"fused, minus infinity"}  # the derivative of the file itself, through a softmax with an unused result
 
 
 def functions():
-    """{name: function(layer, x, mask)} of x [B, L, WIDTH] and mask [B, L] of 0 and 1; None: the mask hides all classes of a cross-entropy."""
+    """{name: function(layer, x, mask)} of x [B, L, WIDTH] and mask [B, L] of 0 and 1; None: the mask hides all classes
+    of a cross-entropy."""
     import torch
     import torch.nn.functional as F
 
@@ -100,7 +103,7 @@ def main():
     mask[1], mask[2, 3:] = 0, 0
     inputs = {"input_ids": ids % 11, "mask": mask, "labels": ids * 7 % CLASSES}
     results, every = [], functions()
-    with tempfile.TemporaryDirectory() as folder, sdpa_kernel(SDPBackend.MATH):  # others lose a logarithm, too
+    with tempfile.TemporaryDirectory() as folder, sdpa_kernel(SDPBackend.MATH):  # other backends lose a logarithm, too
         for name in sys.argv[1:] or every:
             for dynamo in (True, False):
                 found = apart(made(every[name]), folder, dynamo, inputs)

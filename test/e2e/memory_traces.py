@@ -1,12 +1,17 @@
-"""What plans of memory promise about time, from traces of runs: parameters come at most twice a step and unit, updates overlap with what follows, and copies with computing.
+"""Checks the timing of memory plans with traces of runs: parameters are copied to the device at most twice per step and
+unit, updates overlap with later instructions, and copies overlap with computation.
 
     memory_traces.py [--quick]     --quick: fewer steps, one number of micro-batches
 
-A model of 17 chunks on one emulated GPU whose host keeps everything, ministages. The GPU has a clock of its own, as in overlap.py: bodies take their bytes of memory at one rate, copies theirs at another, and
-kernels compute nothing, so that the machine hardly matters. Updates by the host do compute: those of a step take 4 ms together, hardly longer than it takes to wake the threads that go on beside them. How much of
-them overlaps says little, then, and that anything does says enough: where the next step waits for all updates, nothing overlaps. The best of three runs counts. Plans: updates on the device and by the host, after the
-last gradient (their own queue lets the next step's forwards begin) and group by group (inside the backward). Each is compared with its own trace: of the seconds in which updates or copies are under way, the part in
-which the first queue of the device computes something else.
+A model of 17 chunks on one emulated GPU, with everything on the host and the schedule ministages. The GPU has its own
+clock, as in overlap.py: bodies access memory at one rate, copies run at another, and kernels compute nothing, so that
+the machine hardly matters. Updates by the host do compute. Together they take 4 ms per step, hardly longer than waking
+the threads that continue in parallel. The limit for their overlap is therefore low; it still shows an error, because
+nothing overlaps if the next step waits for all updates. The best of three runs counts.
+
+Plans: updates on the device and by the host, after the last gradient (a separate queue lets the next step's forwards
+begin) and group by group (inside the backward). Each plan is compared with its own trace: the fraction of the time of
+updates or copies in which the first queue of the device computes something else.
 """
 import json
 import os
@@ -22,12 +27,12 @@ from larger_than_memory import chunks
 
 QUICK = "--quick" in sys.argv
 BATCH, LENGTH, STEPS, LEAST, ATTEMPTS = 8, 64, 4 if QUICK else 8, 0.5, 3
-UPDATED = {"device": 0.3, "host": 0.02}  # least part of the time of updates that overlaps, by who updates
+UPDATED = {"device": 0.3, "host": 0.02}  # minimum share of the update time that overlaps, by the device that updates
 MEMORY_RATE, LINK = 4e8, 8e8  # bytes/s
 CLOCK = {"ZORSE_EMULATOR_COMPUTE": "0", "ZORSE_EMULATOR_PACE": str(MEMORY_RATE), "ZORSE_EMULATOR_LINK": str(LINK)}
 HOST = {"parameters": "host", "optimizer_states": "host", "gradients": "host", "reshard_after_forward": True}
 UNCLIPPED = {**z.ADAMW, "clip": "0"}
-PLANS = {  # residency, state, what updates overlap with
+PLANS = {  # residency, state, work that updates overlap with
     "updates on the device, by step": ([HOST], {}, "FORWARD of the next step"),
     "updates by the host, by step": ([{**HOST, "optimizer": "host"}], {}, "FORWARD of the next step"),
     "updates on the device, by group": ([HOST], {"optimizer_in_backward": True}, "BACKWARD of the step"),
@@ -44,7 +49,7 @@ def cluster(folder):
 
 
 def overlap(spans, others):
-    """Seconds of `spans` in which one of `others` is under way; both lists of (begin, end)."""
+    """Seconds of `spans` in which at least one of `others` is active; both are lists of (begin, end)."""
     edges = sorted([(b, 1, 0) for b, e in spans] + [(e, -1, 0) for b, e in spans] + [(b, 0, 1) for b, e in others] + [(e, 0, -1) for b, e in others])
     total, here, there, last = 0.0, 0, 0, 0.0
     for at, mine, theirs in edges:
@@ -64,7 +69,8 @@ def traced(bundle, trace):
 
 
 def shares(events, follows):
-    """The parts of the time of updates and of copies that `follows`, or computing, runs beside; seconds of updates a step. Of whole steps with one after them."""
+    """The shares of the time of updates and of copies that overlap with `follows` or with computation; seconds of
+    updates per step. Only complete steps that are followed by another one count."""
     seen = range(2, STEPS)
     span = lambda e: (e["ts"], e["ts"] + e["dur"])
     computing = {e["tid"] for e in events if e["name"].startswith("F(")}
@@ -113,10 +119,10 @@ def main():
                 often = {k: n for k, n in fetches.items() if n > 2 * max(1, k.count(" + ") + 1)}
                 expect(f"{name}, micro-batches of {rows}: parameters come at most twice a step and unit", fetches and not often, often or f"{max(fetches.values())} times at most, {len(fetches)} groups")
                 expect(f"{name}, micro-batches of {rows}: updates are under way during {follows}", part >= updated, f"{part:.0%} of {1e3 * seconds:.1f} ms a step")
-                expect(f"{name}, micro-batches of {rows}: copies run beside computing", hidden >= LEAST, f"{hidden:.0%} of their time")
+                expect(f"{name}, micro-batches of {rows}: copies overlap with computation", hidden >= LEAST, f"{hidden:.0%} of their time")
                 figures.append((part, hidden))
             if len(counts) > 1:
-                expect(f"{name}: as many copies for any micro-batches", counts[0] == counts[1], len(counts[0]))
+                expect(f"{name}: number of copies independent of micro-batches", counts[0] == counts[1], len(counts[0]))
     z.finish(results, f"parameters come at most twice a step and unit; of the time of updates at least {min(p for p, _ in figures):.0%} overlaps with the backward (by group) or the next step's forward (by step), "
                       f"of that of copies at least {min(h for _, h in figures):.0%} with computing")
 

@@ -1,11 +1,13 @@
-"""Operators on 16-bit tensors inside a model of f32: every result, every gradient and every sum of gradients is rounded as PyTorch rounds them.
+"""Operators on 16-bit tensors inside an f32 model: every result, every gradient and every sum of gradients is rounded
+as in PyTorch.
 
     narrow_chains.py
 
-Random chains between a cast to bf16 or f16 and a cast back are trained for two steps in f64, on one device and on two with uneven cells. The reference
-computes the same with numpy and rounds after every operator: in its forward, in its backward, and wherever the gradients of several readers are added, in
-the order in which PyTorch's autograd adds them. (PyTorch gives the same bits for the operators here. Where it composes a gradient of several operators, as
-sin's of a cosine and a product, it rounds in between, and Zorse once.)
+Random chains between a cast to bf16 or f16 and a cast back are trained for two steps in f64, on one device and on two
+with uneven cells. The reference computes the same with numpy and rounds after every operator: in its forward, in its
+backward, and wherever the gradients of several readers are added, in the order of PyTorch's autograd. (PyTorch gives
+the same bits for the operators here. If PyTorch composes a gradient of several operators, such as the gradient of sin
+from a cosine and a product, it rounds in between, and Zorse rounds once.)
 """
 import os
 import random
@@ -16,7 +18,7 @@ import numpy as np
 import harness as z
 import onnx_file as onnx
 
-KINDS = {"bf16": (16, 8, -1000), "f16": (10, 11, -13)}  # type of ONNX, digits, least exponent of a normal number
+KINDS = {"bf16": (16, 8, -1000), "f16": (10, 11, -13)}  # ONNX type, digits, minimum exponent of a normal number
 RATE, BATCH, WIDTH, DEPTH, CHAINS, LIMIT = 0.25, 4, 6, 7, 8, 1e-12
 
 
@@ -38,7 +40,7 @@ OPERATORS = {  # forward, and the gradients of the operands by (g, operands..., 
 
 
 class Chain:
-    """Operators on numbered values; 0 is what the cast returns. All have readers."""
+    """Operators on numbered values; 0 is the result of the cast. Every value has a reader."""
 
     def __init__(self, seed):
         choose = random.Random(seed)
@@ -46,7 +48,7 @@ class Chain:
         for k in range(DEPTH):
             name = choose.choice(list(OPERATORS))
             if k and self.steps[-1][0] == "Exp":
-                name = "Tanh"  # keeps numbers small
+                name = "Tanh"  # bounds the values
             others = [choose.randrange(k + 1) for _ in OPERATORS[name][1][1:]]
             self.steps.append((name, [k, *others]))
 

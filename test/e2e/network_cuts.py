@@ -1,11 +1,14 @@
-"""Cuts of the network between the nodes of a job, one-way and two-way, at random moments: an outage of at most two thirds of the deadline is survived; a longer one ends the job on all
-nodes in time, with exit code 2 and a message that names who was not heard, or the job starts again from its newest snapshot and comes to its end.
+"""Cuts the network between the nodes of a job, in one or both directions, at random times. An outage of at most two
+thirds of the deadline is survived. A longer one ends the job on all nodes in time, with exit code 2 and a message
+that names the unreachable rank; or the job starts again from its newest snapshot and completes.
 
     network_cuts.py [--trials 100] [--deadlines 3,10,30,60] [--seed 1] [--at-once 4] [--kind short|long|large]
 
-Three nodes of one rank each are network namespaces on one bridge; the coordinator is in the first one's launcher. A direction is cut by giving the sender a wrong hardware address of the
-receiver: packets leave and nobody takes them, as behind a broken switch. In trials of the kind "large" only packets above 600 bytes are lost to a node and from it, as behind a tunnel
-whose limit no sender hears of. Trials go through the deadlines in turn. Needs the right to make network namespaces (exit code 77 without it).
+Three nodes with one rank each are network namespaces on one bridge; the coordinator is in the launcher of the first. A
+direction is cut by giving the sender a wrong hardware address of the receiver: packets are sent and not received, as
+behind a broken switch. In trials of the kind "large" only packets above 600 bytes are lost, to a node and from it, as
+behind a tunnel whose size limit is not reported to senders. Trials use the deadlines in rotation. Needs the right to
+make network namespaces (exit code 77 without it).
 """
 import argparse
 import concurrent.futures
@@ -22,7 +25,7 @@ import time
 import harness as z
 
 DEADLINES = [3.0, 10.0, 30.0, 60.0]
-# A job is over so long after the deadline (docs/faults.md), and processes end.
+# Maximum time from the deadline to the end of a job (docs/faults.md), including the end of its processes.
 LATE = 3.0
 NODES = 3
 DEVICES = "abc"
@@ -43,10 +46,11 @@ class Network:
         self.hardware = [f"02:00:00:00:07:{n + 1:02x}" for n in range(NODES)]
 
     def build(self):
-        """None, or why not."""
+        """None, or the reason why it is not possible."""
         todo = [("netns", "add", space) for space in [self.hub] + self.spaces] + [("-n", self.hub, "link", "add", "name", "zrs-bridge", "type", "bridge"), ("-n", self.hub, "link", "set", "zrs-bridge", "up")]
         for n, space in enumerate(self.spaces):
-            # A bridge of its own, behind which packets can be lost without the sender's host noticing: zrs - edge = bridge = up - port = the bridge of all.
+            # A separate bridge that can lose packets without notice to the sender's host: zrs - edge = bridge = up -
+            # port = the common bridge.
             todo += [("link", "add", "zrs", "netns", space, "type", "veth", "peer", "name", f"edge{n}", "netns", self.hub),
                      ("-n", self.hub, "link", "add", "name", f"zrs-own{n}", "type", "bridge"), ("-n", self.hub, "link", "set", f"zrs-own{n}", "up"),
                      ("-n", self.hub, "link", "add", f"up{n}", "type", "veth", "peer", "name", f"port{n}"),
@@ -80,7 +84,7 @@ class Network:
             self.direct(sender, receiver, self.hardware[receiver])
 
     def limit(self, node, largest):
-        """Longer packets are lost on their way to a node and from it, and no host hears of it."""
+        """Longer packets are lost on their way to a node and from it, without notice to any host."""
         done = ip("-n", self.hub, "link", "set", f"port{node}", "mtu", largest)
         if done.returncode != 0:
             raise z.Failure(done.stderr)
@@ -109,7 +113,7 @@ class Node:
 
 
 class Trial:
-    """What is cut, when, for how long, and what must come of it."""
+    """The cut link, the time, the duration, and the expected result."""
 
     def __init__(self, number, seed, deadlines, kind):
         r = random.Random(seed * 1000003 + number)
@@ -120,7 +124,7 @@ class Trial:
         self.directions = [(self.a, self.b)] + ([(self.b, self.a)] if self.two_way else [])
         self.kind = kind or r.choices(["short", "long", "large"], [4, 5, 1])[0]
         if self.kind == "large":
-            self.a, self.b = 0, r.choice([1, 2])  # where activations go
+            self.a, self.b = 0, r.choice([1, 2])  # where activations are sent
         self.short = self.kind == "short"
         self.restarts = self.kind == "long" and r.random() < 0.5
         self.starting = self.kind == "long" and r.random() < 0.2  # before the first step
@@ -134,12 +138,13 @@ class Trial:
                 f"the {'start' if self.starting else 'first step'}" + (", with restarts" if self.restarts else ""))
 
     def subjects(self):
-        """Ranks that the verdict may be about. Between the coordinator and a rank it is that rank who is cut off, whichever direction is broken."""
+        """Ranks that the verdict may name. If the cut is between the coordinator and a rank, this rank is cut off,
+        whichever direction is broken."""
         return {self.a, self.b} if self.two_way or 0 in (self.a, self.b) else {self.a}
 
     def run(self, network, folder, bundle):
         slow = self.short or self.restarts or self.starting
-        # Steps take longer than the outage, or go on until the job ends.
+        # Steps take longer than the outage, or continue until the job ends.
         steps = (60 + int(self.deadline) if self.restarts or self.starting else 60 + 2 * int(self.seconds)) if slow else 10 ** 8
         words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", str(steps), "--deadline-seconds", str(self.deadline),
                  "--join-seconds", "20"]
@@ -193,7 +198,8 @@ class Trial:
             network.heal(self.directions)
 
     def wait(self, nodes, begin):
-        """Waits until the outage is over, or longer until a job is that is to end by itself. Seconds until all nodes had ended, where that matters."""
+        """Waits until the outage is over, or, if the job should end by itself, until it ends. Returns the seconds until
+        all nodes had ended if they matter."""
         ends = self.kind != "short" and not self.restarts and not self.starting
         while time.monotonic() - begin < (self.deadline + LATE * z.PATIENCE + 20 if ends else self.seconds):
             if ends and all(node.process.poll() is not None for node in nodes):
@@ -205,16 +211,16 @@ class Trial:
         return "\n".join(f"--- node {n}, exit code {node.process.returncode}\n{node.text()[-2500:]}" for n, node in enumerate(nodes))
 
     def judge(self, nodes):
-        """Empty, or what is wrong."""
+        """An empty list, or what is wrong."""
         codes = [node.process.returncode for node in nodes]
         verdicts = [line for line in nodes[0].lines if re.search(r"error: |restart \d+ of", line)]
         if self.short:
             return "" if codes == [0] * NODES and not verdicts else f"exit codes {codes}, expected 0\n" + self.all(nodes)
-        if self.starting and codes == [0] * NODES:  # nobody had joined yet, and all did when they could; or started again.
+        if self.starting and codes == [0] * NODES:  # no rank had joined yet, and all joined later; or the job started again
             return ""
         if codes != [0 if self.restarts else 2] * NODES:
             return f"exit codes {codes}, expected {0 if self.restarts else 2}\n" + self.all(nodes)
-        if self.starting:  # who had joined by then and who had not is chance.
+        if self.starting:  # which ranks had joined by then is random
             return ""
         if not verdicts:
             return "nothing was noticed\n" + self.all(nodes)
@@ -223,7 +229,7 @@ class Trial:
             return "" if good else f"the verdict does not say that large packets to or from rank {self.b} are lost\n" + self.all(nodes)
         found = re.search(r"rank (\d) \(device (\w)\)", verdicts[0])
         if not found or int(found.group(1)) not in self.subjects():
-            return f"the verdict is about {found.group(0) if found else 'nobody'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)
+            return f"the verdict is about {found.group(0) if found else 'no rank'}, expected one of ranks {sorted(self.subjects())}\n" + self.all(nodes)
         return ""
 
 

@@ -1,9 +1,10 @@
-"""Two nodes, each started once as Kubernetes starts pods, with one rank on the first and three on the second: metrics equal to threads of one process to the bit; a rank that
-is killed and a node that is told to end take the other node with them.
+"""Two nodes, each started once as Kubernetes starts pods, with one rank on the first and three on the second. Metrics
+are bit-identical to threads of one process. If a rank is killed or a node is told to end, the other node ends, too.
 
     nodes.py
 
-As root the nodes are network, host name and mount namespaces with addresses and names of their own, joined by a virtual cable; otherwise 127.0.0.1 and 127.0.0.2.
+As root, the nodes are network, host name and mount namespaces with separate addresses and names, joined by a virtual
+cable; otherwise 127.0.0.1 and 127.0.0.2.
 """
 import os
 import re
@@ -29,12 +30,12 @@ def cluster(folder):
 
 
 class Pods:
-    """Two places to run commands in."""
+    """Two nodes to run commands on."""
 
     names = ["gpt-ranks-0-0", "gpt-ranks-0-1"]
 
     def __init__(self, folder):
-        self.holders, self.port = [], z.Ports()  # where nodes are not separate
+        self.holders, self.port = [], z.Ports()  # if nodes are not separate
         self.separate = os.getuid() == 0 and subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True).returncode == 0
         self.addresses = ["10.97.113.1", "10.97.113.2"] if self.separate else ["127.0.0.1", "127.0.0.2"]
         self.leader = self.names[0] + ".gpt" if self.separate else self.addresses[0]
@@ -42,7 +43,7 @@ class Pods:
             return
         for name in self.names:
             hosts = os.path.join(folder, "hosts-of-" + name)
-            with open(hosts, "w") as f:  # as Debian's installer does it: nobody else reaches a machine by what its own name is there.
+            with open(hosts, "w") as f:  # as Debian's installer does: other machines do not reach a machine by the name it has for itself
                 f.write("127.0.0.1 localhost\n" + "".join(f"{'127.0.1.1' if n == name else a} {n}.gpt {n}\n" for a, n in zip(self.addresses, self.names)))
             self.holders.append(subprocess.Popen(["unshare", "--net", "--uts", "--mount", "bash", "-c", 'mount --make-rprivate / && mount --bind "$0" /etc/hosts && '
                                                   'hostname "$1" && echo ready && exec sleep infinity', hosts, name], stdout=subprocess.PIPE, text=True))
@@ -58,7 +59,7 @@ class Pods:
         inside = ["nsenter", "-t", str(self.holders[node].pid), "-n", "-u", "-m", "--"] if self.separate else []
         more = [] if self.separate else ["--listen", self.addresses[node]]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_")}
-        # A group of its own, in which nsenter becomes the command: signals go to the launcher itself.
+        # A separate process group, in which nsenter becomes the command: signals reach the launcher itself.
         return subprocess.Popen(inside + [os.path.join(z.BIN, words[0])] + [str(w) for w in words[1:]] + more, env={**clean, **environment}, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -69,7 +70,7 @@ class Pods:
 
 
 def environments(pods):
-    """name → the two nodes' variables"""
+    """{name: the two nodes' variables}"""
     port = pods.port
     leader = pods.leader
     jobset = {"JOBSET_NAME": "gpt", "REPLICATED_JOB_NAME": "ranks", "NNODES": "2", **({} if pods.separate else {"MASTER_ADDR": leader, "MASTER_PORT": port})}
@@ -82,7 +83,7 @@ def environments(pods):
 
 
 def both(pods, environment, words, act=None, at=3, limit=LIMIT):
-    """Runs both nodes; `act` is called with them at a step. (exit codes, outputs, seconds from `act` to the end)"""
+    """Runs both nodes; calls `act` with them at a step. Returns (exit codes, outputs, seconds from `act` to the end)."""
     secret = {"ZORSE_SECRET": os.urandom(16).hex()}
     nodes = [pods.start(n, {**environment[n], **secret}, words) for n in (0, 1)]
     begin = time.monotonic()
@@ -141,12 +142,13 @@ def main():
             environment = environments(pods)["PET_NNODES"]
             forever = words[:-1] + [10 ** 8]
             codes, outputs, seconds = both(pods, environment, forever, lambda nodes: os.kill(children(nodes[1])[1], signal.SIGKILL))
-            # Only the launcher of its own node knows the signal.
+            # Only the launcher of the rank's node knows the signal.
             named = [re.search(r"error: rank 2 \(device c\) is gone", outputs[0]) is not None, "rank 2 (device c) was killed by signal 9 (Killed)" in outputs[1]]
             note(codes[0] != 0 and codes[1] == 137 and all(named) and seconds < 4 * z.PATIENCE, f"a rank of the second node killed: exit codes {codes}, {seconds:.1f} s, named by both: {named}"
                  + ("" if all(named) else "\n" + "\n--\n".join(outputs)))
 
-            # The same with snapshots and a restart: both nodes start again. Steps are stretched, so that the one of the kill is not the last.
+            # The same with snapshots and a restart: both nodes start again. Steps are slowed down, so that the killed
+            # step is not the last.
             longer = words[:-1] + [30]
             unbroken = outcome(folder, "unbroken", lambda more: z.call(*longer, "--threads", *more))
             slow = [{**e, "ZORSE_TEST_DELAYS": "1,20"} for e in environment]
@@ -158,7 +160,7 @@ def main():
             equal = outcome(folder, "broken", broken) == unbroken
             codes, outputs, _ = said[0]
             good = equal and codes == [0, 0] and "restart 1 of 1 from snapshot step-000000" in outputs[0]
-            note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the unbroken run" + ("" if good else "\n" + "\n--\n".join(outputs)))
+            note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the uninterrupted run" + ("" if good else "\n" + "\n--\n".join(outputs)))
 
             for node in (0, 1):
                 codes, outputs, seconds = both(pods, environment, forever, lambda nodes: nodes[node].send_signal(signal.SIGTERM))

@@ -1,5 +1,6 @@
-"""What is no regular file where one is read: FIFOs, folders, devices, sockets, links that lead elsewhere. Every call ends at once, with exit code 1 and an error that names the path; nothing waits
-for somebody who writes into a FIFO, and no other user's file is read.
+"""Inputs that are not regular files: FIFOs, folders, devices, sockets, links to other places. Every call ends
+immediately, with exit code 1 and an error that names the path. No call waits for a writer of a FIFO, and no file of
+another user is read.
 
     odd_files.py [--kinds fifo,folder,device,socket]
 """
@@ -36,7 +37,7 @@ class Odd:
         return path
 
     def put(self, path, kind):
-        """Something odd at a path."""
+        """Creates a special file at a path."""
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
         elif os.path.lexists(path):
@@ -49,7 +50,7 @@ class Odd:
             os.symlink("/dev/zero", path)
         else:
             here = os.getcwd()
-            os.chdir(os.path.dirname(path))  # names of sockets are short
+            os.chdir(os.path.dirname(path))  # socket paths must be short
             try:
                 with socket.socket(socket.AF_UNIX) as s:
                     s.bind(os.path.basename(path))
@@ -74,7 +75,7 @@ class Odd:
         self.results.append(good)
 
     def each(self, name, words, path=None, kinds=None):
-        """`words` holds None where the odd file's path goes; or `path` is one that the call finds by itself."""
+        """`words` has None in place of the special file's path; or `path` is one that the call finds itself."""
         for kind in kinds or self.kinds:
             odd = self.put(path or os.path.join(self.folder, f"odd-{kind}"), kind)
             self.expect(f"{name}, {kind}", odd, [odd if w is None else w for w in words])
@@ -153,7 +154,7 @@ def snapshots(c, good, data):
 
 
 def links(c):
-    """External data that a link leads to: beside the model, or in a cache of links, but nowhere else."""
+    """External data behind a link: next to the model, or in a cache of links, but nowhere else."""
     outside = os.path.join(c.folder, "outside")
     os.makedirs(outside, exist_ok=True)
     secret = c.write("outside/secret", bytes(64))
@@ -180,14 +181,14 @@ def links(c):
     c.expect("external data: in a folder that is a link", away, [away if w is None else w for w in compile], says="outside the model's folder")
     with open(os.path.join(own, "below", "bytes"), "wb") as f:
         f.write(bytes(64))
-    cache = os.path.join(c.folder, "cache")  # as the hub keeps models: both files are links to blobs
+    cache = os.path.join(c.folder, "cache")  # the layout of the hub's cache: both files are links to blobs
     os.makedirs(os.path.join(cache, "blobs"), exist_ok=True)
     os.makedirs(os.path.join(cache, "snapshot"), exist_ok=True)
     shutil.copy(c.small, os.path.join(cache, "blobs", "one"))
     with open(os.path.join(cache, "blobs", "two"), "wb") as f:
         f.write(bytes(64))
     os.symlink("../blobs/one", os.path.join(cache, "snapshot", "small.onnx"))
-    for name, words in (("beside the model", linked("below/bytes")),
+    for name, words in (("next to the model", linked("below/bytes")),
                         ("in a cache of the hub", linked("../blobs/two", os.path.join(cache, "snapshot", "small.onnx"), os.path.join(cache, "snapshot", "small.data")))):
         code, _, said = z.call(*words, ok=False)
         print(f"{'ok  ' if code == 0 else 'FAIL'} external data: a link {name}: exit code {code}, {said[-200:]}")

@@ -1,5 +1,6 @@
-"""Models that are right by the letter of the format and odd in size: chains of many nodes, names of megabytes, tensors that no memory holds, checkpoints with many tensors. Each is compiled, or refused
-with exit code 1 and an error, in time that grows with its size; nothing aborts.
+"""Models that are formally valid and odd in size: chains of many nodes, names of megabytes, tensors larger than any
+memory, checkpoints with many tensors. Each is compiled, or refused with exit code 1 and an error, in time linear in
+its size; nothing aborts.
 
     odd_models.py [--nodes 60000] [--tensors 20000]
 """
@@ -55,7 +56,7 @@ def chain(op, count, first, last, second=None):
 
 
 def chains(c, count):
-    """Of nodes that are computed, folded away, or constant."""
+    """Chains of nodes that are computed, folded, or constant."""
     table = onnx.tensor("t", (4,), [0.5, 1, 2, 3])
     c.compile(f"{count} Relu before the weight, up to their units", onnx.regression(chain("Relu", count, "x", "h")), 120, codes=(0,), more=["--compile-to", "units"])
     for op, second in (("Relu", None), ("Neg", None), ("Identity", None), ("Add", "t"), ("Tanh", None)):
@@ -68,7 +69,7 @@ def chains(c, count):
 
 
 def sizes(c):
-    """What no memory holds is refused by the node that asks for it."""
+    """A tensor larger than any memory is refused, and the error names the node that needs it."""
     ids = [onnx.node("Cast", ["x"], ["i"], to=onnx.INT64), onnx.node("ReduceMax", ["i"], ["r"], keepdims=0, axes=[1])]
     on = onnx.tensor("o", (2,), [0.0, 1.0])
     for exponent in (40, 62):
@@ -111,7 +112,7 @@ def sizes(c):
 
 
 def unused(c, count):
-    """Checkpoints and models with many tensors that no model asks for: linear."""
+    """Checkpoints and models with many tensors that the model does not use: linear time."""
     bundle = os.path.join(c.folder, "few.zorse")
     z.call("zorse-compile", c.write("few.onnx", onnx.regression(after="x")), "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", bundle, "--train", "w")
     header, begin = {"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}, 64

@@ -1,4 +1,4 @@
-"""ONNX files without the onnx package: enough of the format for graphs that are made to be odd."""
+"""Writes ONNX files without the onnx package: the part of the format that odd test graphs need."""
 import struct
 
 FLOAT, INT64, BOOL, DOUBLE = 1, 7, 9, 11
@@ -41,7 +41,7 @@ def tensor(name, shape, values, kind=FLOAT):
 
 
 def constant(name, shape, values, kind=FLOAT):
-    """A node, which nothing takes for a parameter."""
+    """A Constant node. Unlike an initializer, it is never interpreted as a parameter."""
     value = text(5, text(1, "value") + text(5, tensor("", shape, values, kind)) + number(20, 4))
     return text(1, text(2, name) + text(3, name) + text(4, "Constant") + value)
 
@@ -62,7 +62,7 @@ def model(nodes, initializers, inputs, outputs, opset=18):
 
 
 def regression(middle=(), before="x", after="h", weight=(4, 4), more=(), weights=None):
-    """loss = mean((h w - y)^2): `middle` are nodes that make `after` of `before`."""
+    """loss = mean((h w - y)^2): `middle` are nodes that compute `after` from `before`."""
     zeros = [0.01 * i for i in range(weight[0] * weight[1])]
     nodes = [*middle, node("MatMul", [after, "w"], ["p"]), node("Sub", ["p", "y"], ["d"]), node("Mul", ["d", "d"], ["s"]), node("ReduceMean", ["s"], ["loss"], keepdims=0)]
     return model(nodes, [weights or tensor("w", weight, zeros), *more], [value("x", ["N", 4]), value("y", ["N", weight[1]])], [value("loss", [])])

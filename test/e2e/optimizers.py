@@ -1,4 +1,6 @@
-"""Ten steps of every optimizer, decay rule and schedule against torch.optim in double precision (references: models/make_optimizers.py)."""
+"""Compares ten steps of every optimizer, decay rule and schedule with torch.optim in double precision (references:
+models/make_optimizers.py).
+"""
 import json
 import os
 import tempfile
@@ -13,7 +15,7 @@ def main():
         reference = json.load(f)
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        two = z.cluster(folder, [("a", 3e9), ("b", 1e9)])  # updates are split over the owners
+        two = z.cluster(folder, [("a", 3e9), ("b", 1e9)])  # updates are sharded over both devices
         bundle, checkpoint = os.path.join(folder, "b.zorse"), os.path.join(folder, "c.safetensors")
         for case in reference["cases"]:
             options = case["options"]

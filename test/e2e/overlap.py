@@ -1,19 +1,29 @@
-"""Transfers and reductions run beside computing, as the program says: traces of emulated GPUs on a clock of their own against the simulated step.
+"""Transfers and reductions overlap with computation as planned: compares traces of emulated GPUs, which run on their
+own clock, with the simulated step.
 
-    overlap.py [--quick]     two plans, directly from GPU to GPU and by way of the host; --quick: one plan, directly
+    overlap.py [--quick]     two plans, with direct GPU-to-GPU transfers and staged through
+                             host memory; --quick: one plan, direct
 
-The emulated clock matches the simulated one. Work on an emulated GPU takes its bytes of memory at one rate (ZORSE_EMULATOR_PACE). A transfer to the host or between GPUs takes its bytes at another rate
-(ZORSE_EMULATOR_LINK), from the moment at which every participant has arrived; the second is to the first as a network is to the memory of a GPU. Kernels compute nothing (ZORSE_EMULATOR_COMPUTE=0). The
-cluster file has the same two rates; the times of bodies are profiled on the same GPUs. By way of the host the transport between the host's threads takes no time, so none is simulated (--links-times).
+The emulated clock matches the simulated one. Work on an emulated GPU accesses memory at one rate (ZORSE_EMULATOR_PACE).
+A transfer to the host or between GPUs runs at another rate (ZORSE_EMULATOR_LINK), from the time at which every
+participant has arrived. The ratio of the two rates is that of a network and GPU memory. Kernels compute nothing
+(ZORSE_EMULATOR_COMPUTE=0). The cluster file has the same two rates; the times of bodies are profiled on the same GPUs.
+If transfers are staged through host memory, the transport between the host's threads takes no time, and none is
+simulated (--links-times).
 
-Threads of the host submit the work, and the emulated clock is the wall clock, so a thread that the operating system delays stretches a step. A measurement outside its limits is repeated with both rates
-halved: a delay of the host is then half as large a part of the step, and a fault of the program is as large as before. The test fails when the slowest clock (1/4 of the rates) still shows the difference.
+Host threads submit the work, and the emulated clock is the wall clock, so a thread that the operating system delays
+makes a step longer. A measurement outside its limits is repeated with both rates halved: a host delay is then half as
+large a part of the step, and a program error is as large as before. The test fails if the slowest clock (1/4 of the
+rates) still shows the difference.
 
-Counted are the seconds in which bytes move to or from a device, and those of them in which it computes, each the median of the steps. Held against the simulated step:
+Measured are the seconds in which bytes are transferred to or from a device, and the part of them in which the device
+computes, each as the median over the steps. Limits relative to the simulated step:
 
-    moved    within MOVED of what is planned. Reductions take longer: where sums are made on GPUs, the parts that have arrived are added there, which plans do not count; between two GPUs that is five times
-             a part's bytes of memory, at these rates an eighth of what the link takes. The rest is what threads of a busy machine wait.
-    hidden   at least HIDDEN of the seconds that are planned beside computing, and a share of what is moved that is at most SHARE less than planned: what a plan hides must not be waited for.
+    moved     within MOVED of the plan. Reductions take longer: if sums are computed on GPUs, the received
+              parts are added there, which plans do not count. Between two GPUs this is five times a part's bytes of
+              memory, at these rates an eighth of the link time. The rest is waiting of threads on a busy machine.
+    hidden    at least HIDDEN of the seconds that are planned to overlap with computation; and a share of the
+              transfer time that is at most SHARE below the planned share: a planned overlap must not become waiting.
 """
 import json
 import os
@@ -24,12 +34,12 @@ import tempfile
 import cuda
 import harness as z
 
-RATE = 4e7  # bytes/s of a GPU's memory, on the quickest clock
-LINK = 1 / 40  # of it: to the host, and each way between GPUs
-SLOWER = (1, 2, 4)  # clocks that are tried
+RATE = 4e7  # bytes/s of a GPU's memory, on the fastest clock
+LINK = 1 / 40  # relative to RATE: to the host, and each way between GPUs
+SLOWER = (1, 2, 4)  # factors of the clocks that are tried
 MOVED, HIDDEN, SHARE = (0.95, 1.2), 0.85, 0.05
-MEMORY, PROFILED = 24 << 20, 15  # bytes that are profiled with, and seconds for rounds where they differ
-INSTANT = 1e6  # times as fast: what takes no time
+MEMORY, PROFILED = 24 << 20, 15  # bytes used for profiling, and seconds of rounds if they differ
+INSTANT = 1e6  # speedup factor of work that should take no time
 BATCH, LENGTH, STEPS, SKIPPED = 16, 32, 6, 1
 PLANS = {
     "two stages of two GPUs": (["g0", "g1", "g2", "g3"], [(u, v, s, s + 2, g) for u, v, pair in ((0, 5, ("g0", "g1")), (5, 8, ("g2", "g3"))) for i, s in enumerate(range(0, BATCH, 2)) for g in (pair[i % 2],)]),
@@ -47,7 +57,7 @@ def cluster(folder, devices, rate):
 
 
 def paced(rate, *words, link=True):
-    """Runs a tool on GPUs that have a clock. link: transfers take time, too"""
+    """Runs a tool on GPUs with a clock. link: transfers take time, too."""
     rates = {"ZORSE_EMULATOR_COMPUTE": "0", "ZORSE_EMULATOR_PACE": str(rate), **({"ZORSE_EMULATOR_LINK": str(rate * LINK)} if link else {})}
     os.environ.update(rates)
     try:
@@ -58,7 +68,7 @@ def paced(rate, *words, link=True):
 
 
 def profile_of(folder, bundle, cells, rate):
-    """The times of bodies. Those of transfers are in the cluster file."""
+    """Profiles the times of bodies. Transfer times are in the cluster file."""
     path = os.path.join(folder, "profile.json")
     rows = ",".join(map(str, sorted({end - begin for _, _, begin, end, _ in cells})))
     paced(rate, "zorse-profile", bundle, "-o", path, "--rows", rows, "--seconds", PROFILED, "--no-links", "--as", "emulated", "--memory", MEMORY, "--quiet", link=False)
@@ -73,7 +83,8 @@ def profile_of(folder, bundle, cells, rate):
 
 
 def parts(trace):
-    """(seconds in which bytes move, of them while the device computes) of a step, summed over devices: the median of the steps. Bytes move from when the last of those who take part is there."""
+    """(seconds in which bytes are transferred, seconds of them in which the device computes) of a step, summed over
+    devices; the median over the steps. A transfer starts when its last participant arrives."""
     with open(trace) as f:
         events = json.load(f)["traceEvents"]
     queues = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"}
@@ -114,7 +125,7 @@ def trace_of(folder, tool, bundle, *words):
 
 
 def problems_of(what, moved, hidden, planned, beside):
-    """What of a measured step, in seconds, is not as the simulated one."""
+    """Differences between a measured step and the simulated one, in seconds."""
     problems = []
     if not MOVED[0] <= moved / planned <= MOVED[1]:
         problems.append(f"{what}: {moved:.2f} s are moved, expected {MOVED[0]} to {MOVED[1]} of the {planned:.2f} s planned")

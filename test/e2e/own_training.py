@@ -1,5 +1,6 @@
-"""Files that bring their own training (models/small/training, which models/make_training.py writes): ONNX's training_info against its definition in numpy, and onnxruntime's
-training artifacts against the losses of onnxruntime's own steps.
+"""Files that contain their own training (models/small/training, written by models/make_training.py): compares ONNX's
+training_info with its definition in numpy, and onnxruntime's training artifacts with the losses of onnxruntime's own
+steps.
 """
 import json
 import os
@@ -31,7 +32,7 @@ def gradients(w, b, x, labels):
 
 
 def adam(weights, state, g, t, rate=0.05, alpha=0.8, beta=0.95, epsilon=0.01, norm=0.02):
-    """ONNX's operator Adam: epsilon stands beside the root that is not corrected."""
+    """ONNX's operator Adam: epsilon is added to the root before bias correction."""
     for i in range(2):
         regularized = norm * weights[i] + g[i]
         state[0][i] = alpha * state[0][i] + (1 - alpha) * regularized
@@ -52,7 +53,7 @@ def sgd(weights, state, g, t, rate=0.05):
 
 
 def expected(folder, bundle, data, x, labels, update):
-    """Losses by numpy, from the weights that the bundle begins with."""
+    """Losses computed by numpy, from the initial weights of the bundle."""
     path = os.path.join(folder, "first.safetensors")
     z.run(bundle, data, 1, checkpoint=path, extra=("--lr", "0"))
     first = z.safetensors(path)
@@ -80,7 +81,7 @@ def training_info(folder):
     for name, update, said in (("adam", adam, "which is adam with betas 0.8,0.95, eps 0.01 (added before the correction), weight decay 0.02 of all parameters, lr 0.05, clip off"),
                                ("momentum", momentum, "which is sgd with momentum 0.7 (Nesterov), weight decay 0.02 of all parameters, lr 0.05, clip off"), ("sgd", sgd, "which is sgd, lr 0.05, clip off")):
         bundle, (_, _, err) = compiled(folder, os.path.join(FOLDER, name + ".onnx"))
-        holds(f"{name}: what the file says is said", said in err and "says what is trained (2 parameters)" in err, err)
+        holds(f"{name}: the settings of the file are reported", said in err and "says what is trained (2 parameters)" in err, err)
         losses = [m["loss"] for m in z.run(bundle, data, STEPS)]
         results.append(z.check(f"{name}: losses are those of ONNX's definition", z.relative(losses, expected(folder, bundle, data, x.astype(np.float64), labels, update)), 2e-6))
     bundle, (_, _, err) = compiled(folder, os.path.join(FOLDER, "adam.onnx"), "--optimizer", "sgd", name="replaced")
@@ -88,7 +89,7 @@ def training_info(folder):
     losses = [m["loss"] for m in z.run(bundle, data, STEPS, extra=("--lr", "0.05"))]
     results.append(z.check("and train by sgd", z.relative(losses, expected(folder, bundle, data, x.astype(np.float64), labels, sgd)), 2e-6))
 
-    # Faults in the file itself, by names of the same length.
+    # Errors in the file itself, made by replacing names by names of the same length.
     for name, before, after, text in (("an optimizer that is not known", b"Momentum", b"Adagradd", "Adagradd 'update': the optimizer is not supported"),
                                       ("an update that is none", b"next_v_w", b"next_q_w", "expects update_binding 'v_w' to its result 'next_v_w'"),
                                       ("a gradient of something else", b"dw", b"dq", "of 'w' is not a result of Gradient")):

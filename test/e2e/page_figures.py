@@ -1,4 +1,6 @@
-"""Pages for users state the evidence's figures: tools/page_figures.py finds none that differs, finds those that are made to differ, and mends them."""
+"""User documents state the figures of the evidence: tools/page_figures.py finds no difference, detects differences made
+by the test, and corrects them.
+"""
 import os
 import shutil
 import subprocess
@@ -49,7 +51,7 @@ def main():
         refused("another figure", f"It compiles in {MARK}1 s<!-- end -->.\n", "README.md:1", "'1 s'", "'3.43 s'")
         code, said = call("--root", folder, "--write")
         with open(page) as f:
-            expect("it is mended", code == 0 and f.read() == f"It compiles in {MARK}3.43 s<!-- end -->.\n", said)
+            expect("it is corrected", code == 0 and f.read() == f"It compiles in {MARK}3.43 s<!-- end -->.\n", said)
         refused("a figure without its source", "It compiles in 1 s (`tools/run-evidence.sh compile_time`).\n", "README.md:1", "'1'", "compile_time")
         refused("a figure of a claim that has not been tried", "x\n\nas <!-- figure plan_invariance \"(x)\" -->x<!-- end -->\n", "README.md:3", "plan_invariance has not passed")
         refused("a figure that is not there", f"as {MARK.replace('slowest', 'fastest')}1 s<!-- end -->\n", "finds nothing", "slowest 3.43 s")

@@ -1,9 +1,10 @@
-"""Pages in a real browser: the plan's and the run's draw what they should, without an error of their scripts, and look as they did (exit code 77 without a browser; Debian's
-chromium-headless-shell or chromium is one).
+"""Renders HTML reports in a browser: the reports of a plan and of a run draw the expected content, without script
+errors, and look as before (exit code 77 without a browser; Debian's chromium-headless-shell or chromium works).
 
-    pages.py [--update]    --update writes the pictures that later runs are compared with (test/e2e/pages)
+    pages.py [--update]    --update writes the reference images (test/e2e/pages)
 
-Pictures are compared as means over blocks of 16 pixels, so that fonts and their smoothing do not matter, and shapes and colours do.
+Images are compared as means over blocks of 16 pixels, so that shapes and colors matter, but fonts and their smoothing
+do not.
 """
 import json
 import os
@@ -86,7 +87,7 @@ def blocks(pixels):
 
 
 def look(folder, name, page, rows, update):
-    """Compares what the page looks like in its first `rows` pixels."""
+    """Compares the first `rows` pixel rows of the rendered report."""
     picture = os.path.join(folder, name + ".png")
     _, err = chromium(folder, page, "--screenshot=" + picture, f"--window-size={WIDTH},{rows}")
     errors = [line for line in err.splitlines() if "CONSOLE" in line]
@@ -130,7 +131,7 @@ def main():
         holds("the plan's page has legends of time, memory and tiling", all(w in words for w in ("forward", "backward", "send", "receive", "state", "activations", "workspace", "what the device has", "a ", "b ", "c ")), words)
         holds("and a picture of memory for every device, and why", html.count("<figure>") == 3 and "Why, and what would change it" in html, html.count("<figure>"))
         look(folder, "plan", page, 960, update)
-        # The same page with a fault in its script must be seen.
+        # An error in the script of the same report must be detected.
         broken = os.path.join(folder, "broken.html")
         with open(page) as f, open(broken, "w") as g:
             g.write(f.read().replace("x.fillStyle=c0[e[0]]", "x.fillStyle=c1[e[0]]"))
@@ -144,7 +145,7 @@ def main():
         html = dom(folder, page)
         holds("the run's page has its legend and the table of time", "loss of training" in html and "loss on held-back data" in html and "Where the time went" in html)
         holds("and the result, how long it took, and the hyper-parameters", all(w in html for w in ("loss on held-back data", "duration", "learning rate", "weight decay", " at step 30, ")), html[:1500])
-        # What the axes say: round numbers, and none below zero for what never is.
+        # Axis labels are round numbers, and not negative for quantities that are never negative.
         spy = os.path.join(folder, "spy.html")
         with open(page) as f, open(spy, "w") as g:
             g.write(f.read().replace("<script>const data=", "<script>const said={};const write=CanvasRenderingContext2D.prototype.fillText;CanvasRenderingContext2D.prototype.fillText=function(t,x,y){"

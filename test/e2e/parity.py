@@ -1,4 +1,6 @@
-"""One device against PyTorch: loss and gradient norm of 50 AdamW steps, first-step gradients (references: models/make_small.py)."""
+"""Compares one device with PyTorch: loss and gradient norm of 50 AdamW steps, first-step gradients (references:
+models/make_small.py).
+"""
 import json
 import os
 import tempfile

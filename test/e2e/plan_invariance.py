@@ -1,5 +1,5 @@
-"""Every plan against one device: first-step gradients, loss and gradient norm of 50 AdamW steps with clipping and of 20 SGD steps without; in f64,
-and in f64 with the roundings of bf16, every gradient and every parameter after 3 steps.
+"""Compares every plan with one device: first-step gradients, loss and gradient norm of 50 AdamW steps with clipping and
+of 20 SGD steps without; in f64 and in f64 with bf16 rounding also every gradient and every parameter after 3 steps.
 
     plan_invariance.py [--quick]     --quick: 10 steps instead of 50, GPT only
 """

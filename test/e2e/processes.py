@@ -1,6 +1,8 @@
-"""One process per device against threads of one process: the same bits in every loss, norm, evaluation and parameter.
+"""Compares one process per device with threads of one process: every loss, norm, evaluation and parameter is
+bit-identical.
 
-    processes.py [COUNT] [--delays]     default 8 plans; --delays: every transfer and collective sleeps at random before and after it runs
+    processes.py [COUNT] [--delays]     default 8 plans; --delays: random sleeps
+                                        before and after every transfer and collective
 """
 import os
 import sys

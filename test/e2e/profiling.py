@@ -1,4 +1,4 @@
-"""profiling.py: zorse-profile on a small model: alone and as processes, what it writes, what the compiler makes of it, bad input."""
+"""zorse-profile on a small model: alone and as processes, its output, its use by the compiler, invalid input."""
 import json
 import os
 import sys
@@ -29,7 +29,7 @@ def check_times(device, rows, splits):
             if splits and name.startswith("block"):
                 expect(point["input_gradients"] > 0 and point["weight_gradients"] > 0, f"{name} has no parts: {point}")
     mlp = classes["block mlp"][0]["measurements"]
-    # Measured beside whatever else runs: where the machine may be busy (CTest) only what is far off is a mistake.
+    # Other processes may run during the measurement: on a busy machine (CTest), only large deviations are errors.
     expect(mlp[-1]["forward"] * h.PATIENCE > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
     for key in ("update", "norm", "copy", "load"):
         expect(key in device, f"lacks {key}")
@@ -69,7 +69,7 @@ def main():
         expect(set(links) == {("a", "b"), ("n0", "n1")}, f"links {sorted(links)}")
         expect(all(1e6 < link["bandwidth"] < 1e12 and 0 < link["latency"] < 1 for link in links.values()), str(links))
 
-        # The compiler's times follow it: devices that are a thousand times slower make a step that is much longer.
+        # The compiler uses these times: devices that are a thousand times slower make the step much longer.
         slow = os.path.join(folder, "slow.json")
         for device in profile["devices"]:
             for degrees in device["unit_classes"].values():

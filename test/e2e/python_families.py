@@ -1,5 +1,5 @@
-"""Nothing loses work from Python: models of transformers of six families train, resume, are evaluated and interrupted, in a script, as a notebook runs its cells, and in
-a process of its own; and whatever fails after training, the weights are there.
+"""Python loses no training results: transformers models of six families train, resume, are evaluated and interrupted,
+in a script, in notebook cells, and in a separate process. If something fails after training, the weights are kept.
 
     python_families.py [--families llama,gpt2,...] [--quick]        (exit code 77 without PyTorch and transformers)
 """
@@ -55,7 +55,7 @@ def model_of(family):
 
 
 def loss_in_pytorch(module, data):
-    """Of all samples, as the module computes it."""
+    """The loss of all samples, computed by the module."""
     import torch
 
     module.eval()
@@ -71,7 +71,7 @@ def loss_in_pytorch(module, data):
 
 @contextlib.contextmanager
 def temporary_files_in(folder):
-    """What a run keeps for its caller goes with the test."""
+    """Files that a run keeps for its caller are removed with the test."""
     before, tempfile.tempdir = tempfile.tempdir, folder
     try:
         yield
@@ -80,7 +80,7 @@ def temporary_files_in(folder):
 
 
 class Trial:
-    """Training of one family, with what was found."""
+    """Training of one family, with the results of its checks."""
 
     def __init__(self, family, folder):
         self.family, self.folder, self.found = family, folder, []
@@ -113,18 +113,18 @@ class Trial:
         self.holds(f"an evaluation is PyTorch's on the trained module ({found.loss:.6f})", abs(found.loss - loss_in_pytorch(module, self.data)) < 2e-5 * found.loss)
         self.holds("the facts of its file are read without onnx", len(read_facts(os.path.join(self.folder, "kept", "model.onnx"))["parameters"]) == len(dict(module.named_parameters(remove_duplicate=False))))
         again = zorse.train(run.bundle, self.data, steps=12, snapshots=os.path.join(self.folder, "resumed"), snapshot_every=3, resume=True, metrics=os.path.join(self.folder, "kept", "metrics.jsonl"))
-        self.holds("goes on from its snapshot", [s.step for s in again.steps] == list(range(7, 13)))
+        self.holds("resumes from its snapshot", [s.step for s in again.steps] == list(range(7, 13)))
         with open(os.path.join(self.folder, "kept", "metrics.jsonl")) as file:
             self.holds("and keeps the metrics of before", [m["step"] for m in map(json.loads, file) if "loss" in m] == list(range(1, 13)))
         whole = zorse.train(run.bundle, self.data, steps=12, init=None)
         self.holds("to the bits of a run without a break", whole.losses[6:] == again.losses and all(np.array_equal(whole.weights[n], again.weights[n]) for n in whole.weights))
 
     def resume_module(self):
-        """A module that was trained in part goes on from the snapshot."""
+        """A partly trained module resumes from the snapshot."""
         module = copy.deepcopy(self.module)
         self.trained(module, 3, "module")
         run = self.trained(module, 6, "module", resume=True)
-        self.holds("a module goes on", [s.step for s in run.steps] == [4, 5, 6])
+        self.holds("a module resumes", [s.step for s in run.steps] == [4, 5, 6])
         self.holds_weights("and has the weights of the end", module, run)
 
     def interrupt(self):
@@ -139,14 +139,14 @@ class Trial:
             self.trained(module, 100000, "interrupted", on_step=stop)
         except KeyboardInterrupt as error:
             run = error.run
-            self.holds("an interrupt says where the weights are", any(run.weights.path in note for note in error.__notes__))
+            self.holds("an interrupt reports where the weights are", any(run.weights.path in note for note in error.__notes__))
         self.holds("an interrupt ends training in order", run is not None and 4 <= len(run.steps) < 5000)
         self.holds_weights("and its weights are in the module", module, run)
         more = self.trained(module, run.steps[-1].step + 2, "interrupted", resume=True)
         self.holds("from which it resumes", len(more.steps) == 2)
 
     def fail_after_training(self):
-        """What fails behind the last step, or in a callback, costs no weights."""
+        """An error after the last step, or in a callback, loses no weights."""
         import zorse
         import zorse._train
 
@@ -166,7 +166,7 @@ class Trial:
             zorse.train(bundle, self.data, steps=100000, on_step=lambda s: 1 // (s.step - 3))
         except ZeroDivisionError as problem:
             error = problem
-        self.holds("what a callback raises comes out, with the run", error is not None and len(error.run.weights) == len(run.weights) and os.path.exists(error.run.weights.path))
+        self.holds("an exception of a callback is passed on, with the run", error is not None and len(error.run.weights) == len(run.weights) and os.path.exists(error.run.weights.path))
         page = os.path.join(self.folder, "page")
         os.mkdir(page)
         try:
@@ -190,7 +190,7 @@ def here(family, quick):
 
 
 def as_notebook(family):
-    """Cells in one namespace, run while an event loop runs; an interrupt comes from another thread, to this process alone."""
+    """Runs cells in one namespace while an event loop runs. Another thread interrupts only this process."""
     found = []
     cells = ["import zorse, os\nfrom python_families import model_of\nmodule, data = model_of(family)\nbefore = {n: p.detach().clone() for n, p in module.named_parameters()}",
              "run = zorse.train(module, data, steps=3, batch=8, cluster=cluster, output=folder + '/out', lr=1e-2, snapshots=folder + '/s', snapshot_every=1, **seq)",
@@ -218,17 +218,17 @@ def as_notebook(family):
         asyncio.run(run())
         found.append((f"{family}: cells of a notebook train", len(scope["run"].steps) == 3 and len(scope["shown"]) < 1000))
         found.append((f"{family}: a cell is interrupted", scope["interrupted"].steps[0].step == 4))
-        found.append((f"{family}: the next cell goes on", scope["last"].steps[-1].step == scope["interrupted"].steps[-1].step + 1))
+        found.append((f"{family}: the next cell continues", scope["last"].steps[-1].step == scope["interrupted"].steps[-1].step + 1))
     return found
 
 
 def in_process(what, family, quick):
-    """`here` or `as_notebook` in a process without a terminal, in a session of its own."""
+    """Runs `here` or `as_notebook` in a process without a terminal, in a separate session."""
     code = f"import json, warnings\nwarnings.filterwarnings('ignore')\nimport python_families as f\nfound = f.{what}({family!r}{f', {quick}' if what == 'here' else ''})\nprint('found', json.dumps(found))"
     done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, start_new_session=True, timeout=600 * max(1, z.PATIENCE / 4),
                           cwd=os.path.dirname(os.path.abspath(__file__)))
     lines = [line for line in done.stdout.splitlines() if line.startswith("found ")]
-    return json.loads(lines[0][6:]) if lines else [(f"{family}: a process of its own: exit code {done.returncode}: {done.stderr.strip().splitlines()[-3:]}", False)]
+    return json.loads(lines[0][6:]) if lines else [(f"{family}: a separate process: exit code {done.returncode}: {done.stderr.strip().splitlines()[-3:]}", False)]
 
 
 def main():
@@ -243,7 +243,7 @@ def main():
         print("no transformers (tools/python-env.sh installs it)")
         sys.exit(77)
     warnings.filterwarnings("ignore")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's jobs in the background ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     results = []
     for family in ("llama",) if a.quick else a.families.split(","):
         found = here(family, a.quick)

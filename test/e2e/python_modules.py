@@ -1,5 +1,6 @@
-"""PyTorch modules as they come, through zorse.train: computed tables, frozen layers, statistics, wrappers, names that exporters confuse; and what cannot be taken is one
-message (exit code 77 without PyTorch). --quick: without penalties, spectral norm and directories of the hub.
+"""Trains various PyTorch modules through zorse.train: computed tables, frozen layers, statistics, wrappers, names that
+exporters confuse. A module that is not supported gives one message (exit code 77 without PyTorch). --quick: without
+penalties, spectral norm and directories of the hub.
 """
 import copy
 import os
@@ -37,7 +38,7 @@ def modules():
             return F.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1), weight=getattr(self, "of_classes", None))
 
     class Tables(Base):
-        """Tables that are computed, weights of classes, and frozen layers of every size."""
+        """Computed tables, class weights, and frozen layers of every size."""
 
         def __init__(self):
             super().__init__()
@@ -53,7 +54,7 @@ def modules():
             return self.norm(self.gate * self.inner(x + self.sinusoids[:x.shape[1]]))
 
     class Collision(Base):
-        """Buffers that are called as PyTorch calls results of operations."""
+        """Buffers named like results of PyTorch operations."""
 
         def __init__(self):
             super().__init__()
@@ -64,7 +65,7 @@ def modules():
             return torch.tanh(x - x.mean(-1, keepdim=True) + self.mean + self.add * self.val_3) * self.tanh + self.mean
 
     class Saved(Base):
-        """As PEFT's modules_to_save: the original beside its copy, frozen, of equal values and never read."""
+        """Like PEFT's modules_to_save: the original next to its copy, frozen, with equal values and never read."""
 
         def __init__(self):
             super().__init__()
@@ -99,7 +100,7 @@ class Check:
         self.results.append(bool(good))
 
     def says(self, what, function, *texts):
-        """One ZorseError of a few lines."""
+        """Exactly one ZorseError with a few lines."""
         import zorse
 
         try:
@@ -121,7 +122,7 @@ class Check:
         return zorse.train(module, self.tokens, steps=steps, **{**dict(batch=BATCH, seq=LENGTH, cluster=self.cluster, lr=1e-2, clip=0.0, weight_decay=0.0), **more})
 
     def trains(self, kind):
-        """The first loss is PyTorch's, names are the module's, and training ends with the weights in the module."""
+        """The first loss is PyTorch's, names are the module's, and the module has the trained weights at the end."""
         import torch
 
         module = self.made(kind)
@@ -140,7 +141,7 @@ class Check:
         return module, run
 
     def frozen_from_init(self):
-        """--init sets frozen parameters, too, small ones and large ones."""
+        """--init also sets frozen parameters, small and large."""
         import torch
         import zorse
 
@@ -161,10 +162,10 @@ class Check:
                    np.array_equal(run.weights["norm.weight"], other.norm.weight.detach().numpy()))
         frozen = zorse.compile(path, os.path.join(self.folder, "flags.zorse"), batch=BATCH, seq=LENGTH, cluster=self.cluster, quiet=True, lr=1e-2, freeze=["head*"])
         run = zorse.train(frozen, self.tokens, steps=2, init=weights)
-        self.holds("also what --freeze names", abs(run.losses[0] - expected) < 1e-5 * expected and np.array_equal(run.weights["head.weight"], other.head.weight.detach().numpy()))
+        self.holds("also parameters that --freeze names", abs(run.losses[0] - expected) < 1e-5 * expected and np.array_equal(run.weights["head.weight"], other.head.weight.detach().numpy()))
 
     def statistics(self):
-        """Running statistics come back into the module."""
+        """Running statistics are copied back to the module."""
         import torch
         from torch import nn
 
@@ -222,7 +223,7 @@ class Check:
                 x = self.table(input_ids).mean()
                 return x if x.item() > 0 else -x
 
-        self.says("what PyTorch cannot export is short", lambda: self.train(Branches()), "PyTorch cannot export the module")
+        self.says("an unsupported module gives a short message", lambda: self.train(Branches()), "PyTorch cannot export the module")
 
     def hub(self):
         """A directory of the hub trains; zorse-compile names the command that exports it."""
@@ -238,7 +239,7 @@ class Check:
         other = os.path.join(self.folder, "bert")
         transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)).save_pretrained(other)
         tried = subprocess.run([sys.executable, "-m", "zorse.torch_export", "--hf", other, "-o", os.path.join(self.folder, "b.onnx")], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.path.join(z.ROOT, "python")))
-        self.holds(f"the command says what it cannot export: {tried.stderr.strip()[:150]}", tried.returncode == 1 and "BertForMaskedLM.from_pretrained" in tried.stderr and len(tried.stderr) < 600)
+        self.holds(f"the command names what it cannot export: {tried.stderr.strip()[:150]}", tried.returncode == 1 and "BertForMaskedLM.from_pretrained" in tried.stderr and len(tried.stderr) < 600)
         self.holds("zorse-compile DIRECTORY names the exporter's command", code == 1 and f"zorse-torch-export --hf {folder}" in err)
         self.says("a model without a head", lambda: self.train(transformers.LlamaModel(config)), "input_ids")
 
@@ -246,12 +247,12 @@ class Check:
 def main():
     ensure_torch()
     with tempfile.TemporaryDirectory() as folder:
-        tempfile.tempdir = folder  # what a run keeps for its caller goes with the test
+        tempfile.tempdir = folder  # files that a run keeps for its caller are removed with the test
         check = Check(folder)
         quick = "--quick" in sys.argv
         for kind in ("Tables", "Collision", "Saved", *(() if quick else ("Penalty",))):
             check.trains(kind)
-        check.says("spectral norm, whose vectors change in every step", lambda: check.train(check.made("Spectral")), "'inner.parametrizations.weight.0._u'", "remove_parametrizations(module.inner")
+        check.says("spectral norm, with vectors that change in every step", lambda: check.train(check.made("Spectral")), "'inner.parametrizations.weight.0._u'", "remove_parametrizations(module.inner")
         check.frozen_from_init()
         check.statistics()
         check.wrappers()

@@ -1,5 +1,5 @@
-"""The Python package: it trains to the bits of the commands, calls back, stops, says errors in the tools' words, and shows plans. --torch also trains PyTorch modules
-(exit code 77 without PyTorch).
+"""The Python package: training is bit-identical to the command line tools; callbacks, stopping, errors in the tools'
+words, and plans. --torch also trains PyTorch modules (exit code 77 without PyTorch).
 """
 import contextlib
 import filecmp
@@ -26,13 +26,13 @@ TOKENS = os.path.join(z.SMALL, "gpt.tokens.bin")
 
 
 def said(results, name, kind, text, function):
-    """Calling `function` must raise a `kind` whose message has `text`."""
+    """Calling `function` must raise a `kind` with `text` in its message."""
     try:
         function()
         found = "nothing"
     except kind as error:
         found = str(error)
-    except Exception as error:  # of another kind
+    except Exception as error:  # of another type
         found = f"{type(error).__name__}: {error}"
     good = text in found
     print(f"{'ok  ' if good else 'FAIL'} {name}: {found.splitlines()[0][:150]}", flush=True)
@@ -45,7 +45,7 @@ def holds(results, name, good):
 
 
 def commands(folder, cluster):
-    """What the commands leave: losses and checkpoint."""
+    """Results of the commands: losses and checkpoint."""
     bundle, checkpoint = os.path.join(folder, "commands.zorse"), os.path.join(folder, "commands.safetensors")
     z.compile(GPT, bundle, cluster, 8, 16)
     return [m["loss"] for m in z.run(bundle, TOKENS, 6, checkpoint=checkpoint)], checkpoint
@@ -72,7 +72,7 @@ def without_torch(results, folder):
     tokens = np.fromfile(TOKENS, "<u2")[512:] if np.fromfile(TOKENS, "<i4", 1)[0] == 20240520 else np.fromfile(TOKENS, "<u2")
     again = zorse.train(zorse.compile(GPT, os.path.join(folder, "b.zorse"), batch=8, cluster=cluster, seq=16, quiet=True, **ADAMW), tokens.astype(np.int64), steps=6, evaluate=TOKENS, eval_every=3)
     holds(results, "token ids in an array, and evaluations", again.losses == losses and [e.step for e in again.evaluations] == [3, 6])
-    wide = np.concatenate([tokens.astype(np.int64), [70000]])  # 32 bits; the last token is never reached
+    wide = np.concatenate([tokens.astype(np.int64), [70000]])  # 32 bits; the last token is never read
     holds(results, "token ids beyond 16 bits", zorse.train(again.bundle, wide, steps=2).losses == losses[:2])
     windows = np.lib.stride_tricks.sliding_window_view(tokens.astype(np.int64), 17)[: 16 * 64: 16]
     arrays = zorse.train(again.bundle, {"input_ids": windows[:, :-1], "labels": windows[:, 1:]}, steps=2)
@@ -97,7 +97,7 @@ def without_torch(results, folder):
     said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), steps=1))
     said(results, "inputs of unlike lengths", zorse.ZorseError, "as many samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, steps=1))
     said(results, "a token that is negative", zorse.ZorseError, "token ids from 0", lambda: zorse.train(again.bundle, np.array([1, -1]), steps=1))
-    said(results, "what a callback raises comes out", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: 1 // 0))
+    said(results, "an exception of a callback is passed on", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: 1 // 0))
     said(results, "a folder without tools", zorse.ZorseError, "ZORSE_BIN", lambda: without_tools())
     return run
 
@@ -122,7 +122,7 @@ def without_tools():
             zorse._tools._HERE = real
 
 
-# What the functions give by themselves, or have no use for: other ways of calling, looking inside, and the simulation.
+# Flags that the functions set themselves or do not need: other ways of calling, inspection, and simulation.
 OTHER_FLAGS = {
     "compile": "help version config cluster batch output quiet rebuild-kernels compile-to emit dump-dir",
     "run": "help version config data steps eval evaluate checkpoint metrics quiet cluster poison spoil thread-per-queue simulate links-times speed-times simulate-evaluation json",
@@ -131,7 +131,7 @@ OTHER_FLAGS = {
 
 
 def options_are_the_tools(results):
-    """Every option of a tool is an option of its function, and the other way round."""
+    """Every option of a tool is an option of its function, and vice versa."""
     from zorse.options import CompileOptions, PlanOptions, RunOptions
     for tool, kind in (("compile", CompileOptions), ("run", RunOptions), ("plan", PlanOptions)):
         flags = set(re.findall(r"^ *(?:-\w,)?--([a-z0-9-]+)", z.call(f"zorse-{tool}", "--help")[1], re.M))
@@ -141,7 +141,7 @@ def options_are_the_tools(results):
 
 
 def warnings_of_tools(results, folder):
-    """What a tool warns of is a warning of Python, at the line of the caller; and tools that say much do not stand still."""
+    """A warning of a tool becomes a Python warning at the caller's line; a tool with much output does not block."""
     cluster = z.cluster(folder, ["a"])
     model = os.path.join(z.SMALL, "batch-norm", "model.onnx")
     data = ",".join(f"{key}={os.path.join(z.SMALL, 'batch-norm', key + '.npy')}" for key in ("pixels", "label"))
@@ -168,7 +168,7 @@ def warnings_of_tools(results, folder):
 
 
 def figures(results, run):
-    """What a step, a run and weights say of themselves."""
+    """Representations of a step, a run and weights."""
     step = run.steps[2]
     holds(results, "a step has its figures", step.learning_rate > 0 and step.gradient_norm > 0 and step.tokens_per_second > 0 and step.memory_bytes > 0 and step.seconds > 0 and
           step.seconds_left >= 0 and step.steps == 6)
@@ -188,27 +188,27 @@ def figures(results, run):
     try:
         while piece := os.read(terminal, 4096):
             text += piece
-    except OSError:  # its end
+    except OSError:  # end of file
         pass
     os.close(terminal)
     holds(results, "progress is shown on a terminal", done.wait() == 0 and b"3 of 3: loss" in text and b"\r" in text)
 
 
 def pipes(results, folder, bundle):
-    """Files that are no regular ones: metrics of a run that goes on, as zorse-run itself writes them."""
+    """Special files: metrics of a run in progress, as zorse-run itself writes them."""
     pipe, snapshots = os.path.join(folder, "pipe"), os.path.join(folder, "pipe-snapshots")
     zorse.train(bundle, TOKENS, steps=2, snapshots=snapshots)
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDWR)
     try:
         code = z.call("zorse-run", bundle.path, "--data", TOKENS, "--steps", 3, "--snapshots", snapshots, "--resume", "--metrics", pipe, "--quiet", timeout=60)[0]
-        holds(results, "a run goes on with metrics in a pipe", code == 0 and json.loads(os.read(end, 4096))["step"] == 3)
+        holds(results, "a run continues with metrics in a pipe", code == 0 and json.loads(os.read(end, 4096))["step"] == 3)
     finally:
         os.close(end)
 
 
 def completion(results):
-    """What bash offers, by the script that --help feeds."""
+    """Completions in bash, by the script that is generated from --help."""
     script = os.path.join(z.ROOT, "tools", "completion", "zorse.bash")
 
     def offers(*words):
@@ -222,7 +222,7 @@ def completion(results):
 def main():
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        tempfile.tempdir = folder  # what a run keeps for its caller goes with the test
+        tempfile.tempdir = folder  # files that a run keeps for its caller are removed with the test
         if "--torch" in sys.argv:
             import python_package_torch
             python_package_torch.check(results, folder, holds, said)
@@ -234,7 +234,7 @@ def main():
             pipes(results, folder, run.bundle)
             completion(results)
             versions = {t: z.call(f"zorse-{t}", "--version")[1].split()[:2] for t in ("compile", "run", "plan", "cluster", "profile", "inspect", "export")}
-            holds(results, "every tool says its version", all(v[0] == f"zorse-{t}" and v[1].count(".") == 2 for t, v in versions.items()))
+            holds(results, "every tool prints its version", all(v[0] == f"zorse-{t}" and v[1].count(".") == 2 for t, v in versions.items()))
     z.finish(results, "training from Python leaves the bits of the commands")
 
 

@@ -12,7 +12,7 @@ PYTHON = os.environ.get("ZORSE_PYTHON", os.path.join(z.ROOT, ".venv", "bin", "py
 
 
 def ensure_torch():
-    """This process with a Python that has PyTorch, or the end of the test with exit code 77."""
+    """Continues this process with a Python that has PyTorch, or ends the test with exit code 77."""
     try:
         import onnx  # noqa: F401
         import torch  # noqa: F401
@@ -39,7 +39,7 @@ def check(results, folder, holds, said):
     now = dict(module.named_parameters(remove_duplicate=False))
     holds(results, "a GPT has its trained weights", all(np.array_equal(now[n].detach().numpy(), run.weights[n]) for n in run.weights) and
           all(not torch.equal(before[n], now[n]) for n in before))
-    # The same by the commands, from the file that was exported.
+    # The same with the commands, from the exported file.
     bundle, checkpoint = os.path.join(folder, "again.zorse"), os.path.join(folder, "again.safetensors")
     z.compile(os.path.join(folder, "gpt", "model.onnx"), bundle, z.cluster(folder, ["a", "b"]), 4, 16, training={"lr": "1e-2"})
     np.asarray(tokens, "<u2").tofile(os.path.join(folder, "tokens.bin"))
@@ -48,7 +48,7 @@ def check(results, folder, holds, said):
         holds(results, "its losses and bits are the commands'", losses == run.losses and a.read() == b.read())
     with torch.no_grad():
         ids = torch.from_numpy(tokens[:64].reshape(4, 16))
-        holds(results, "the module goes on in PyTorch", torch.isfinite(module(ids, ids)).item())
+        holds(results, "training continues in PyTorch", torch.isfinite(module(ids, ids)).item())
 
     class Regression(torch.nn.Module):
         def __init__(self):
@@ -65,7 +65,7 @@ def check(results, folder, holds, said):
                       export={"inputs": {"x": torch.zeros(2, 5), "y": torch.zeros(2, 1)}})
     with torch.no_grad():
         after = float(model(torch.from_numpy(x), torch.from_numpy(y.astype(np.float32))))
-    holds(results, f"a regression learns: its loss goes from {run.losses[0]:.2f} to {after:.3f} in PyTorch", after < 0.2 * run.losses[0])
+    holds(results, f"a regression learns: its loss changes from {run.losses[0]:.2f} to {after:.3f} in PyTorch", after < 0.2 * run.losses[0])
 
     linear = torch.nn.Linear(3, 2)
     array = np.arange(6, dtype=np.float32)

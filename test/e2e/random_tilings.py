@@ -1,14 +1,18 @@
-"""Random valid plans train like one device: tilings of a tiny GPT, and of models that are no language models, in f64: every gradient, every loss and every parameter after 3 steps to 1e-9.
+"""Random valid plans train like one device: tilings of a tiny GPT, and of models other than language models, in f64.
+Every gradient, every loss and every parameter after 3 steps agree to 1e-9.
 
     random_tilings.py [COUNT] [FIRST SEED] [PRECISION]     default 200 from 0
 
-PRECISION is f64, f64:bf16 or f64:f16, which have the roundings of low precision in f64 arithmetic; by default every third plan is in f64:bf16 and the others are in f64.
+PRECISION is f64, or f64:bf16 or f64:f16, which round to low precision in f64 arithmetic. By default every third plan is
+in f64:bf16 and the others are in f64.
 
-Dropout is on, labels are ignored unevenly, the first sample is ignored wholly; tilings have pinwheels, one-row cells, prime batches and idle devices. Of
-every four, one trains with AdamW and clipping, one with AdamW, one with SGD and momentum, one with SGD and clipping; the embedding is tied throughout. Every second plan splits the backward: where it
-lists an order, W stands anywhere behind its B.
+Dropout is on, the number of ignored labels differs between samples, and all labels of the first sample are ignored.
+Tilings have pinwheels, one-row cells, prime batches and idle devices. In every four plans, one trains with AdamW and
+clipping, one with AdamW, one with SGD and momentum, one with SGD and clipping. The embedding is always tied. Every
+second plan splits the backward: if it lists an order, W is anywhere after its B.
 
-That the verifier accepts random plans of random models, and what its interpreter makes of them, is asked by valid-plans (test/mutation).
+valid-plans (test/mutation) tests that the verifier accepts random plans of random models, and the result of its
+interpreter.
 """
 import json
 import os
@@ -49,7 +53,7 @@ def outcome(folder, tag, data, bundle):
 
 
 def split(plan, seed):
-    """The plan with W; an order gets them at random places after their B."""
+    """The plan with W; in an order, W is at a random place after its B."""
     plan["split_backward"] = True
     schedule = plan.get("schedule")
     if isinstance(schedule, dict) and "order" in schedule and not any(w.startswith("W") for tasks in schedule["order"].values() for w in tasks):
@@ -126,7 +130,7 @@ def main():
                 print(f"FAIL {label}, {precision}, seed {seed}: batch {batch}, {devices} devices, {training}: error {error:.3g}; plan kept as {keep}", flush=True)
             elif len(results) % 20 == 0:
                 print(f"{len(results)} plans: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.0f} s", flush=True)
-    results.append(splitting >= len(results) // 3)  # else nothing is asked of W
+    results.append(splitting >= len(results) // 3)  # otherwise W is not tested
     z.finish(results, f"{len(results) - 1} random tilings{' in ' + always if always else ''}, {splitting} of them with W: worst error {worst:.3g} (limit {LIMIT:g}), compiling {compiling:.1f} s together")
 
 

@@ -1,8 +1,11 @@
-"""Snapshots and resuming, as a user does it.
+"""Snapshots and resuming, from the command line.
 
-    resume.py exact [--quick]      a run that is stopped (its time is over, SIGTERM, SIGKILL) and resumed is the unbroken one, in every bit
-    resume.py plans [--quick]      resumed on other devices under other plans: 5, then 3, then 7, against the unbroken run on 5
-    resume.py refusals             what must be the same, what may change, damaged files, other runs' directories, full disks
+    resume.py exact [--quick]      a run that is stopped (time limit, SIGTERM, SIGKILL)
+                                   and resumed is bit-identical to an uninterrupted run
+    resume.py plans [--quick]      resumed on other devices under other plans: 5, then 3,
+                                   then 7; compared with the uninterrupted run on 5
+    resume.py refusals             settings that must be equal or may change, damaged
+                                   files, other runs' directories, full disks
 """
 import json
 import os
@@ -30,7 +33,7 @@ def run(bundle, data, steps, metrics, *extra, ok=True):
 
 
 def lines(path):
-    """What the metrics say of every step; of a run that was killed, up to its last whole line."""
+    """The metrics of every step; for a killed run, up to the last complete line."""
     out = {}
     if not os.path.exists(path):
         return out
@@ -56,7 +59,7 @@ def say(name, good, detail=""):
 
 
 def killed(words, number, seconds, metrics):
-    """Run until `seconds` after its first step, then send a signal; returns the exit code."""
+    """Runs until `seconds` after the first step, then sends a signal. Returns the exit code."""
     process = subprocess.Popen([os.path.join(z.BIN, words[0])] + [str(w) for w in words[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     begin = time.time()
     while process.poll() is None and time.time() - begin < 60 * z.PATIENCE and not lines(metrics):
@@ -68,7 +71,7 @@ def killed(words, number, seconds, metrics):
 
 
 def cases(folder):
-    """name -> (bundle, data, options of the run): all that state, data, random numbers and schedule depend on."""
+    """name -> (bundle, data, options of the run): everything that state, data, random numbers and schedule depend on."""
     out = {}
     schedule = ["--schedule=cosine", "--total-steps=30", "--warmup=5", "--shuffle=3", "--seed=9"]
     adamw = {**z.ADAMW, "seed": "5"}
@@ -90,7 +93,7 @@ def cases(folder):
     out["adamw, pipeline of three"] = (bundle("three", MODEL, three, BATCH, LENGTH, pipeline, adamw), DATA, schedule)
     out["sgd with momentum, pipeline of three"] = (bundle("sgd", MODEL, three, BATCH, LENGTH, pipeline, {k: v for k, v in sgd.items() if k != "nesterov"}), DATA, schedule)
     out["dropout, uneven shares"] = (bundle("dropout", dropout, three, BATCH, 8, shares, adamw), small, schedule)
-    # Batches without a single label: their updates are skipped, and the optimizer's step falls behind.
+    # Batches without labels: their updates are skipped, and the optimizer's step falls behind.
     samples = 30 * BATCH
     ids = np.random.default_rng(1).integers(0, 31, (samples, 8)).astype(np.int64)
     labels = ids.copy()
@@ -123,7 +126,7 @@ def exact():
                 seen = {**first, **second}
                 good = seen == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
                 results.append(say(f"{name}: 11 steps and 19 more, a snapshot every {every or 'end'}", good, f"{skipped} steps skipped"))
-            # The same with a process for every device, and from one way to run to the other.
+            # The same with a process per device, and with a change between threads and processes.
             if "three" in name:
                 for ways in (("--processes", "--processes"), ("--threads", "--processes"), ("--processes", "--threads")):
                     snapshots = f"{where}/s{''.join(ways)}"
@@ -132,7 +135,7 @@ def exact():
                     second, _, _ = run(bundle, data, 30, where + "/m4", "--resume", "--checkpoint", where + "/c1", *words, ways[1])
                     good = {**first, **second} == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
                     results.append(say(f"{name}: 11 steps {ways[0]} and 19 more {ways[1]}", good))
-            # Interrupted, and killed again and again.
+            # Interrupted, and killed repeatedly.
             for signals in ([signal.SIGTERM], [signal.SIGKILL] * (2 if QUICK else 6)):
                 snapshots = f"{where}/k{len(signals)}{signals[0]}"
                 words = ["zorse-run", bundle, "--data", data, "--steps", 30, "--snapshots", snapshots, "--snapshot-every", 3, *options]
@@ -142,7 +145,7 @@ def exact():
                     code, _ = killed([*words, "--metrics", metrics, *(["--resume"] if i else [])], number_, randoms.uniform(0, 0.15), metrics)
                     codes.append(code)
                     part = lines(metrics)
-                    disagree += sum(seen.get(s, v) != v for s, v in part.items())  # steps done twice
+                    disagree += sum(seen.get(s, v) != v for s, v in part.items())  # repeated steps
                     seen.update(part)
                 code, out, err = z.call(*words, "--metrics", snapshots + ".last", "--resume", "--checkpoint", where + "/c2", ok=False)
                 part = lines(snapshots + ".last")
@@ -156,7 +159,7 @@ def exact():
 
 
 def plans():
-    """Losses on 5 devices, then 3, then 7, against those of the unbroken run on 5."""
+    """Losses on 5 devices, then 3, then 7, compared with the uninterrupted run on 5."""
     b, u = BATCH, UNITS
     layouts = [
         ("five", "abcde", [(0, 4, 0, 5, "a"), (4, u, 0, 5, "b"), (0, 3, 5, 8, "c"), (3, 6, 5, 8, "d"), (6, u, 5, 8, "e")], {}),
@@ -206,10 +209,10 @@ def refusals():
         s, m = os.path.join(folder, "s"), os.path.join(folder, "m")
         take = ["--snapshots", s, "--snapshot-every", 2]
         run(bundle, DATA, 8, m, *take)
-        fresh = (os.path.join(folder, f"m{i}") for i in range(100))  # metrics of a resumed run go on in the file
+        fresh = (os.path.join(folder, f"m{i}") for i in range(100))  # metrics of a resumed run are appended to the file
 
         _, code, err = run(bundle, DATA, 10, m, *take, ok=False)
-        results.append(refused("a directory with snapshots is not begun anew", code, err, "--resume", "step-00000008"))
+        results.append(refused("a directory with snapshots is not overwritten", code, err, "--resume", "step-00000008"))
         _, code, err = run(bundle, DATA, 10, m, *take, "--resume", "--shuffle=3", "--lr=0.5", ok=False)
         results.append(refused("another order and learning rate", code, err, "shuffle: none in the snapshot, 3 here", "learning rate: 0.0003 in the snapshot, 0.5 here", "--allow-change"))
         _, code, err = run(other, DATA, 10, m, *take, "--resume", ok=False)
@@ -222,7 +225,7 @@ def refusals():
         z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, cluster, BATCH, LENGTH)
         _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-change", ok=False)
         results.append(refused("another model", code, err, "another model", "not in the snapshot"))
-        # Another matrix library rounds otherwise: said, and only then.
+        # Another matrix library rounds differently: this is reported, and only then.
         def with_library(name, *more):
             before = dict(os.environ)
             os.environ["ZORSE_GEMM"] = name
@@ -240,7 +243,7 @@ def refusals():
             results.append(say("the same matrix library is not worth a note", code == 0 and "matrices were multiplied" not in err, err.strip()))
             _, code, err = with_library("openblas", "--resume")
             results.append(say("another matrix library is", code == 0 and "matrices were multiplied by onednn" in err and "here by openblas" in err and "except for rounding" in err, err.strip()))
-        # The data goes on where it was.
+        # The data continues at its position.
         after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
         results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
         newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
@@ -248,7 +251,7 @@ def refusals():
             consumed = json.load(f)["consumed_samples"]
         results.append(say("samples consumed", consumed == 8 * 8 + 2 * 4, str(consumed)))
 
-        # Damage.
+        # Damaged files.
         victim = next(os.path.join(newest, n) for n in sorted(os.listdir(newest)) if n.endswith(".safetensors"))
         with open(victim, "r+b") as f:
             f.seek(-5, os.SEEK_END)
@@ -260,7 +263,8 @@ def refusals():
         after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
         results.append(say("a damaged snapshot is passed over", code == 0 and sorted(after) == [9, 10] and "passed over" in err and os.path.basename(victim) in err and "checksum" in err, err.strip()))
 
-        # A full disk: training goes on, older snapshots stay, and the end is an error only without the last one.
+        # A full disk: training continues, older snapshots stay, and the end is an error only if the last snapshot
+        # fails.
         small = os.path.join(folder, "small")
         os.mkdir(small)
         if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True).returncode == 0:

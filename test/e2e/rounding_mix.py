@@ -1,9 +1,13 @@
-"""Kernels that round to 16 bits: which share of what a warp executes computes with integers, by their machine code (test/benchmark/sass/mix.py).
+"""Measures, for kernels that round to 16 bits, the share of integer instructions in the executed instructions of a
+warp, from the machine code (test/benchmark/sass/mix.py).
 
-    rounding_mix.py [--quick] [--all]      --quick: bf16 on sm_80 alone; --all: shows the shares of all other kernels that round, too
+    rounding_mix.py [--quick] [--all]      --quick: only bf16 on sm_80; --all:
+                                           also prints the shares of all other kernels that round
 
-Compiles a block of a transformer without attention (768 channels, a vocabulary of 50,304), and the casts of parameters of a small model, for each architecture and type, assembles them and counts.
-Fails where a kernel that only rounds, adds, applies an activation or makes the gradient of a loss has more than MOST. Exit code 77 without ptxas (tools/ptxas.sh) or nvdisasm (tools/nvdisasm.sh).
+Compiles a transformer block without attention (768 channels, a vocabulary of 50,304), and the parameter casts of a
+small model, for each architecture and type. Assembles them and counts instructions. Fails if a kernel that only rounds,
+adds, applies an activation or computes the gradient of a loss exceeds MOST. Exit code 77 without ptxas (tools/ptxas.sh)
+or nvdisasm (tools/nvdisasm.sh).
 """
 import glob
 import os
@@ -20,7 +24,7 @@ import toolchain  # noqa: E402
 
 MOST = 0.30
 GPUS = {"sm_80": "A100-80", "sm_90": "H100-SXM", "sm_120": "RTX5090"}
-# What the graph's kernels are called by.
+# Names of the graph's kernels.
 KINDS = {"residual addition": r"^addf_truncf_", "GELU": r"^mulf_addf_negf_exp_divf_.*truncf_", "gradient of cross-entropy": r"^(cmpi_.*)?subf_exp.*take_grad", "cast": r"^cast_"}
 
 GRAPH = """module {{
@@ -48,7 +52,7 @@ GRAPH = """module {{
 
 
 def rounding(folder):
-    """PTX files of kernels that round to 16 bits, but for attention's."""
+    """PTX files of kernels that round to 16 bits, except attention kernels."""
     for path in sorted(glob.glob(os.path.join(folder, "*.ptx"))):
         with open(path[:-3] + "mlir") as f:
             if re.search(r"truncf .*f32.* to .*b?f16|ff2bf16x2|(addf|subf) .*xbf16>", f.read()) and "attention" not in path:
@@ -56,7 +60,7 @@ def rounding(folder):
 
 
 def casts(folder, precision, arch):
-    """The PTX of a small model's bundle, which has the casts of its parameters."""
+    """The PTX of a small model's bundle, which contains the casts of its parameters."""
     cluster = os.path.join(folder, f"{arch}.yaml")
     with open(cluster, "w") as f:
         f.write(f"name: one\nnodes:\n  - name: here\n    devices:\n      - {{ name: a, type: {GPUS[arch]} }}\n")

@@ -1,5 +1,7 @@
-"""Samples do not see each other, and rows are free: changing sample j leaves every other sample's loss bit-equal; exports with a fixed batch of 1, 2 and
-as many rows as heads train with batch 7 over cells of 4, 2 and 1 rows, to the losses of the dynamic export."""
+"""Samples are independent, and the number of rows is free. Changing sample j leaves every other sample's loss
+bit-identical. Exports with a fixed batch of 1, of 2 and of the number of heads train with batch 7 over cells of 4, 2
+and 1 rows, with the losses of the dynamic export.
+"""
 import json
 import os
 import tempfile

@@ -1,6 +1,7 @@
-"""Around a run: options from YAML files, evaluation alone, TensorBoard's files, where the time went, traces with arrows and counters, shards, text on the way, pages.
+"""Features around a run: options from YAML files, evaluation alone, TensorBoard files, time breakdown, traces with
+arrows and counters, shards, text generation during training, HTML reports.
 
-    runs.py [PART...]    config, evaluate, outputs, shards, sampling; all without one
+    runs.py [PART...]    config, evaluate, outputs, shards, sampling; default: all
 """
 import glob
 import json
@@ -109,7 +110,8 @@ def evaluate(folder, one, two):
                                 ("one snapshot", two, ("--snapshots", sorted(glob.glob(os.path.join(snapshots, "step-*")))[-1])), ("processes", two, ("--snapshots", snapshots, "--processes"))):
         loss, perplexity = said(bundle, *words)
         holds(f"--evaluate of {name}", abs(loss - expected) < 2e-6 * expected and abs(perplexity - np.exp(loss)) < 1e-4 * perplexity, f"{loss}, expected {expected}")
-    # All of the data count, those of the last short batch too: the mean over 75 samples, in batches of 8 and of 3, and from its parts.
+    # All samples count, including a short last batch: the mean over 75 samples, in batches of 8 and of 3, and from
+    # parts.
     def loss_of(bundle, samples, first=0):
         some = os.path.join(folder, f"some-{first}-{samples}.bin")
         np.fromfile(TOKENS, np.uint16)[first * LENGTH:(first + samples) * LENGTH + 1].tofile(some)
@@ -193,7 +195,7 @@ def outputs(folder, two):
     lines = [json.loads(line) for line in open(metrics)]
     (path,) = glob.glob(os.path.join(board, "events.out.tfevents.*"))
     found = events(path)
-    holds("the first event says the version", found[0].get(3) == [b"brain.Event:2"], found[0])
+    holds("the first event has the version", found[0].get(3) == [b"brain.Event:2"], found[0])
     scalars = [(e[2][0], {fields(v)[1][0].decode(): fields(v)[2][0] for v in fields(e[5][0])[1]}) for e in found if 5 in e]
     expected = [(m["step"], {"eval_loss": m["eval_loss"]} if "eval_loss" in m else {"loss": m["loss"], "gradient_norm": m["grad_norm"], "learning_rate": m["lr"], "tokens_per_second": m["tokens_per_second"]})
                 for m in lines]
@@ -211,7 +213,7 @@ def outputs(folder, two):
     holds("every device has its shares, which are its whole time", set(rows) == set("abc") and all(abs(sum(r[:3]) - 100) < 0.3 for r in rows.values()), out[-900:])
     holds("a step is compared with the plan's", re.search(r"^a step took \S+ \S+, predicted \S+ \S+ \([\d.]+ times\); of \d+ steps? looked at:$", out, re.M), out[-900:])
     others = [rows[d][3] for d in "ac" if d in rows]
-    holds("the throttled device is slower than planned, and what to change says so", rows.get("b") and rows["b"][3] > 2 * max(others) and "to change: the plan divides the work by speeds" in out and "b takes" in out,
+    holds("the throttled device is slower than planned, and the advice names it", rows.get("b") and rows["b"][3] > 2 * max(others) and "to change: the plan divides the work by speeds" in out and "b takes" in out,
           out[-900:])
 
     everything = json.load(open(trace))["traceEvents"]
@@ -237,9 +239,9 @@ def outputs(folder, two):
     for extra in ((), ("--resume",)):
         z.call("zorse-run", two, "--data", TOKENS, "--steps", 2 if not extra else 3, "--tensorboard", resumed, "--snapshots", os.path.join(folder, "board-snapshots"), "--quiet", *extra)
     starts = [e[2][0] for p in sorted(glob.glob(os.path.join(resumed, "*"))) for e in events(p) if 7 in e]
-    holds("a resumed run voids what comes after its beginning", sorted(starts) == [1, 3], starts)
+    holds("a resumed run voids events after its first step", sorted(starts) == [1, 3], starts)
 
-    # A longer run under a decay that ends with it.
+    # A longer run with a decay that ends at its last step.
     snapshots = os.path.join(folder, "decay")
     z.call("zorse-run", two, "--data", TOKENS, "--steps", 2, "--schedule=cosine", "--snapshots", snapshots, "--quiet")
     _, _, err = z.call("zorse-run", two, "--data", TOKENS, "--steps", 4, "--schedule=cosine", "--snapshots", snapshots, "--resume", "--metrics", metrics)
@@ -259,7 +261,7 @@ def shards(folder, one):
     ids = np.fromfile(TOKENS, np.uint16)[:6 * BATCH * LENGTH + 1]
     whole = os.path.join(folder, "whole.bin")
     ids.tofile(whole)
-    # Each shard holds whole samples and the one label more, as the next one's first token.
+    # Each shard holds whole samples and one more label, the next shard's first token.
     for i in range(3):
         ids[2 * i * BATCH * LENGTH:2 * (i + 1) * BATCH * LENGTH + 1].tofile(os.path.join(folder, f"part-{i}.bin"))
     expected = losses(one, data=whole, steps=6)
@@ -273,7 +275,7 @@ def shards(folder, one):
     holds("shards of arrays", losses(one, data=f"input_ids={folder}/ids-*.npy,labels={folder}/labels-*.npy", steps=6) == expected)
     ids[:5].tofile(os.path.join(folder, "part-3.bin"))
     _, out, _ = z.call("zorse-run", one, "--data", pattern, "--steps", 1)
-    holds("a shard that is too short is said", "part-3.bin: uint16 tokens, 5 tokens, too few for a sample: it is not used" in out, out)
+    holds("a shard that is too short is reported", "part-3.bin: uint16 tokens, 5 tokens, too few for a sample: it is not used" in out, out)
     refused("a pattern that nothing matches", "expects files of names that match, found none", "zorse-run", one, "--data", os.path.join(folder, "none-*.bin"), "--steps", 1)
     snapshots = os.path.join(folder, "shard-snapshots")
     z.call("zorse-run", one, "--data", pattern, "--steps", 1, "--snapshots", snapshots, "--quiet")
@@ -282,7 +284,8 @@ def shards(folder, one):
 
 
 def likeliest(folder, bundle, checkpoint, ids, batch):
-    """The likeliest token behind `ids`, from the losses of every candidate as the label of the last position: another way than the body of the logits."""
+    """The most likely token after `ids`, from the losses of every candidate as the label of the last position.
+    Independent of the body that computes logits."""
     row = np.zeros((VOCABULARY, LENGTH), np.int64)
     row[:, :len(ids)] = ids
     labels = np.full((VOCABULARY, LENGTH), -100, np.int64)
@@ -327,7 +330,7 @@ def sampling(folder):
     words, tokens, text = os.path.join(folder, "words.zorse"), os.path.join(folder, "words.bin"), write(folder, "words.txt", "Who wrote Faust? " * 200)
     z.compile(os.path.join(z.SMALL, "gpt-words.onnx"), words, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--sampling",))
     np.random.default_rng(1).integers(0, 1000, 5000).astype(np.uint16).tofile(tokens)
-    refused("a text as the prompt of a model whose tokens are no bytes", "found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode 'Hi'", "zorse-run", words, "--data", tokens,
+    refused("a text prompt for a model with tokens that are not bytes", "found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode 'Hi'", "zorse-run", words, "--data", tokens,
             "--steps", 1, "--sample-every", 1, "--sample-prompt", "text:Hi")
     refused("and as its data", "expected token ids below 1000, found a text", "zorse-run", words, "--data", text, "--steps", 1)
     refused("a prompt that is too long", "expected fewer tokens than the 16 positions of the model, got 16", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1,

@@ -1,9 +1,11 @@
-"""Two builds make the same of the same input: what a change of structure is measured against.
+"""Two builds give identical results for the same input. Used to check refactorings.
 
-    same_programs.py OTHER_BIN [--random N]     OTHER_BIN: the folder with zorse-compile and zorse-plan of the other build
+    same_programs.py OTHER_BIN [--random N]     OTHER_BIN: the folder with
+                                                zorse-compile and zorse-plan of the other build
 
-Of every model under models/small: the functions of its units as printed, with all parts of backwards. Of GPT and LLaMA under the plans of plan_invariance.py, and of N random plans
-of a tiny GPT: programs, summary and bodies, byte for byte. Kernel symbols are hashes of machine code and may differ; they count as equal.
+Compares byte by byte: for every model under models/small, the printed functions of its units, with all parts of
+backwards; for GPT and LLaMA under the plans of plan_invariance.py, and for N random plans of a tiny GPT, the programs,
+summary and bodies. Kernel symbols are hashes of machine code and may differ; they count as equal.
 """
 import glob
 import os
@@ -19,7 +21,7 @@ SYMBOL = re.compile(rb"_[0-9a-f]{24}")
 
 
 def of(folder, action):
-    """What `action` returns with the tools of `folder`."""
+    """The result of `action` with the tools of `folder`."""
     mine, z.BIN = z.BIN, folder
     try:
         return action()
@@ -28,7 +30,7 @@ def of(folder, action):
 
 
 def functions(model):
-    """Of the first sequence length that the file takes."""
+    """Uses the first sequence length that the file accepts."""
     for length in (["--seq", 32], ["--seq", 8], []):
         code, text, _ = z.call("zorse-compile", model, "--batch", 8, *length, "--compile-to=backward", "--emit=units", "--quiet", ok=not length)
         if code == 0:
@@ -36,7 +38,7 @@ def functions(model):
 
 
 def files(bundle):
-    """The bytes that two builds shall agree on, by name."""
+    """The bytes that two builds must agree on, by name."""
     out = {}
     for path in [os.path.join(bundle, name) for name in ("summary.pb", "functions.pb", "plan.json")] + sorted(glob.glob(os.path.join(bundle, "programs", "*.pb"))):
         with open(path, "rb") as f:

@@ -1,10 +1,12 @@
-"""What a forward keeps, and whether the backward is one task or two, changes no rounding: first-step gradients and parameters after 5 steps are the same bits.
+"""The save policy of the forward, and a backward in one or two tasks, change no rounding: first-step gradients and
+parameters after 5 steps are bit-identical.
 
     same_roundings.py [--quick]     --quick: GPT only
 
-In f64:bf16, f64:f16 and bf16 itself, for every save policy (--save), each with a backward in one part and in two. A rounding that recomputation or a split lost or
-doubled would move results by 1e-3. In bf16 itself the sums of a kernel that computes a value again may be contracted otherwise: there gradients may differ by 5e-7,
-and so may the losses that are reported in f64.
+In f64:bf16, f64:f16 and bf16, for every save policy (--save), each with a backward in one part and in two. A rounding
+that recomputation or a split omits or duplicates would change results by 1e-3. In bf16, sums of a kernel that
+recomputes a value may be contracted differently: gradients may differ by 5e-7 there, and so may the losses, which are
+reported in f64.
 """
 import os
 import sys

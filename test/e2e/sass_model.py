@@ -1,4 +1,5 @@
-"""The model of kernels' loops (test/benchmark/sass) on listings written by hand: reading, loops, pipes, occupancy, and its clock against one that steps through every clock.
+"""The loop model of kernels (test/benchmark/sass) on hand-written listings: parsing, loops, pipes, occupancy, and its
+clock compared with a reference that simulates every clock cycle.
 
 Needs neither an assembler nor a GPU.
 """
@@ -30,7 +31,7 @@ def near(what, found, expected, within):
 
 
 def text_of(lines, name="k"):
-    """A listing as nvdisasm prints it; lines that end with a colon are labels."""
+    """A listing in nvdisasm's format; lines that end with a colon are labels."""
     out, at = [f"\t.section\t.text.{name},\"ax\",@progbits", f".text.{name}:"], 0
     for line in lines:
         if line.endswith(":"):
@@ -91,7 +92,7 @@ def counting():
 
 
 def every_clock(body, chip, blocks, warps, iterations=6, warm=2):
-    """The same rules, one clock after the other."""
+    """The same rules, cycle by cycle."""
     steps = [(i, throughput.pipe_clocks(i, chip), throughput.shared_clocks(i), schedule._latency(i, chip)) for i in body]
     all_warps = [{"block": b, "q": (b * warps + w) % 4, "at": 0, "done": 0, "time": 37 * b, "ready": {}, "bar": False} for b in range(blocks) for w in range(warps)]
     order, held, shared, clock, ends, arrived = list(all_warps), [{} for _ in range(4)], 0, 0, [0] * (iterations + 1), [0] * blocks
@@ -150,7 +151,7 @@ def simulating():
         found = schedule.clocks_of_iteration(body, A100, 2, 4)
         stepped = every_clock(body, A100, 2, 4)
         ratios.append(found / stepped)
-        near(f"random loop {case}", found, stepped, 0.15)  # who comes first in one clock may decide who comes first in all that follow
+        near(f"random loop {case}", found, stepped, 0.15)  # the order within one cycle may decide the order in all later ones
         if found < max(throughput.bounds(body, A100, 8).values()) * 0.98:
             raise z.Failure(f"random loop {case} takes {found:.0f} clocks, less than its busiest pipe")
     near("random loops together", sum(ratios) / len(ratios), 1, 0.04)

@@ -1,4 +1,6 @@
-"""tools/ctest.sh names what was not tested, why, and the command that runs it: a made-up build folder with tests that are skipped whole, in part, by GoogleTest's means, switched off, or fail."""
+"""tools/ctest.sh names tests that did not run, the reason, and the command that runs them. Uses an artificial build
+folder with tests that are skipped completely, in part, or by GoogleTest, are disabled, or fail.
+"""
 import os
 import subprocess
 import tempfile

@@ -1,9 +1,10 @@
-"""Plans that split the backward against one device that does not: losses, every first-step gradient and every parameter after 3 steps in f64, to 1e-9.
+"""Plans that split the backward, compared with one device that does not: losses, every first-step gradient and every
+parameter after 3 steps in f64, to 1e-9.
 
-    split_backward.py [--processes]
+    split_backward.py [--processes]     --processes: also as one process per device, bit-identical to threads
 
-Pipelines of GPT and LLaMA with W right after its B, as late as can be, and anywhere in between; random plans with W are in random_tilings.py.
-Orders that list W too early, twice or not at all are errors. --processes: as one process per device besides, bit-equal to threads.
+Pipelines of GPT and LLaMA with W right after its B, as late as possible, and anywhere in between; random plans with W
+are in random_tilings.py. Orders that list W too early, twice or not at all are errors.
 """
 import json
 import os
@@ -31,7 +32,7 @@ def by_hand():
         "a": ["F0", "F1", "B0", "F2", "B1", "F3", "B2", "B3", "W3", "W0", "W2", "W1"], "b": ["F4", "B4", "F5", "B5", "F6", "B6", "F7", "B7", "W7", "W6", "W5", "W4"]}}})
     out["pipeline, W as filler"] = (["a", "b"], two, {"schedule": {"order": {
         "a": ["F0", "F1", "F2", "B0", "F3", "B1", "W0", "B2", "W1", "B3", "W2", "W3"], "b": ["F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"]}}})
-    chunks = [(0, 1, 0, 8, "a"), (1, 3, 0, 4, "b"), (1, 3, 4, 8, "c"), (3, 6, 0, 8, "a"), (6, UNITS, 0, 5, "c"), (6, UNITS, 5, 8, "b")]  # an embedding alone: no B
+    chunks = [(0, 1, 0, 8, "a"), (1, 3, 0, 4, "b"), (1, 3, 4, 8, "c"), (3, 6, 0, 8, "a"), (6, UNITS, 0, 5, "c"), (6, UNITS, 5, 8, "b")]  # the embedding alone has no B
     out["chunks, an embedding alone"] = (["a", "b", "c"], chunks, {})
     out["data parallel, uneven"] = (["a", "b"], [(0, UNITS, 0, 5, "a"), (0, UNITS, 5, 8, "b")],
                                     {"state": {"groups": [{"group": "*", "owners": [{"device": "b", "fraction": 0.3}, {"device": "a", "fraction": 0.7}]}]}})

@@ -1,11 +1,15 @@
-"""Where state is kept and updated, and when it comes, changes no bit: plans that keep parameters, moments and gradients in either memory, update them on the device or by the host's processor, all groups
-after the last gradient or each as soon as its own are there, gather parameters once a step or by phase, keep activations, compute them again or offload them, against the same plan with all of it on the device.
+"""The placement of state, the device that updates it and the time of transfers change no bit. Plans keep parameters,
+optimizer states and gradients in either memory; update them on the device or on the host CPU, all groups after the
+last gradient or each as soon as its gradients are reduced; gather parameters once per step or by phase; and keep,
+recompute or offload activations. Each is compared with the same plan with everything on the device.
 
-    state_tiers.py [--quick]     --quick: processors in f32, emulated GPUs in bf16
-    state_tiers.py --spoil [--quick]     only runs in which every byte becomes NaN as soon as nobody reads it any more
+    state_tiers.py [--quick]     --quick: CPUs in f32, emulated GPUs in bf16
+    state_tiers.py --spoil [--quick]     only runs in which every byte becomes NaN after its last read
 
-One order of tasks, the same owners and kernels: losses, norms, gradients of the first step and the checkpoint after the last are equal byte for byte, in f32, f64 and bf16, of processors and of
-emulated GPUs, in threads and in processes. A run that is stopped under one plan goes on under another with other memories and ends where the unbroken one does.
+The order of tasks, the owners and the kernels are the same: losses, norms, gradients of the first step and the final
+checkpoint are byte-identical, in f32, f64 and bf16, on CPUs and on emulated GPUs, in threads and in processes. A run
+that is stopped under one plan resumes under another with different memory placement and has the result of an
+uninterrupted run.
 """
 import os
 import random
@@ -31,7 +35,7 @@ UNCLIPPED = {**z.ADAMW, "clip": "0"}
 
 
 def draw(randoms, names):
-    """A residency table (everything on the host, or up to three random rules) and what happens to activations."""
+    """A residency table (everything on the host, or up to three random rules) and a treatment of activations."""
     return draw_rules(randoms, names), randoms.choice(("keep", "recompute", "offload"))
 
 
@@ -85,7 +89,7 @@ class Training:
         return [(m["loss"], m["grad_norm"]) for m in metrics], b"" if "--processes" in words else read(gradients), read(checkpoint)
 
     def resumed(self, first, then):
-        """The checkpoint of a run that stops after half of its steps under one plan and goes on under another."""
+        """The checkpoint of a run that stops after half of its steps under one plan and resumes under another."""
         snapshots, checkpoint = os.path.join(self.folder, "s"), os.path.join(self.folder, "c")
         z.run(self.bundle(first), self.data, STEPS // 2, extra=("--snapshots", snapshots, "--total-steps", STEPS))
         z.run(self.bundle(then), self.data, STEPS, checkpoint=checkpoint, extra=("--snapshots", snapshots, "--total-steps", STEPS, "--resume"))
@@ -120,9 +124,9 @@ def main():
                     if SPOIL:
                         unclipped = training.outcome(None, training=UNCLIPPED)
                         for table in tables:
-                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes spoilt", training.outcome(table, "--spoil"), expected))
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes overwritten", training.outcome(table, "--spoil"), expected))
                             found = training.outcome(table, "--spoil", training=UNCLIPPED, commit="group")
-                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, by group, dead bytes spoilt", found, unclipped))
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, by group, dead bytes overwritten", found, unclipped))
                         continue
                     for table in tables:
                         label = f"{precision}, {tiling} ({', '.join(names)}), {table}"
@@ -130,7 +134,8 @@ def main():
                     if "g0" not in names and len(names) > 1:
                         results.append(same(label + ", processes", training.outcome(tables[-1], "--processes")[2], expected[2]))
                     results.append(same(label + ", then on the device", training.resumed(tables[-1], None), expected[2]))
-                    # Without clipping every group may commit on its own, and the updates are the same.
+                    # Without clipping, every group can be updated as soon as its gradients are reduced, with the same
+                    # result.
                     unclipped = training.outcome(None, training=UNCLIPPED)
                     for table in [None, tables[0]]:
                         label = f"{precision}, {tiling} ({', '.join(names)}), {table}, by group"

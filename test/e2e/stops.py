@@ -1,13 +1,17 @@
-"""SIGSTOP of random ranks at random moments: a rank that stands still is lost after the deadline, and one that is merely slow is not.
+"""Suspends random ranks (SIGSTOP) at random times: a suspended rank is lost after the deadline, and a slow rank is not.
 
     stops.py [COUNT] [--seed N] [--workers N]     default 20 of each kind
 
-lost       the others end within the deadline and two seconds more, and name it (one that had not joined yet is missed when the time to join is over). The job is started again and
-           resumes. Then the stopped rank is continued: it ends by itself with an error, unless the job had done all that there was to do before it was started again; the files of the
-           new job's snapshots are untouched, and its outcome is that of the unbroken run.
-launcher   the same under our launcher, which ends the stopped rank too and restarts the job (but not for a rank that had left it).
-paused     a rank that stands still for half the deadline: the run ends as if nothing had been.
-throttled  a rank that is stopped and continued again and again, so that it gets a small part of a processor, at the lowest priority.
+    lost         The others end within the deadline plus two seconds, and name the rank. If it had not
+                 joined yet, it is reported when the time to join is over. The job is started again and resumes. Then
+                 the suspended rank is continued: it ends by itself with an error, unless the job had finished before it
+                 was started again. The files of the new job's snapshots are untouched, and its result is that of an
+                 uninterrupted run.
+    launcher     The same under Zorse's launcher, which also ends the suspended rank and restarts the job
+                 (but not for a rank that had left it).
+    paused       A rank is suspended for half the deadline: the run is not affected.
+    throttled    A rank is suspended and continued repeatedly, so that it gets a small share of a CPU, at
+                 the lowest priority.
 """
 import os
 import random
@@ -29,7 +33,7 @@ KINDS = ("lost", "launcher", "paused", "throttled")
 
 
 def stamp(directory):
-    """Every file below it, with what is in it."""
+    """The contents of every file below `directory`."""
     return {os.path.join(where, name): jobs.content(os.path.join(where, name)) for where, _, names in os.walk(directory) for name in names}
 
 
@@ -59,10 +63,11 @@ class Case(kills.Case):
                 return self.undisturbed(job)
             job.until(lambda: all(p.ended for p in living), JOIN + DEADLINE + MORE + 10)
             self.expect(all(p.ended for p in living), "ranks that still run")
-            # Our launcher says who had not joined; such a rank, on a busy machine, may itself not have come to saying anything.
+            # Zorse's launcher reports which ranks had not joined; on a busy machine, such a rank may not have printed
+            # anything yet.
             if launcher:
                 job.until(lambda: job.head.ended is not None or any(said in job.error() for said in ("restart 1 of 1", "has finished and left the job")), 60 * z.PATIENCE)
-            # Read only now: what a rank says reaches the launcher's output after the rank has ended.
+            # Read only now, because a rank's messages reach the launcher's output after the rank has ended.
             texts = {p.rank: job.errors_of(p.rank, self.plan.devices[p.rank]) for p in living}
             missing = [line.split(" did not join")[0] for line in job.error().splitlines() if " did not join" in line] if launcher else []
             self.joined = not missing and not any(re.search(r"did not join|found no coordinator", text) for text in texts.values())
@@ -71,7 +76,7 @@ class Case(kills.Case):
             self.final = any(state == "complete" and folder.startswith(f"step-{kills.STEPS:08d}.") for folder, state in jobs.snapshots(self.snapshots)[1])
             self.did = self.final and jobs.content(self.checkpoint) == self.plan.checkpoint and jobs.metrics(self.metrics) == self.plan.metrics
             for p in living:
-                # A rank that has never met rank 0, which would be the coordinator, knows its address only.
+                # A rank that has never connected to rank 0, the coordinator, knows only its address.
                 names = [self.name] + ["found no coordinator of job"] * (self.victim == 0 and not launcher)
                 named = any("error: " in line and any(name in line for name in names) for line in texts[p.rank].splitlines())
                 absent = any(f"rank {p.rank} (device {self.plan.devices[p.rank]})" in line for line in missing)
@@ -80,14 +85,14 @@ class Case(kills.Case):
                 self.expect(self.did, "the others ended with 0 before the outputs were written")
             if self.how == "launcher":
                 self.expect(job.until(lambda: job.head.ended is not None, 60 * z.PATIENCE) and job.head.code() == 0, f"the launcher's exit code; {job.error()[-600:]!r}")
-                left = f"warning: {self.name} has finished and left the job" in job.error()  # nothing to start again for
+                left = f"warning: {self.name} has finished and left the job" in job.error()  # no reason for a restart
                 self.expect(("restart 1 of 1" in job.error() or left and self.did) and not job.left_behind(), f"{job.left_behind()} {job.error()[-300:]!r}")
                 said = [line for line in job.lines if line.startswith("resumed after step ")]
                 self.resumed = int(said[-1].split()[3]) if said else 0
                 self.compare()
                 return True
             second = jobs.Job(self.folder, self.words("--resume"), len(self.plan.devices), False, job=job.job, secret=job.secret, store=job.store, attempt=1)
-            if self.randoms.random() < 0.5:  # wakes up while the new job runs
+            if self.randoms.random() < 0.5:  # continues while the new job runs
                 second.until(lambda: second.steps() > 0 or second.over(), 60 * z.PATIENCE)
                 self.wake(job, victim)
                 second.until(second.over, 60 * z.PATIENCE)
@@ -113,12 +118,12 @@ class Case(kills.Case):
         self.woken = time.monotonic()
 
     def wait(self, job, victim):
-        """The rank that was stopped ends by itself, with an error."""
+        """The suspended rank ends by itself, with an error."""
         ended = job.until(lambda: victim.ended is not None, JOIN + 10)
         text = job.error(self.victim)
         self.expect(ended, "the stopped rank does not end when it is continued")
         if ended:
-            done = self.did and victim.code() == 0  # it had nothing left to do but to leave: the snapshot and the outputs were there before the second start.
+            done = self.did and victim.code() == 0  # it only had to leave: the snapshot and the outputs were complete before the second start
             self.expect(done or victim.code() not in (0, 130) and "error: " in text, f"the stopped rank ended with {victim.code()}: {text[-300:]!r}")
 
     def slow(self, job, victim):
@@ -171,7 +176,7 @@ def main():
                 case = Case(place, randoms.choice(plans), kind, randoms.choice(moments), randoms.randrange(10**9))
                 try:
                     happened = case.run()
-                except Exception as problem:  # a finding like any other
+                except Exception as problem:  # counts as a failure of the case
                     case.problems.append(repr(problem))
                     happened = True
                 with lock:

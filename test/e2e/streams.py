@@ -1,9 +1,13 @@
-"""The order of streams, events and copies on emulated GPUs, under random plans: stream-runs (test/runtime) trains each of them at random delays, and with mutants.
+"""Checks the order of streams, events and copies on emulated GPUs, under random plans: stream-runs (test/runtime)
+trains each plan with random delays, and with mutants.
 
-    streams.py [--quick] [COUNT] [DELAYS] [MUTANTS] [FIRST PLAN]     per plan; default 32 plans, 32 delays, 16 mutants; --quick: 3, 4, 12
+    streams.py [--quick] [COUNT] [DELAYS] [MUTANTS]
+                                                                     [FIRST PLAN]     per plan; default 32 plans, 32
+                                                                     delays, 16 mutants; --quick: 3, 4, 12
 
-A plan has one to three emulated GPUs, with a processor or without, random cuts of units and samples, shares of state, and in every third plan a split backward. Every access of memory that
-streams and the host's transports make is held against vector clocks, so what nothing orders is found whatever ran first.
+A plan has one to three emulated GPUs, with or without a CPU, random boundaries of units and samples, and shares of
+state. Every third plan splits the backward. Every memory access of streams and host transports is checked with vector
+clocks, so that a missing order is detected whatever the actual order of execution.
 """
 import os
 import re

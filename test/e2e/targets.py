@@ -1,5 +1,6 @@
-"""A bundle with two targets runs with each device on its own: two levels of x86-64, by stages and by samples, in threads and in processes, to the loss of one device. What a device's
-processor lacks is refused by its name, and null devices run without computing and say so.
+"""A bundle with two targets runs each device on its own target: two levels of x86-64, by stages and by samples, in
+threads and in processes, with the loss of one device. A missing CPU feature is reported by name, and null devices
+run without computing and report it.
 
     targets.py [STEPS]     default 20
 """
@@ -21,7 +22,7 @@ def levels_here():
 
 
 def cluster(folder, name, devices):
-    """devices: (name, what else the cluster file says of it)"""
+    """devices: (name, other settings in the cluster file)"""
     path = os.path.join(folder, name + ".yaml")
     with open(path, "w") as f:
         f.write("name: test\nnodes:\n  - name: here\n    devices:\n")
@@ -34,7 +35,7 @@ def main():
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     here = levels_here()
     if len(here) < 2:
-        print("this processor does not run two levels of x86-64")
+        print("this CPU does not support two levels of x86-64")
         sys.exit(77)
     low, high = here[0], here[1]
     model, data = os.path.join(z.SMALL, "gpt.onnx"), os.path.join(z.SMALL, "gpt.tokens.bin")
@@ -71,20 +72,21 @@ def main():
                 worst = max(worst, error)
                 results.append(z.check(f"{shape}{' in processes' if way else ''}: loss over {steps} steps", error, 1e-5))
 
-        # Each device's own target is looked at: the highest level that is not here is refused, of this device alone.
+        # Targets are checked per device: if this machine does not support the highest level, only the device with this
+        # target is refused.
         if len(here) < len(LEVELS):
             lacking = LEVELS[len(here)]
             bundle, _ = made("lacking", [two[0], ("b", f"kind: cpu, arch: {lacking}")], shapes["stages"])
             for way in ((), ("--processes",)):
                 code, _, said = z.call("zorse-run", bundle, "--data", data, "--steps", 1, *way, ok=False)
-                expect(f"what the processor lacks is refused {' '.join(way)}", code == 1 and lacking in said and ("device b" in said or "device 'b'" in said) and low not in said, said)
+                expect(f"missing CPU features are refused {' '.join(way)}", code == 1 and lacking in said and ("device b" in said or "device 'b'" in said) and low not in said, said)
         _, (code, _, said) = made("wrong", [("a", "kind: cpu, arch: x86-64-v9")], [(0, UNITS, 0, BATCH, "a")], ok=False)
         expect("an unknown architecture is named with those there are", code == 1 and "x86-64-v9" in said and "x86-64-v3" in said, said)
         _, (code, _, said) = made("empty", [("a", "kind: null")], [(0, UNITS, 0, BATCH, "a")], ok=False)
-        expect("nobody gets a null device by an empty kind", code == 1 and "in quotes" in said, said)
+        expect("an empty kind does not give a null device", code == 1 and "in quotes" in said, said)
         bundle, _ = made("null", [("a", "kind: cpu"), ("n", 'kind: "null"')], [(0, half, 0, BATCH, "a"), (half, UNITS, 0, BATCH, "n")])
         code, _, said = z.call("zorse-run", bundle, "--data", data, "--steps", 2, "--quiet", ok=False)
-        expect("a null device runs, and its results are said to mean nothing", code == 0 and "device n" in said and "meaningless" in said, said)
+        expect("a null device runs, and its results are reported as meaningless", code == 0 and "device n" in said and "meaningless" in said, said)
     z.finish(results, f"two targets ({low}, {high}) train to the loss of one device within {worst:.2g} (limit 1e-05) over {steps} steps")
 
 

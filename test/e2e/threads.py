@@ -1,8 +1,10 @@
-"""Every way to spread a bundle over threads trains to the same bits: a thread per device, a thread per queue, with trace, evaluation and dumps.
+"""Every assignment of a bundle to threads trains bit-identically: a thread per device, a thread per queue, with trace,
+evaluation and dumps.
 
     threads.py [STEPS]     default 3
 
-ZORSE_RUN names another zorse-run than ZORSE_BIN's: tools/run-sanitizers.sh tsan gives that of ThreadSanitizer, which then fails at the first race.
+ZORSE_RUN names another zorse-run than ZORSE_BIN's: tools/run-sanitizers.sh tsan sets the one built with
+ThreadSanitizer, which fails at the first race.
 """
 import json
 import os
@@ -29,7 +31,7 @@ def main():
             bundle, cluster = os.path.join(folder, name + ".zorse"), z.cluster(folder, devices)
             with open(cluster) as f:
                 text = f.read()
-            with open(cluster, "w") as f:  # two threads for the first device: its kernels are split among them
+            with open(cluster, "w") as f:  # two threads for the first device, which split its kernels
                 f.write(text.replace("threads: 1", "threads: 2", 1))
             z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster, BATCH, LENGTH, z.plan(folder, name, BATCH, devices, cells, **more))
             out = [os.path.join(folder, "out" + s) for s in ("trace", "gradients", "checkpoint", "memory", "rows")]

@@ -1,4 +1,6 @@
-"""`python -m zorse.data`: text and JSON lines to shards, once, with document boundaries and loss masks; and that a model trains on them."""
+"""`python -m zorse.data` converts text and JSON lines to shards, once, with document boundaries and loss masks; a model
+trains on them.
+"""
 import json
 import os
 import subprocess
@@ -54,9 +56,9 @@ def main():
         before = os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns
         again = call(folder, "t.txt", "-o", "stream", "--separator", "\n\n", "--end-token", 0, "--shard-tokens", 3000)
         holds("once: the same again does nothing", again[0] == 0 and again[1] == out and os.stat(os.path.join(folder, "stream", shards[0])).st_mtime_ns == before)
-        os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # of a process that was killed
+        os.mkdir(os.path.join(folder, "again.preparing.0123456789abcdef"))  # left by a killed process
         code, _, err = call(folder, "t.txt", "-o", "again")
-        holds("what a killed one has left is removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
+        holds("files of a killed run are removed", code == 0 and [n for n in os.listdir(folder) if n.startswith("again")] == ["again"], err or os.listdir(folder))
         refused(folder, "other options into the same folder", "contains data prepared from other files or with other options", "t.txt", "-o", "stream")
 
         code, out, err = call(folder, "a.jsonl", "-o", "masked", "--prompt-field", "prompt", "--completion-field", "completion", "--seq", 16, "--end-token", 0)
@@ -76,12 +78,12 @@ def main():
         holds("prompts and padding are masked, completions are learnt", good and row == len(ids), (ids, labels, err))
         code, _, err = call(folder, "a.jsonl", "-o", "same", "--prompt-field", "prompt", "--completion-field", "completion", "--seq", 16, "--end-token", 0, "--labels", "same")
         ids2, labels2 = rows(folder, "same")
-        holds("labels that the model shifts stand under their own tokens", code == 0 and all(l in (-100, i) for i, l in zip(ids2.ravel(), labels2.ravel())) and (labels2 != -100).any(), err)
+        holds("labels that the model shifts are at their own tokens", code == 0 and all(l in (-100, i) for i, l in zip(ids2.ravel(), labels2.ravel())) and (labels2 != -100).any(), err)
         code, _, err = call(folder, "a.jsonl", "-o", "packed", "--pack", "rows", "--seq", 8, "--end-token", 0)
         ids3, labels3 = rows(folder, "packed")
         flat, stream = labels3.ravel(), np.concatenate([np.frombuffer((p + c).encode() + b"\0", np.uint8) for p, c in pairs])
         starts = np.cumsum([len((p + c).encode()) + 1 for p, c in pairs])[:-1]
-        holds("packed rows mask what one document would say of the next", code == 0 and list(ids3.ravel()[:len(stream)]) == list(stream) and all(flat[s - 1] == -100 for s in starts)
+        holds("packed rows mask predictions across documents", code == 0 and list(ids3.ravel()[:len(stream)]) == list(stream) and all(flat[s - 1] == -100 for s in starts)
               and (flat[:len(stream) - 1] == -100).sum() == len(starts), (ids3, labels3, err))
 
         refused(folder, "no such field", "a.jsonl:1: expected text in the field 'body', found the fields 'prompt', 'completion', 'text'", "a.jsonl", "-o", "n", "--text-field", "body")
@@ -97,9 +99,9 @@ def main():
         refused(folder, "no tokenizer", "expected bytes, a tokenizer.json or a directory", "a.jsonl", "-o", "n", "--tokenizer", "nowhere")
         refused(folder, "a folder of something else", "expected an empty or new folder, found other files in it", "a.jsonl", "-o", ".")
         refused(folder, "no data of ours", "expected a folder that python -m zorse.data has written", "--say", ".")
-        holds("nothing is left of what failed", not [n for n in os.listdir(folder) if "preparing" in n or n == "n"], os.listdir(folder))
+        holds("a failed run leaves no files", not [n for n in os.listdir(folder) if "preparing" in n or n == "n"], os.listdir(folder))
 
-        # By a tokenizer, where the package is installed.
+        # With a tokenizer, if the package is installed.
         try:
             from tokenizers import Tokenizer, models, pre_tokenizers
             words = {w: i for i, w in enumerate(["[UNK]", "</s>", "a", "b", "c"])}
@@ -116,7 +118,7 @@ def main():
             holds("the package tokenizers is asked for by name", code == 1 and "needs the Python package tokenizers (pip install tokenizers)" in err, err)
             print("skipped: tokenizers is not installed; bytes were tokens here", flush=True)
 
-        # A model trains on both forms.
+        # A model trains on both formats.
         bundle = os.path.join(folder, "m.zorse")
         z.compile(os.path.join(z.SMALL, "gpt-bytes.onnx"), bundle, z.cluster(folder, ["a"]), 2, 16, training={})
         trained = z.run(bundle, os.path.join(folder, "stream", "tokens-*.bin"), 3)
@@ -131,7 +133,8 @@ def main():
         code, _, err = z.call(*words("masked"), ok=False)
         holds("shifted labels are refused by a model that shifts them", code == 1 and "data.json" in err and "--labels same" in err, err)
         holds("and those of their own tokens are taken", z.call(*words("same"), ok=False)[0] == 0)
-        # What is no token of the model is refused, and lines of JSON name what makes tokens of them.
+        # Token ids outside of the vocabulary are refused; for JSON lines, the error names the command that converts
+        # them.
         code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "a.jsonl"), "--steps", 2, ok=False)
         holds("lines of JSON name python3 -m zorse.data", code == 1 and f"python3 -m zorse.data {folder}/a.jsonl" in err, err)
         ids = np.fromfile(os.path.join(folder, "stream", "tokens-00000.bin"), np.uint16)[512:]
@@ -139,11 +142,11 @@ def main():
         for kind in (np.uint16, np.uint32, np.int64):
             ids.astype(kind).tofile(os.path.join(folder, f"{kind.__name__}.bin"))
             losses[kind.__name__] = [m["loss"] for m in z.run(bundle, os.path.join(folder, f"{kind.__name__}.bin"), 3)]
-        holds("a file without a header is read by what it holds", losses["uint16"] == losses["uint32"] == losses["int64"], losses)
+        holds("a file without a header is read by its contents", losses["uint16"] == losses["uint32"] == losses["int64"], losses)
         np.zeros(4000, np.uint16).tofile(os.path.join(folder, "zeros.bin"))
         code, _, err = z.call("zorse-run", bundle, "--data", os.path.join(folder, "zeros.bin"), "--steps", 2, ok=False)
         holds("or its type is asked for", code == 1 and "--data-type" in err, err)
-        holds("and told", len(z.run(bundle, os.path.join(folder, "zeros.bin"), 2, extra=("--data-type", "uint32"))) == 2)
+        holds("and reported", len(z.run(bundle, os.path.join(folder, "zeros.bin"), 2, extra=("--data-type", "uint32"))) == 2)
     z.finish(results)
 
 

@@ -1,4 +1,5 @@
-"""zorse-opt makes of a model what zorse-compile makes of it: the same module, with the same bodies and kernels, and the same programs, byte for byte, from the pipeline that zorse-compile prints.
+"""zorse-opt with the pipeline that zorse-compile prints gives the same result as zorse-compile: the same module with
+the same bodies and kernels, and the same programs, byte for byte.
 
     train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half as many cases
 """
@@ -42,8 +43,8 @@ def call(tool, *words):
 
 
 def lines_of(path):
-    """The module's lines, with the values of every function numbered in the order of the text: names come from locations, and which of two equal ops gives its
-    own is no matter."""
+    """The module's lines, with the values of every function numbered in textual order: names come from locations, and
+    for equal ops it does not matter whose name is used."""
     numbers, lines = {}, []
     with open(path) as f:
         for line in f.read().splitlines():
@@ -54,7 +55,7 @@ def lines_of(path):
 
 
 def compare(folder, model, words, precision, cluster, more=()):
-    """The first line that differs, or None; and how many kernels there are."""
+    """(the first line that differs or None, number of kernels)"""
     source = os.path.join(z.SMALL, model)
     graph, made, dump = os.path.join(folder, "graph.mlir"), os.path.join(folder, "made.mlir"), os.path.join(folder, "dump")
     with open(graph, "w") as f:

@@ -1,11 +1,16 @@
-"""What is trained, against PyTorch: small random modules with random facts about their parameters, exported in five ways (needs PyTorch: tools/python-env.sh).
+"""Compares the set of trained parameters with PyTorch: small random modules with random facts about their parameters,
+exported in five ways (needs PyTorch: tools/python-env.sh).
 
     trained_facts.py [--modules 60] [--seed 0] [--compile] [--keep FOLDER]
 
-Parameters are frozen, tied, scalars, of broadcast shapes, under Where, Max, Pow and Div, in a weight norm, a LoRA product, exp(g), softplus(g), 1 + w; buffers of floats
-lie beside them; values are detached, computed under no_grad, and rows of embeddings are padding. Every export is compiled with the facts that python/zorse/facts.py writes, and again
-without them. With facts a model must be refused with a message, or agree with PyTorch: the same parameters have gradients, and these are equal to 1e-5. Without facts it may
-also differ, if the compiler has said what it had to guess. The last line says how many did what; none may differ silently.
+Parameters are frozen, tied, scalar, of broadcast shapes, and used in Where, Max, Pow and Div, in a weight norm, a LoRA
+product, exp(g), softplus(g), 1 + w. Modules also have float buffers, detached values, values computed under no_grad,
+and embeddings with padding rows.
+
+Every export is compiled with the facts that python/zorse/facts.py writes, and again without them. With facts a model
+must be refused with a message, or agree with PyTorch: the same parameters have gradients, and these are equal to 1e-5.
+Without facts it may also differ if the compiler has reported its guesses. The last line counts the outcomes; no model
+may differ silently.
 """
 import argparse
 import collections
@@ -19,7 +24,7 @@ import warnings
 
 warnings.filterwarnings("ignore")
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path = [p for p in sys.path if os.path.abspath(p or ".") != here] + [here]  # behind Python's own modules: one of ours is called profile
+sys.path = [p for p in sys.path if os.path.abspath(p or ".") != here] + [here]  # after Python's standard modules: one file here is named profile
 import logging
 
 logging.disable(logging.WARNING)
@@ -45,7 +50,7 @@ def parameter(rng, *shape, trained=True):
 
 
 class Part(nn.Module):
-    """One random thing done to activations x [rows, length, C]."""
+    """A random operation on activations x [rows, length, C]."""
 
     KINDS = ("plain", "frozen-linear", "frozen-bias", "buffer-add", "buffer-multiply", "scalar", "one", "channels", "channels-add", "heads", "where", "max", "pow", "div", "weight-norm",
              "lora", "exp", "softplus", "one-plus", "detach", "detach-parameter", "no-grad", "norm", "frozen-norm", "unused", "merged", "vector", "position", "rotary")
@@ -163,7 +168,7 @@ def write(module, path, kind):
     """The export with its facts."""
     module.config = type("Config", (), {"context": LENGTH})
     if KINDS[kind] is not None:
-        # trust: what the comparison of exports refuses has to be refused by the compiler, too.
+        # trust: the compiler must also refuse what the comparison of exports refuses.
         return export(module, path, sequence=LENGTH, rows=ROWS, vocabulary=VOCABULARY, external_data=False, trust=True, **KINDS[kind])
     ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
     arguments = (ids, ids.clone())
@@ -185,13 +190,13 @@ def reference(module, ids, labels):
 
 
 def differences(found, expected, module, stored):
-    """What differs: names that are trained on one side only, gradients that are not equal."""
+    """The differences: names that are trained on one side only, and gradients that are not equal."""
     ties = collections.defaultdict(list)
     for name, p in module.named_parameters(remove_duplicate=False):
         ties[id(p)].append(name)
     same = {name: names for names in ties.values() for name in names}
     total = np.sqrt(sum(float((g ** 2).sum()) for n, g in expected.items() if same[n][0] == n))
-    problems, met = [], set()  # of problems: the name, and what is wrong
+    problems, met = [], set()  # problems: (name, what is wrong)
     for name, gradient in found.items():
         original, form = (name, "same") if name not in stored else (stored[name]["parameter"], stored[name]["form"])
         if original not in expected:
@@ -201,7 +206,7 @@ def differences(found, expected, module, stored):
         want = expected[original]
         if form == "transpose":
             want = want.T
-        elif form == "rows":  # where they lie does not matter here: tables of positions are whole
+        elif form == "rows":  # the position of the rows does not matter here: position tables are whole
             continue
         if want.size != gradient.size or np.linalg.norm(gradient.ravel() - want.ravel()) > 1e-5 * (np.linalg.norm(want) + 1e-3 * total):
             problems.append((name, f"the gradient of '{name}' differs: {np.linalg.norm(gradient):.6g}, PyTorch {np.linalg.norm(want):.6g}"))
@@ -210,7 +215,7 @@ def differences(found, expected, module, stored):
 
 
 def compiled(folder, path, ids):
-    """Through the compiled program."""
+    """With the compiled program."""
     bundle, dumped = os.path.join(folder, "m.zorse"), os.path.join(folder, "gradients.safetensors")
     words = ["zorse-compile", path, "--cluster", z.cluster(folder, ["a"]), "--batch", len(ids), "--seq", LENGTH, "--precision", "f64", "-o", bundle]
     code, out, err = z.call(*words, *(f"--{k}={v}" for k, v in SGD.items()), ok=False)
@@ -221,14 +226,14 @@ def compiled(folder, path, ids):
 
 
 def evaluated(folder, path, ids):
-    """By the reference evaluator: the same import and the same rules of differentiation, no machine code."""
+    """With the reference evaluator: the same import and the same differentiation rules, without machine code."""
     code, out, err = z.call("evaluate-onnx", path, len(ids), "--seq", LENGTH, "--f64", "--gradients", f"input_ids={folder}/ids.bin", f"labels={folder}/labels.bin", ok=False)
     lines = [line.split(" ") for line in out.splitlines() if line.startswith("gradient ")]
     return code, err, {words[1]: np.array([float(w) for w in words[2:]]) for words in lines}
 
 
 def judge(folder, path, module, ids, expected, stored, gradients):
-    """agreed, refused, named or DIFFERENT, and why."""
+    """(agreed, refused, named or DIFFERENT; reason)"""
     code, text, found = gradients(folder, path, ids)
     if code == 1 and "error:" in text:
         return "refused", next(line for line in text.splitlines() if "error:" in line)
@@ -237,7 +242,8 @@ def judge(folder, path, module, ids, expected, stored, gradients):
     problems = differences(found, expected, module, stored)
     if not problems:
         return "agreed", ""
-    # Named: a note lists everything that differs. A parameter that the file does not hold cannot be listed: then what stands for it must be.
+    # Named: a note lists everything that differs. A parameter that is not in the file cannot be listed: then the note
+    # must list its substitute.
     patterns = [p for line in text.splitlines() if "the file does not say what is trained" in line or "the file says what is a parameter" in line for p in re.findall(r"'([^']+)'", line)]
     listed = lambda name: any(fnmatch.fnmatchcase(name, p) for p in patterns)
     ours = [name for name, _ in problems if name is not None]
@@ -269,7 +275,7 @@ def main():
                 try:
                     if not os.path.exists(path):
                         write(module, path, kind)
-                except Exception as problem:  # of PyTorch's exporter
+                except Exception as problem:  # raised by PyTorch's exporter
                     failed_exports += 1
                     print(f"skip {seed} {kind} {'+'.join(module.kinds)}: the export failed: {type(problem).__name__} {str(problem)[:200]}", flush=True)
                     continue

@@ -1,12 +1,17 @@
-"""Families of transformers against PyTorch: one small model of every model type (models/hub_families.py), exported as it trains and trained for three steps (exit code 77 without PyTorch and transformers).
+"""Compares families of transformers with PyTorch: one small model of every model type (models/hub_families.py),
+exported in training mode and trained for three steps (exit code 77 without PyTorch and transformers).
 
     transformers_families.py [NAME…] [--quick] [--save FILE] [--again OUTCOME,…] [--limit SECONDS] [--least N] [--list]
 
-Each family has two checks, in a process of its own with a limit of time.
-- export: zorse.export of the model with the random parts of its own configuration, compared as every export is. Left out where a configuration has none.
-- train: without random parts, in f64, by SGD, three steps over three batches, one of which has a sample that is masked as a whole, on one device and under a random plan of three: the losses, the first gradients, and parameters and trained buffers
+Each family has two checks, in a separate process with a time limit.
+- export: zorse.export of the model with the random parts of its own configuration, compared as every export is.
+  Skipped if the configuration has none.
+- train: without random parts, in f64, with SGD, three steps over three batches, one of which has a fully masked
+  sample, on one device and under a random plan for three. Losses, first gradients, and parameters and trained buffers
   after the steps are PyTorch's, or an error refuses the model.
---save FILE keeps outcomes and goes on where it was interrupted; --again repeats families with these outcomes. docs/families.md is made of it by tools/families_page.py.
+
+--save FILE stores outcomes and resumes an interrupted run; --again repeats families with these outcomes.
+tools/families_page.py generates docs/families.md from the file.
 """
 import argparse
 import contextlib
@@ -30,7 +35,7 @@ os.environ["ZORSE_BIN"], os.environ["TRANSFORMERS_VERBOSITY"], os.environ["HF_HU
 sys.path[:0] = [os.path.join(z.ROOT, "models"), os.path.join(z.ROOT, "python")]
 STEPS, DEVICES = 3, 3
 LOSS, GRADIENT, STATE = 1e-6, 1e-5, 1e-5  # relative
-MEMORY = 12 << 30  # bytes of addresses of a family's process
+MEMORY = 12 << 30  # address space of a family's process, in bytes
 QUICK = ("aimv2", "llama", "gpt2", "bert", "opt", "t5", "bart", "vit", "resnet", "mobilenet_v1", "swin", "wav2vec2", "mixtral", "mamba")
 BAD = ("wrong", "crash")
 CHECKS = ("train", "export")
@@ -45,7 +50,7 @@ class Refused(Exception):
 
 
 def said(text):
-    """The error's own words, without files and colours."""
+    """The error message, without file names and colors."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(text))
     lines = [line for line in text.splitlines() if "error:" in line] or text.splitlines() or [""]
     return re.sub(r"(error: )?\S*/(\S+\.onnx)", r"\2", lines[0].strip())
@@ -63,7 +68,7 @@ def export(module, inputs, path):
 
 
 def chances(module):
-    """Names of the settings by which this model draws random numbers as it trains."""
+    """Names of the settings that make this model draw random numbers in training."""
     from configurations import random_parts
 
     def of(config):
@@ -77,7 +82,7 @@ def chances(module):
 
 
 def batches_of(inputs):
-    """Three batches of other samples: floats are mixed and moved, whole numbers are taken from other places."""
+    """Three batches of different samples: floats are mixed and shifted, integers are taken from other positions."""
     import torch
 
     found = [inputs]
@@ -89,7 +94,7 @@ def batches_of(inputs):
 
 
 def with_a_masked_sample(batches):
-    """The same, but that no position of the last sample of the second batch counts; None where the model has no such mask."""
+    """The same, but no position of the last sample of the second batch counts; None if the model has no such mask."""
     mask = batches[0].get("attention_mask")
     if mask is None or mask.dim() != 2:
         return None
@@ -99,7 +104,8 @@ def with_a_masked_sample(batches):
 
 
 def steps_of(module, inputs):
-    """(batches, PyTorch's steps), with a sample that is masked as a whole where PyTorch trains it: its fused kernels lose a logarithm beside large masks, its plain ones do not."""
+    """(batches, PyTorch's steps), with a fully masked sample if PyTorch trains it: its fused kernels lose a logarithm
+    next to large masks, its plain ones do not."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     batches = batches_of(inputs)
@@ -113,7 +119,8 @@ def steps_of(module, inputs):
 
 
 def reference(module, batches, rate=None):
-    """PyTorch's steps in f64: {losses, gradients, before, after, rate}. Whatever a model computes in f32 by name is computed in f64."""
+    """PyTorch's steps in f64: {losses, gradients, before, after, rate}. Computations that a model explicitly does in
+    f32 are done in f64."""
     import torch
     from zorse._chance import WithoutChance
     from zorse._module_step import _computing_in
@@ -144,7 +151,8 @@ def reference(module, batches, rate=None):
 
 
 def sensitivity(module, batches, found):
-    """By what the same steps of PyTorch differ where parameters are changed by 3e-8 of their size, as constants of a file are by their rounding to f32."""
+    """The change of PyTorch's steps if parameters are changed by 3e-8 of their magnitude, as rounding to f32 changes
+    the constants of a file."""
     import copy
 
     import torch
@@ -159,7 +167,8 @@ def sensitivity(module, batches, found):
 
 
 def chosen_rate(parameters):
-    """A learning rate whose first step moves the parameters by 2 % of their norm: three such steps change the loss."""
+    """A learning rate that moves the parameters by 2 % of their norm in the first step: three such steps change the
+    loss."""
     moved = [p for p in parameters.values() if p.grad is not None]
     size, slope = (float(sum((t.double() ** 2).sum() for t in ts)) ** 0.5 for ts in ([p.detach() for p in moved], [p.grad for p in moved]))
     return float(f"{0.02 * size / max(slope, 1e-30):.2g}")
@@ -169,7 +178,7 @@ def chosen_rate(parameters):
 
 
 def compiled(path, folder, batch, found, planned):
-    """A bundle of one device, or of three under a random plan."""
+    """A bundle for one device, or for three under a random plan."""
     bundle = os.path.join(folder, f"{int(planned)}.zorse")
     cluster = z.cluster(folder, [f"d{i}" for i in range(DEVICES if planned else 1)])
     plan = []
@@ -187,7 +196,8 @@ def compiled(path, folder, batch, found, planned):
 
 
 def errors(found, state, dumped, trained):
-    """Worst relative errors of losses, gradients and of what three steps have changed, each with where; raises Failure for what is missing."""
+    """Worst relative errors of losses, gradients and state changes of three steps, each with its location. Raises
+    Failure for missing tensors."""
     gradients = found["gradients"]
     moved = {n: found["after"][n] - found["before"][n] for n in found["after"]}
     changed = {n for n, m in moved.items() if np.abs(m).max(initial=0) > 0}
@@ -199,7 +209,8 @@ def errors(found, state, dumped, trained):
 
 
 def trained(path, module, batches, folder, found):
-    """The worst errors under both plans. Where they exceed a limit, they may be 4 times what rounding to f32 makes: steps of some models magnify it."""
+    """The worst errors under both plans. Errors above a limit may be 4 times the effect of rounding to f32, because
+    steps of some models amplify it."""
     names, rows = list(batches[0]), len(next(iter(batches[0].values())))
     data = []
     for key in names:
@@ -226,7 +237,7 @@ def trained(path, module, batches, folder, found):
 
 
 def checked(name, checks, tell):
-    """Runs the checks and tells the outcome of each: tell(check, outcome, remark, by)."""
+    """Runs the checks and reports the outcome of each: tell(check, outcome, remark, by)."""
     import configurations
     import hub_families as families
 
@@ -286,7 +297,7 @@ def tell(writer, check, **found):
 
 
 def in_a_process(name, checks, limit):
-    """{check: {outcome, remark, by}} of a family, computed by a child of this process, which is ended after `limit` seconds."""
+    """{check: {outcome, remark, by}} of a family, computed by a child process, which is ended after `limit` seconds."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -320,13 +331,13 @@ def in_a_process(name, checks, limit):
 
 
 def outcome_of(found):
-    """One word for all checks: the worst."""
+    """One word for all checks: the worst outcome."""
     order = ("crash", "wrong", "late", "not built", "not exported", "refused", "mixes", "equal", "same")
     return min((found[check]["outcome"] for check in CHECKS if check in found), key=order.index)
 
 
 def load():
-    """What every family's process would load first."""
+    """Common initialization of every family's process."""
     import logging
 
     warnings.filterwarnings("ignore")

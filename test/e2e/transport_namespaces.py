@@ -1,7 +1,8 @@
-"""Gloo transports between two sites: network namespaces joined by a link whose rate is limited, two ranks in each; delays are injected in the transport.
+"""Gloo transports between two sites: network namespaces joined by a link with limited rate, two ranks in each; delays
+are injected in the transport.
 
-Bits are those of local transports; shards cross the link once; the link is used well; a death is named across it. Needs the right to make network namespaces;
-without it says so and ends well.
+Results are bit-identical to local transports; shards cross the link once; the link is well utilized; the death of a
+rank is reported across it. Needs the right to make network namespaces; without it the test reports this and succeeds.
 
     transport_namespaces.py [--megabits 200]
 """
@@ -31,7 +32,7 @@ def tc(*words):
 
 
 def build(megabits):
-    """The two sites; a reason why not, or None."""
+    """Creates the two sites. Returns None, or the reason why it is not possible."""
     try:
         for done in [ip("netns", "add", SPACES[0]), ip("netns", "add", SPACES[1]),
                      ip("link", "add", "zrs", "netns", SPACES[0], "type", "veth", "peer", "name", "zrs", "netns", SPACES[1])]:
@@ -49,7 +50,7 @@ def build(megabits):
 
 
 def crossed():
-    """Bytes that left each site."""
+    """Bytes sent by each site."""
     return [int(subprocess.run(["ip", "netns", "exec", s, "cat", "/sys/class/net/zrs/statistics/tx_bytes"], capture_output=True, text=True).stdout)
             for s in SPACES]
 
@@ -72,7 +73,7 @@ def finish(ranks):
 
 
 def measured(mode, mib, *words):
-    """Seconds of one operation, and what crossed the link in each direction, in bytes."""
+    """Seconds of one operation, and the bytes that crossed the link in each direction."""
     repeat, before = 4, crossed()
     seconds = float(finish(start(mode, "--mib", mib, "--repeat", repeat, *words))[0])
     return seconds, [(after - b) / repeat for b, after in zip(before, crossed())]
@@ -84,7 +85,7 @@ def test():
         out = finish(start("random", "--seed", seed, "--operations", 24, "--count", 60000, "--steps", 2, *extra))
         print(f"random operations, seed {seed} {' '.join(map(str, extra))}: {out[0].strip()}")
 
-    mib, half = 8, 4 << 20  # two of four shards lie in each site
+    mib, half = 8, 4 << 20  # two of four shards are on each site
     for what, limit, words in (("the ranks do not know their sites", 2.2, ()), ("ranks know their sites", 1.12, sites)):
         seconds, bytes_ = measured("gather", mib, *words)
         shares = [b / half for b in bytes_]

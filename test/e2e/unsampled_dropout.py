@@ -1,9 +1,10 @@
-"""Dropout of what has no samples of its own: a parameter, a constant, ones for every sample; masks that a graph draws by itself. They are those of the step, whatever the plan.
+"""Dropout of values without a sample axis (a parameter, a constant, ones for every sample), and masks that a graph
+draws itself. Masks depend on the step and not on the plan.
 
     unsampled_dropout.py
 
-Each is trained for three steps in f64 on one device and under two plans with uneven cells: losses and parameters are the same, and every step has another
-mask.
+Each case is trained for three steps in f64 on one device and under two plans with uneven cells: losses and parameters
+are the same, and every step has another mask.
 """
 import json
 import os
@@ -20,7 +21,7 @@ PLANS = ([(0, None, 0, 1, "a"), (0, None, 1, 4, "b")], [(0, None, 0, 3, "b"), (0
 
 
 def masks(dropped):
-    """Nodes that make `kept`."""
+    """Nodes that compute `kept`."""
     if dropped not in ("floored", "compared"):
         return [onnx.node("Dropout", [dropped, "", "mode"], ["kept"])]
     drawn = [onnx.constant("half", (), [0.5]), onnx.node("RandomUniformLike", ["zeros"], ["drawn"])]

@@ -1,4 +1,4 @@
-"""A model whose weight files are not there: it is planned and compiled all the same, and trains as ever once they are.
+"""A model with missing weight files is planned and compiled anyway, and trains as usual once they exist.
 
     weights_later.py
 """
@@ -29,15 +29,15 @@ def main():
         code, _, text = z.compile(model, bundle, cluster, 8, 32, os.path.join(folder, "plan.json"), ok=False, extra=["--weights=later"])
         expect("zorse-compile --weights=later needs none", code == 0, text)
         code, _, text = z.call("zorse-run", bundle, "--data", data, "--steps", 1, ok=False)
-        expect("zorse-run names the file it lacks", code == 1 and "gpt.onnx.data" in text, text)
+        expect("zorse-run names the missing file", code == 1 and "gpt.onnx.data" in text, text)
 
         shutil.copy(os.path.join(z.SMALL, "gpt.onnx.data"), folder)
         losses = [m["loss"] for m in z.run(bundle, data, 3)]
         other = os.path.join(folder, "whole.zorse")
         z.compile(model, other, cluster, 8, 32, os.path.join(folder, "plan.json"))
-        expect("with the file beside the model it trains to the same bits", losses == [m["loss"] for m in z.run(other, data, 3)], losses)
+        expect("with the file next to the model training is bit-identical", losses == [m["loss"] for m in z.run(other, data, 3)], losses)
 
-        # The trained parameters are in the snapshots: evaluating one, and going on from it, needs the model's files no more.
+        # The trained parameters are in the snapshots: evaluating and resuming do not need the model's files.
         snapshots, held = os.path.join(folder, "snapshots"), data
         z.call("zorse-run", bundle, "--data", data, "--steps", 2, "--snapshots", snapshots)
         init = os.path.join(folder, "init.safetensors")
@@ -48,14 +48,14 @@ def main():
         whole = os.path.join(folder, "gpt.onnx.data")
         os.rename(whole, whole + ".away")
         expect("a snapshot is evaluated without the model's files", with_files and line(*evaluate) == with_files, (with_files, z.call(*evaluate, ok=False)))
-        expect("and with --init beside it, whose trained parameters do not count", line(*evaluate, "--init", init) == with_files, z.call(*evaluate, "--init", init, ok=False))
+        expect("and also with --init, with its trained parameters ignored", line(*evaluate, "--init", init) == with_files, z.call(*evaluate, "--init", init, ok=False))
         code, out, text = z.call("zorse-run", bundle, "--data", data, "--steps", 3, "--snapshots", snapshots, "--resume", ok=False)
-        expect("a run goes on without them", code == 0 and "resumed after step 2" in out, text)
+        expect("a run continues without them", code == 0 and "resumed after step 2" in out, text)
         code, _, text = z.call("zorse-run", bundle, "--evaluate", "--eval", held, ok=False)
-        expect("without a snapshot the message names what is there instead", code == 1 and "--init" in text and "gpt.onnx.data" in text, text)
+        expect("without a snapshot the message names the existing files", code == 1 and "--init" in text and "gpt.onnx.data" in text, text)
         os.rename(whole + ".away", whole)
 
-        # A constant that decides the graph cannot be left for later.
+        # A constant that determines the graph must be present.
         with open(os.path.join(folder, "gpt.onnx.data"), "r+b") as f:
             f.truncate(16)
         code, _, text = z.compile(model, bundle, cluster, 8, 32, ok=False, extra=["--weights=later"])

@@ -1,4 +1,6 @@
-"""Models that are no language models, on four unequal devices, against PyTorch in double precision (references: models/make_zoo.py)."""
+"""Compares models other than language models, on four unequal devices, with PyTorch in double precision (references:
+models/make_zoo.py).
+"""
 import json
 import os
 import tempfile
@@ -12,7 +14,7 @@ def main():
         reference = json.load(f)
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        four = z.cluster(folder, [("a", 1.5e6), ("b", 1e6), ("c", 1e6), ("d", 1e6)])  # so slow that every one has a part
+        four = z.cluster(folder, [("a", 1.5e6), ("b", 1e6), ("c", 1e6), ("d", 1e6)])  # slow enough that every device is used
         for name, model in reference["models"].items():
             bundle = os.path.join(folder, name + ".zorse")
             words = ["zorse-compile", os.path.join(zoo, name + ".onnx"), "--cluster", four, "--batch", reference["batch"], "--lr", "1e-2", "--precision", "f64",

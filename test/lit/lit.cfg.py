@@ -1,4 +1,4 @@
-# How `lit` runs the .mlir tests: each is a program with RUN lines.
+# Configuration of `lit` for the tests with RUN lines.
 import os
 
 import lit.formats

@@ -1,10 +1,15 @@
-"""A form of a loss on a small PyTorch module: its inputs, its export, and what PyTorch computes with it, in double precision. Needs PyTorch.
+"""A form of a loss on a small PyTorch module: its inputs, its export, and PyTorch's results in double precision. Needs
+PyTorch.
 
-The text of a form is Python: statements separated by semicolons, of which the last is the loss. It may name
-    l: logits (B, T, C) of x       y: labels (B, T), some -100       w: positive weights (B, T)       c: label of a sample (B,)
-    p: embeddings (B, C) of x      q: probabilities (B, T, C)        m: a mask of 0 and 1 (B, T)      at: a position (B,)
-    v: embeddings (B, C) of u      r: targets (B, T)                 sw: positive weights (B,)        x, u: inputs (B, T, 4)
-and s, the module, for its parameters. A form of the section "forward" changes x before the model sees it; its loss is a cross-entropy.
+The text of a form is Python: statements separated by semicolons. The last one is the loss. It may use these names:
+    l: logits (B, T, C) of x       y: labels (B, T), some -100       w: positive weights
+                                   (B, T)       c: label of a sample (B,)
+    p: embeddings (B, C) of x      q: probabilities (B, T, C)        m: a mask of 0 and 1
+                                   (B, T)      at: a position (B,)
+    v: embeddings (B, C) of u      r: targets (B, T)                 sw: positive weights
+                                   (B,)        x, u: inputs (B, T, 4)
+and s, the module, for its parameters. A form of the section "forward" changes x before the model reads it; its loss is
+a cross-entropy.
 """
 import math
 
@@ -16,7 +21,7 @@ import torch.nn.functional as F
 from losses.forms import MADE, names_in
 from losses.judge import Expected, rate_for
 
-torch.set_default_dtype(torch.float64)  # of numbers that a module makes as it runs, too
+torch.set_default_dtype(torch.float64)  # also for tensors that a module creates at run time
 POSITIONS, CLASSES, WIDTH = 3, 5, 4
 
 
@@ -45,7 +50,7 @@ SCOPE = {"torch": torch, "F": F, "math": math, "T": POSITIONS, "C": CLASSES, "fl
 
 
 class Body(nn.Module):
-    """Three layers, so that a plan can cut it."""
+    """Three layers, so that a plan can split it into stages."""
 
     def __init__(self):
         super().__init__()
@@ -65,7 +70,7 @@ class FormModule(nn.Module):
 
 
 def module_of(form):
-    """The module whose forward is the form; `inputs` are the names of its arguments."""
+    """The module with the form as its forward; `inputs` are the names of its arguments."""
     torch.manual_seed(0)
     module = FormModule()
     used = names_in(form)
@@ -85,7 +90,7 @@ def module_of(form):
 
 
 def data_of(B, seed=0):
-    """Inputs of B samples. Labels are ignored unevenly, and one sample has none."""
+    """Inputs of B samples. The number of ignored labels differs between samples, and one sample has no labels."""
     g = torch.Generator().manual_seed(1000 * B + seed)
 
     def normal(*shape):
@@ -104,7 +109,7 @@ def data_of(B, seed=0):
 
 
 def reference(form, B, steps):
-    """What PyTorch makes of `steps` steps of B samples; None for a loss with a value per sample."""
+    """PyTorch's results for `steps` steps of B samples; None for a loss with a value per sample."""
     module = module_of(form)
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     batches, losses, gradients = [data_of(B, seed) for seed in range(steps)], [], {}
@@ -125,7 +130,7 @@ def reference(form, B, steps):
 
 
 def export(form, path):
-    """Writes the file as a user does; 3 samples are the example, which no step has."""
+    """Exports the file as a user does. The example has 3 samples, a number that no step has."""
     import zorse
 
     module, example = module_of(form), data_of(3)

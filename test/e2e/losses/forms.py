@@ -1,18 +1,18 @@
-"""What forms of losses are: a table that the modules beside this one fill.
+"""The table of loss forms. The modules next to this file fill it.
 
-Numbers in forms are few powers of two: PyTorch's exporter writes some of them in f32.
+Most numbers in forms are powers of two, because PyTorch's exporter writes some numbers in f32.
 """
 import collections
 import re
 
 Form = collections.namedtuple("Form", "name section expected text")
 
-# What the compiler has to make of a form:
+# Expected result of the compiler for a form:
 EXACT = "exact"  # affine in sums over samples, with factors known before the step: equal to PyTorch
-CLOSING = "closing"  # samples meet, or a function of their sums: needs a closing unit, and may be refused where there is none
-REFUSED = "refused"  # may be refused: its file does not say what it means
+CLOSING = "closing"  # depends on several samples, or on a function of their sums: needs a closing unit, and may be refused without one
+REFUSED = "refused"  # may be refused: its file does not define its meaning
 
-# What a text may name beside s, the module: inputs, and what is made of them.
+# Names in a text in addition to s, the module: inputs and values computed from them.
 NAMES = ("x", "u", "y", "q", "w", "m", "sw", "c", "r", "at")
 MADE = {"l": "x", "p": "x", "v": "u"}
 

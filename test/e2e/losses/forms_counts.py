@@ -56,7 +56,7 @@ forms("counts", EXACT,
 
 forms("counts", REFUSED, selected_mean="((l - q) ** 2).mean(-1)[m > 0].mean()", selected_labels="k = y != -100; F.cross_entropy(l[k], y[k])")
 
-# A sum that reads another sum, and a pick of a sample.
+# A sum that reads another sum, and the selection of a sample.
 forms("counts", EXACT,
       token_weights_softmax="(each(l, y) * F.softmax(w.flatten(), 0).view(-1, T)).sum()",
       sample_weights_softmax='(F.cross_entropy(l[:, -1], c, reduction="none") * F.softmax(sw, 0)).sum()',

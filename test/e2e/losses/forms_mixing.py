@@ -1,4 +1,6 @@
-"""Samples that meet: functions of sums over samples, pairs of samples, picks and sorts. They need a closing unit, unless only inputs meet."""
+"""Losses that combine samples: functions of sums over samples, pairs of samples, selections and sorts. They need a
+closing unit, unless they combine only inputs.
+"""
 from losses.forms import CLOSING, EXACT, REFUSED, forms
 
 forms("functions of sums", CLOSING,
@@ -70,15 +72,15 @@ forms("inputs that meet", REFUSED, two_views_chunked="a, b = s.body(torch.cat([x
 forms("forward", EXACT,
       x_cat_twice="k = torch.cat([x, x * 0.5], 0); (k[:k.shape[0] // 2] + k[k.shape[0] // 2:]) / 2")
 
-# A sample that reads inputs of other samples, by place or in order: exact before the step in principle, but a program loads the inputs of its own
-# samples alone. They need a group of samples that meets, as activations do.
+# A sample that reads inputs of other samples, by position or in order: could be exact before the step in principle, but
+# a program loads only the inputs of its own samples. Like activations, they need a group of samples that are combined.
 forms("inputs that meet", CLOSING,
       mixup_inputs="flat(s.body(0.75 * x + 0.25 * x.flip(0)), y)",
       ranks="((l[..., 0].mean(1) - r.mean(1).argsort(0).to(l.dtype)) ** 2).mean()")
 
 forms("forward", CLOSING, x_flipped="x + x.flip(0)")
 
-# The number of a sample, and the first sample.
+# The index of a sample, and the first sample.
 forms("inputs that meet", EXACT,
       alternate="(each(l, y) * (torch.arange(l.shape[0]) % 2)[:, None]).sum() / l.shape[0]",
       numbered="(each(l, y).mean(1) * torch.ones(l.shape[0]).cumsum(0)).sum() / l.shape[0]")

@@ -1,4 +1,4 @@
-"""The number of samples in a loss: as a divisor and a factor, behind and before the sum, in the spellings that training code has."""
+"""The number of samples in a loss: as a divisor and a factor, after and before the sum, as training code writes it."""
 from losses.forms import EXACT, REFUSED, forms
 
 forms("number of samples", EXACT,
@@ -72,7 +72,7 @@ forms("number of samples", EXACT,
       rsub="10 - total(l, y) / (2 * l.shape[0])",
       reciprocal="total(l, y) * torch.reciprocal(torch.tensor(2.0 * l.shape[0]))")
 
-# PyTorch's exporter fixes the number of samples, or writes what follows from it as a constant.
+# PyTorch's exporter fixes the number of samples, or writes a value derived from it as a constant.
 forms("number of samples", REFUSED,
       sum_over_len="total(l, y) / len(y)",
       sum_over_as_tensor="total(l, y) / torch.as_tensor(y.numel())",

@@ -1,4 +1,4 @@
-"""Positions and shapes: shifts, picks of positions, reshapes, sums over axes in turn, contractions."""
+"""Positions and shapes: shifts, selections of positions, reshapes, sums over successive axes, contractions."""
 from losses.forms import EXACT, REFUSED, forms
 
 forms("positions", EXACT,

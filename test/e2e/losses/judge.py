@@ -1,4 +1,6 @@
-"""What the tools make of one ONNX file whose loss, gradients and trained parameters are known: equal, refused (with the message), or wrong."""
+"""Compares the tools' results for an ONNX file with its known loss, gradients and trained parameters: equal, refused
+(with the message), or wrong.
+"""
 import os
 import re
 
@@ -17,14 +19,15 @@ class Verdict:
 
 
 class Expected:
-    """One batch size: inputs of all steps, the learning rate of SGD, the loss of every step, the first step's gradients, the last parameters."""
+    """One batch size: inputs of all steps, the SGD learning rate, the loss of every step, the first step's gradients,
+    the final parameters."""
 
     def __init__(self, batch, inputs, rate, losses, gradients, parameters):
         self.batch, self.inputs, self.rate, self.losses, self.gradients, self.parameters = batch, inputs, rate, losses, gradients, parameters
 
 
 def rate_for(gradients):
-    """A power of two with which the first step changes parameters by about 0.01 at most, whatever the scale of the loss."""
+    """A power of two that changes parameters by about 0.01 at most in the first step, for every scale of the loss."""
     scale = max([float(np.max(np.abs(g))) for g in gradients.values()] + [1e-300])
     return 2.0 ** int(np.floor(np.log2(0.01 / scale))) if np.isfinite(scale) else 1.0
 
@@ -42,7 +45,7 @@ def uneven(units, B):
 
 
 def worst(found, wanted):
-    """Largest difference, relative to the largest number of all tensors. A parameter that no gradient reaches need not be there."""
+    """Largest difference, relative to the largest number of all tensors. A parameter without a gradient may be missing."""
     scale = max([float(np.max(np.abs(g))) for g in wanted.values() if g.size] + [1e-300])
     out = 0.0
     for name, g in wanted.items():
@@ -76,7 +79,7 @@ class Judge:
         return code, bundle, err + out
 
     def trained(self, bundle, expected):
-        """(largest error, where) of two steps."""
+        """(largest error, location) of two steps."""
         gradients, checkpoint = (os.path.join(self.folder, name) for name in ("tried.gradients", "tried.checkpoint"))
         files = {name: os.path.join(self.folder, name + ".npy") for name in expected.inputs}
         for name, path in files.items():
@@ -86,18 +89,19 @@ class Judge:
                 data = ",".join(f"{name}={path}" for name, path in files.items())
                 metrics = z.run(bundle, data, len(expected.losses), gradients, checkpoint, extra=("--threads", "--quiet"))
                 break
-            except z.Failure as failure:  # an input of which only the shape is read is none of the bundle
+            except z.Failure as failure:  # an input that is read only for its shape is not an input of the bundle
                 unread = re.search(r"the model has no input '(\w+)'", str(failure))
                 if not unread or unread.group(1) not in files:
                     raise
                 del files[unread.group(1)]
-        saved = z.safetensors(checkpoint)  # without those that no gradient reaches: what `gradients` says
+        saved = z.safetensors(checkpoint)  # without parameters that have no gradient, as in `gradients`
         losses = z.relative([m["loss"] for m in metrics], expected.losses)
         after = worst(saved, {name: p for name, p in expected.parameters.items() if name in saved})
         return max((losses, "losses"), (worst(z.safetensors(gradients), expected.gradients), "gradients"), (after, "parameters after the last step"))
 
     def judge(self, model, cases, plans=("one", "shares", "pipeline"), limit=LIMIT):
-        """The verdict over all batch sizes and plans. One refusal, an error of zorse-compile with exit code 1, makes the form refused."""
+        """The verdict over all batch sizes and plans. One refusal (an error of zorse-compile with exit code 1) makes
+        the form refused."""
         refusals, accepted, largest, warned = [], 0, 0.0, ""
         for expected in cases:
             units = None

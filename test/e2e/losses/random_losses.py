@@ -1,14 +1,15 @@
-"""Random losses over the number of samples, positions, counts of labels and sums of weights, as text that PyTorch and tapes read. One seed is one loss.
+"""Random losses over the number of samples, positions, counts of labels and sums of weights, as text that PyTorch and
+tapes read. One seed gives one loss.
 
-A loss is a sum of terms. A term is per-token values, weighted and masked, reduced over all samples in one of many orders, and scaled, before the
-reduction or behind it, by numbers that are known before the step.
+A loss is a sum of terms. A term is per-token values, weighted and masked, reduced over all samples in one of many
+orders, and scaled, before or after the reduction, by numbers that are known before the step.
 """
 import random
 import re
 
 from losses.forms import CLOSING, EXACT, Form
 
-# Rules: <name> is replaced by a random one of the rule's texts, <e> by the text that a rule goes on from.
+# Rules: <name> is replaced by a random text of the rule with this name, <e> by the text to which a rule is applied.
 RULES = {
     "number": ("l.shape[0]", "y.size(0)", "l.shape[0] * l.shape[1]", "y.numel()", "l.numel()", "q.size(0) * q.size(1)", "l.flatten(0, 1).shape[0]",
                "y.flatten().shape[0]", "y.shape[1]"),

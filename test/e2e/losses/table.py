@@ -1,15 +1,16 @@
-"""Prints what became of every form, and says which verdicts a test does not accept."""
+"""Prints the result of every form, and names the verdicts that a test does not accept."""
 import collections
 
 from losses import judge
 from losses.forms import EXACT
 
 
-NEEDLESS = "refused needlessly"  # of a form that has to be exact
+NEEDLESS = "refused needlessly"  # for a form that must be exact
 
 
 class Table:
-    """Rows of forms. Not accepted: another loss trained, a tool that fails otherwise, a refusal of a form that has to be exact (`needless`)."""
+    """Rows of forms. Not accepted: a different loss is trained, a tool fails in another way, or a form that must be
+    exact is refused (`needless`)."""
 
     def __init__(self, limit=judge.LIMIT):
         self.limit, self.counts, self.bad, self.largest = limit, collections.Counter(), [], 0.0

@@ -1,8 +1,9 @@
-"""Values that numpy computes in double precision, that are written as ONNX nodes at the same time, and that know their gradients.
+"""Values that numpy computes in double precision and that also write ONNX nodes and compute their gradients.
 
-A loss is Python that calls these values as it would call PyTorch's. A tape is made for every batch size; the nodes that it writes have to be the
-same for each, so that no number of samples gets into them. Where ONNX has several spellings (a size by Shape and Gather, or by Shape and Slice; a sum
-of booleans as integers or as floats), the tape's random numbers choose.
+A loss is Python that calls these values as it would call PyTorch's. There is a tape for every batch size; all tapes
+must write the same nodes, so that the nodes do not depend on the number of samples. If ONNX has several forms of an
+operation (a size by Shape and Gather, or by Shape and Slice; a sum of booleans as integers or as floats), the tape's
+random numbers choose one.
 """
 import random
 
@@ -30,7 +31,8 @@ class Tape:
         return v
 
     def node(self, op, inputs, data, gradients=(), **attributes):
-        """A node with one result. `gradients`: for each input that may have one, a function of the result's gradient; the same order as `inputs`."""
+        """A node with one result. `gradients`: for each input that may have a gradient, a function of the result's
+        gradient; in the order of `inputs`."""
         name = f"v{len(self.nodes)}"
         self.nodes.append(onnx.node(op, [i.name if i is not None else "" for i in inputs], [name], **attributes))
         return self.value(name, data, zip([i for i in inputs if i is not None], gradients))
@@ -111,7 +113,7 @@ class Value:
     float = double
 
     def both(self, other):
-        """Both operands in one type. Booleans and integers become floats beside floats."""
+        """Both operands in one type. Booleans and integers become floats if the other operand is a float."""
         a, b = self, self.tape.lift(other, self)
         if not isinstance(other, Value) and isinstance(other, float):
             a = a.double()
@@ -150,7 +152,7 @@ class Value:
 
     def __floordiv__(self, other):
         other = self.tape.lift(other)
-        return self.tape.node("Div", [self, other], self.data // other.data)  # of integers that are not negative
+        return self.tape.node("Div", [self, other], self.data // other.data)  # non-negative integers
 
     def __mod__(self, other):
         other = self.tape.lift(other)
@@ -236,7 +238,7 @@ class Value:
     # --- reductions
     def reduced(self, op, f, ga, axes, keepdim):
         a = self
-        if a.data.dtype.kind == "b":  # ONNX sums numbers only
+        if a.data.dtype.kind == "b":  # ONNX sums only numbers
             a = a.double() if self.tape.random.random() < 0.5 else self.tape.node("Cast", [a], a.data.astype(np.int64), to=onnx.INT64)
         axes = tuple(range(a.data.ndim)) if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
         axes = tuple(k % a.data.ndim for k in axes)
@@ -296,7 +298,7 @@ class Value:
         return self.tape.node("Transpose", [self], self.data.transpose(order), [lambda g: g.transpose(order)], perm=order)
 
     def __getitem__(self, index):
-        """Slices of a constant range with step 1, numbers, None and ... of axes behind the samples."""
+        """Slices of a constant range with step 1, numbers, None and ... of the axes after the samples."""
         index = list(index) if isinstance(index, tuple) else [index]
         if Ellipsis in [i for i in index if i is Ellipsis]:
             at = next(k for k, i in enumerate(index) if i is Ellipsis)
@@ -338,7 +340,8 @@ class Value:
 
 
 class Shape:
-    """Of a value: every length is a value of the graph, so that positions and classes are numbers of the file, too."""
+    """The shape of a value: every length is a value of the graph, so that positions and classes are also read from the
+    graph."""
 
     def __init__(self, value):
         self.value = value

@@ -1,4 +1,4 @@
-"""PyTorch's functions for losses on a tape, the model, and what one step of it computes: the names that texts of forms use."""
+"""PyTorch's loss functions on a tape, the model, and the results of one step: the names that texts of forms use."""
 import types
 
 import numpy as np
@@ -28,7 +28,7 @@ def softmax(l, axis=-1):
 
 
 def cross_entropy(l, y, reduction="mean", weight=None, ignore_index=-100):
-    """Of logits (N, C) and labels (N), or (B, C, T) and (B, T)."""
+    """Cross-entropy of logits (N, C) and labels (N), or (B, C, T) and (B, T)."""
     rows = np.moveaxis(l.data, 1, -1)
     out, p = stable(rows)
     kept = y.data != ignore_index
@@ -99,12 +99,12 @@ def logsumexp(l, axis=-1):
 
 
 def arange(count):
-    """0, 1, ... for a number of the graph."""
+    """0, 1, ... up to a number of the graph."""
     return count.tape.node("Range", [count.tape.constant(0), count, count.tape.constant(1)], np.arange(int(count.data)))
 
 
 def size_or(f):
-    """A function that takes a value, or what Python makes of one."""
+    """A function that takes a value, or a Python number or array."""
     return lambda a, b: f(a, b) if isinstance(a, Value) else f(b, a)
 
 
@@ -125,7 +125,7 @@ def initial():
 
 
 def data_of(B, seed):
-    """Labels are ignored unevenly, and one sample has none."""
+    """The number of ignored labels differs between samples, and one sample has no labels."""
     rng = np.random.default_rng(1000 * B + seed)
     y = rng.integers(0, CLASSES, (B, POSITIONS))
     y[rng.random(y.shape) < 0.3] = -100
@@ -149,7 +149,7 @@ class Linear:
 
 
 class Body:
-    """Three layers, so that a plan can cut it."""
+    """Three layers, so that a plan can split it into stages."""
 
     def __init__(self, parameters):
         self.first, self.second, self.head = (Linear(parameters, "body." + name) for name in ("first", "second", "head"))
@@ -163,7 +163,7 @@ class Body:
 
 
 def computed(form, parameters, data, seed):
-    """(the file, names of its inputs, the loss, its gradients)."""
+    """(the file, names of its inputs, the loss, its gradients)"""
     tape = Tape(seed)
     p = {name: tape.parameter(name, value) for name, value in parameters.items()}
     module = types.SimpleNamespace(body=Body(p), other=Linear(p, "other"), a=p["a"], b=p["b"], k=p["k"])
@@ -187,7 +187,7 @@ def computed(form, parameters, data, seed):
 
 
 def reference(form, B, steps, seed=0):
-    """(the file, what is expected of `steps` steps of B samples)."""
+    """(the file, expected results of `steps` steps of B samples)"""
     parameters, batches, losses, first = initial(), [data_of(B, k) for k in range(steps)], [], None
     file, names, *_ = computed(form, parameters, batches[-1], seed)
     for data in batches:

@@ -1,7 +1,7 @@
 // RUN: zorse-opt %s -split-input-file --zorse-differentiate | FileCheck %s
 
-// Attention keeps its operands, its output and one number per query; with fused q, k, v the whole product is kept, not three slices of it. The same dropout
-// instance draws the same numbers in the backward.
+// Attention saves its operands, its output and one number per query. With fused q, k, v it saves the whole matmul result, not three slices of it. The backward draws
+// the same random numbers for the same dropout instance.
 // CHECK-LABEL: zorse.class @attention {
 // CHECK-LABEL: func.func @forward
 // CHECK-SAME:    tensor<?x3x12xf32> {zorse.slot = #zorse.slot<saved, 0>}, tensor<?x3x2x2xf32> {zorse.slot = #zorse.slot<saved, 1>}, tensor<?x2x3xf32> {zorse.slot = #zorse.slot<saved, 2>})
@@ -30,7 +30,7 @@ zorse.class @attention {
 
 // -----
 
-// A rotation's gradient is the rotation back; the angles are read again, nothing is kept.
+// The gradient of a rotation is the inverse rotation. The angles are read again; nothing is saved.
 // CHECK-LABEL: zorse.class @rope {
 // CHECK-LABEL: func.func @forward
 // CHECK-NOT:     <saved

@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s -split-input-file --zorse-differentiate | FileCheck %s
 
-// At zero relu has gradient zero: the comparison is strict.
+// The gradient of relu at zero is zero: the comparison is strict.
 // CHECK-LABEL: zorse.class @relu {
 // CHECK-LABEL: func.func @backward
 // CHECK:         arith.cmpf ogt
@@ -17,7 +17,7 @@ zorse.class @relu {
 
 // -----
 
-// Integers and booleans carry no gradient: only the chosen value gets one.
+// Integers and booleans have no gradient: only the selected value has one.
 // CHECK-LABEL: zorse.class @select {
 // CHECK-LABEL: func.func @backward
 // CHECK-SAME:    -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>})
@@ -38,7 +38,7 @@ zorse.class @select {
 
 // -----
 
-// Dropout is its own transpose; no mask is kept.
+// Dropout is its own transpose; no mask is saved.
 // CHECK-LABEL: zorse.class @dropout {
 // CHECK-LABEL: func.func @forward
 // CHECK-NOT:     <saved
@@ -54,7 +54,7 @@ zorse.class @dropout {
 
 // -----
 
-// A gradient that vanishes is returned as zeros: others count on the contribution.
+// A gradient that is always zero is returned as zeros, because readers expect the contribution.
 // CHECK-LABEL: zorse.class @vanishing {
 // CHECK-LABEL: func.func @backward
 // CHECK:         %[[Z:.+]] = zorse.broadcast %{{.*}} dims [] : tensor<f32> -> tensor<?x4xf32>
@@ -69,7 +69,7 @@ zorse.class @vanishing {
 
 // -----
 
-// Of 16-bit operators: each reader's contribution is rounded, and their sum; tanh's derivative reads the rounded result.
+// 16-bit operators: each reader's contribution is rounded, and so is their sum; the derivative of tanh reads the rounded result.
 // CHECK-LABEL: zorse.class @narrow {
 // CHECK-LABEL: func.func @backward
 // CHECK:         %[[H:.+]] = zorse.round %{{.*}} to bf16 {per_operator}
@@ -92,7 +92,7 @@ zorse.class @narrow {
 
 // -----
 
-// Against a number the rule of PyTorch's clamp and relu6: no gradient at the bound, nor beyond it.
+// A bound that is a number: as in PyTorch's clamp and relu6, there is no gradient at or beyond the bound.
 // CHECK-LABEL: zorse.class @bounded {
 // CHECK-LABEL: func.func @backward
 // CHECK:         %[[INSIDE:.+]] = arith.cmpf olt

@@ -7,7 +7,7 @@
 // RUN: zorse-opt %s --zorse-join-backward | zorse-opt --zorse-choose-saved | zorse-opt --zorse-slice-joint=split | diff - %t.whole
 // RUN: zorse-opt %s --zorse-differentiate=save=keep > %t.whole
 // RUN: zorse-opt %s --zorse-join-backward --zorse-choose-saved=save=keep --zorse-slice-joint | diff - %t.whole
-// Forward and backward in one block: every value that has a gradient is named beside it, and the arguments' gradients are results of their index.
+// Forward and backward in one block: every value with a gradient is named next to it, and the gradients of arguments are results with the arguments' index.
 
 // JOINT-LABEL: zorse.class @mlp {
 // JOINT-LABEL: func.func @joint(

@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s -split-input-file --zorse-differentiate | FileCheck %s
-// Gradients of weights are contractions over everything in front, those of activations products.
+// Gradients of weights are contractions over all leading dimensions; gradients of activations are matmuls.
 
 // CHECK-LABEL: zorse.class @weight {
 // CHECK-LABEL: func.func @backward
@@ -21,7 +21,7 @@ zorse.class @weight {
 
 // -----
 
-// A table's gradient; ids have none, and the table itself is not read.
+// The gradient of an embedding table: ids have none, and the table itself is not read.
 // CHECK-LABEL: zorse.class @embedding {
 // CHECK-LABEL: func.func @backward
 // CHECK-SAME:    (%[[IDS:[a-z0-9]+]]: tensor<?x3xi64> {{{.*}}<input, 0>}, %[[DY:[a-z0-9]+]]: tensor<?x3x4xf32>
@@ -53,7 +53,7 @@ zorse.class @padded {
 
 // -----
 
-// Nothing flows back through a detached value: the gradient of x is that of one factor, and no operation remains of the stop.
+// A detached value has no gradient: the gradient of x is that of one factor, and no operation remains of the detach.
 // CHECK-LABEL: zorse.class @stopped {
 // CHECK-LABEL: func.func @forward
 // CHECK-NOT:     zorse.detach
@@ -71,7 +71,7 @@ zorse.class @stopped {
 
 // -----
 
-// A bias is repeated over rows, so its gradient sums over rows.
+// A bias is broadcast over rows, so its gradient is a sum over rows.
 // CHECK-LABEL: zorse.class @bias {
 // CHECK-LABEL: func.func @backward
 // CHECK:         zorse.reduce sum %{{.*}} dims [0, 1] : tensor<?x3x4xf32> -> tensor<4xf32>

@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s --zorse-differentiate | FileCheck %s
-// A loss is seeded by lossSeed[k], read at run time; logits and two numbers per label are kept, labels are read again.
+// The gradient of a loss starts with lossSeed[k], read at run time. Logits and two numbers per label are saved; labels are read again.
 
 // CHECK-LABEL: zorse.class @head {
 // CHECK-LABEL: func.func @forward

@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --zorse-join-backward --zorse-narrow-storage | FileCheck %s
 // RUN: zorse-opt %s --zorse-join-backward --zorse-narrow-storage --zorse-choose-saved --zorse-slice-joint | FileCheck %s --check-prefix=SLICED
-// What has been rounded is two bytes wide: at cuts, in what is saved, and as operands and results of products. Gradients of parameters stay f32.
+// Rounded values are two bytes wide: at cuts, as saved tensors, and as operands and results of matmuls. Gradients of parameters stay f32.
 
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK-LABEL: func.func @joint(

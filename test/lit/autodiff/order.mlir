@@ -4,7 +4,7 @@
 // RUN: not zorse-opt %s --zorse-join-backward --zorse-compile-bodies 2>&1 | FileCheck %s --check-prefix=BODIES
 // RUN: not zorse-opt %s --zorse-find-units 2>&1 | FileCheck %s --check-prefix=UNITS
 // RUN: not zorse-opt %s --zorse-verify-model 2>&1 | FileCheck %s --check-prefix=MODEL
-// A pass that comes too early or too late says which has to come first.
+// A pass that runs too early or too late names the pass that must run first.
 
 // SAVED:  error: zorse-choose-saved: expected classes with a function '@joint', found none: run --zorse-join-backward first
 // SLICE:  error: zorse-slice-joint: expected classes with a function '@joint', found none: run --zorse-join-backward first

@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --zorse-differentiate=recompute | FileCheck %s
-// What a plan that recomputes calls for the last unit of a cell: of the forward what makes the saved values. An MLP half keeps its first product, so the second is
-// not made again, nor are the parameters of the second and the sum read.
+// The function that a plan with recomputation calls for the last unit of a cell: the part of the forward that computes the saved values. An MLP half saves its first
+// matmul, so the second is not computed again, and the parameters of the second matmul and of the sum are not read.
 
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK-LABEL: func.func @forward(
@@ -31,7 +31,7 @@ zorse.class @mlp {
   }
 }
 
-// A unit whose gradients read nothing of the forward but its inputs saves nothing, and has no such part.
+// A unit whose gradients read only its inputs saves nothing and has no such function.
 // CHECK-LABEL: zorse.class @sum {
 // CHECK-LABEL: func.func @forward(
 // CHECK-NOT:   @sum.recompute

@@ -1,8 +1,8 @@
 // RUN: zorse-opt %s --zorse-differentiate=save=min-cut | FileCheck %s --check-prefixes=CHECK,MIN
 // RUN: zorse-opt %s --zorse-differentiate=save=keep | FileCheck %s --check-prefixes=CHECK,KEEP
 // RUN: zorse-opt %s --zorse-differentiate=save=full | FileCheck %s --check-prefixes=CHECK,FULL
-// An MLP half. The minimum cut keeps the statistics and the product with its bias, 4 + 4 + 128 bytes a position, and computes the norm and the gelu again; neither
-// product is computed twice. Keep also holds the norm's and the gelu's results. Full computes everything but the last product again.
+// An MLP half. The minimum cut saves the statistics and the matmul with its bias, 4 + 4 + 128 bytes per position, and recomputes the norm and the gelu; no matmul is
+// computed twice. Keep also saves the results of the norm and the gelu. Full recomputes everything except the last matmul.
 
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK-LABEL: func.func @forward

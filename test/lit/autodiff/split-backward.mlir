@@ -1,9 +1,10 @@
 // RUN: zorse-opt %s --zorse-differentiate=split | FileCheck %s
-// B makes what others wait for, W the gradients of parameters. An MLP half: B has the two products with weights and the input's part of the norm; W the two
-// contractions, the sums over rows and the norm's parameters. B leaves the gradients behind the gelu and behind the norm, 128 + 32 bytes a position; the gradient of
-// the output, the saved tensors and the input are there anyway, and the gelu and the norm of the forward are computed where they are needed.
+// B computes the gradients that other units wait for, W the gradients of parameters. In an MLP half, B has the two matmuls with weights and the input gradient of
+// the norm. W has the two contractions, the sums over rows and the gradients of the norm's parameters. B saves the gradients after the gelu and after the norm, 128
+// + 32 bytes per position. The gradient of the output, the saved tensors and the input are available anyway, and the gelu and the norm of the forward are recomputed
+// where they are needed.
 
-// The whole backward stays as it is.
+// The unsplit backward is unchanged.
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK-LABEL: func.func @backward(
 // CHECK:         zorse.contract
@@ -54,7 +55,7 @@ zorse.class @mlp {
   }
 }
 
-// An attention saves queries, keys, values and its result, and W reads the result only: B hands that over, and the saved block ends with B.
+// Attention saves queries, keys, values and its result. W reads only the result: B passes it on, and the saved block ends with B.
 // CHECK-LABEL: zorse.class @attention {
 // CHECK-LABEL: func.func @backward_inputs(
 // CHECK-SAME:    %[[OUT:[^ ]+]]: tensor<?x4x2x4xf32> {zorse.slot = #zorse.slot<saved, {{[0-9]}}>}, %{{[^ ]+}}: tensor<?x2x4xf32>
@@ -83,7 +84,7 @@ zorse.class @attention {
   }
 }
 
-// Only parameters have gradients: nobody waits, W is the whole backward.
+// Only parameters have gradients: no other unit waits, and W is the whole backward.
 // CHECK-LABEL: zorse.class @embedding {
 // CHECK-LABEL: func.func @backward(
 // CHECK-NOT:   @embedding.backward_
@@ -108,7 +109,7 @@ zorse.class @activation {
   }
 }
 
-// The loss: W makes the gradient of the logits again from what is saved, elementwise, instead of being handed it.
+// The loss: W recomputes the gradient of the logits from saved values, elementwise; B does not pass it on.
 // CHECK-LABEL: zorse.class @head {
 // CHECK-LABEL: func.func @backward_inputs(
 // CHECK-NOT:     <deferred

@@ -1,4 +1,4 @@
-// What a step adds up for a running statistic is no gradient of the loss: it is there whatever the gradient of the result is.
+// The contribution of a step to a running statistic is not a gradient of the loss: it does not depend on the gradient of the result.
 // RUN: zorse-opt %s --zorse-differentiate | FileCheck %s
 
 // CHECK-LABEL: zorse.class @c {

@@ -1,7 +1,7 @@
 // RUN: zorse-opt %s -split-input-file --zorse-differentiate | FileCheck %s
-// What moves elements forward moves gradients back.
+// Operations that move elements in the forward move gradients in the backward.
 
-// Slices that tile a value give one concat, not a sum of padded ones.
+// Slices that tile a value give one concat, not a sum of padded slices.
 // CHECK-LABEL: zorse.class @fused {
 // CHECK-LABEL: func.func @backward
 // CHECK:         %[[D:.+]] = zorse.concat %{{.*}}, %{{.*}}, %{{.*}} {dim = 2 : i64} : (tensor<?x3x4xf32>, tensor<?x3x4xf32>, tensor<?x3x4xf32>) -> tensor<?x3x12xf32>

@@ -2,7 +2,7 @@
 // RUN: zorse-opt %s --zorse-compile-bodies=arch=sm_75 -o /dev/null | FileCheck %s --check-prefix=OLD --implicit-check-not=attention_
 // RUN: rm -rf %t && zorse-opt %s --zorse-compile-bodies="arch=sm_90 dump-dir=%t" -o /dev/null > %t.bodies
 // RUN: cat %t/attention_forward_*.ptx | FileCheck %s --check-prefix=PTX
-// Attention that tensor cores can do stays whole and becomes kernels; other GPUs, types and sizes get products and a softmax.
+// Attention that tensor cores support stays one op and becomes kernels; other GPUs, types and sizes use matmuls and a softmax.
 
 // CHECK: body @half.forward
 // CHECK-NEXT: slot
@@ -19,7 +19,7 @@
 // CHECK: product
 // CHECK: body @values.forward
 // CHECK: product
-// The keys begin 8 bytes behind a multiple of 16: they are copied first.
+// The keys begin 8 bytes after a multiple of 16: they are copied first.
 // CHECK: body @unaligned.forward
 // CHECK: kernel {{[0-9]+}} copy(boundary_in0[8], workspace)
 // CHECK-NEXT: kernel {{[0-9]+}} attention_forward(workspace,

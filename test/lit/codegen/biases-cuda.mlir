@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s
 // RUN: zorse-opt %s --zorse-compile-bodies -o /dev/null | FileCheck %s --check-prefix=CPU --implicit-check-not=" + parameter"
-// GPUs: a product, a vector that is added to its rows and the rounding are one call of the library, where nothing else reads what is between.
+// GPUs: a matmul, a vector added to its rows and the rounding are one library call if the intermediate values have no other reader.
 
 !x = tensor<?x8x64xbf16>
 !w = tensor<32x64xbf16>
@@ -25,7 +25,7 @@ func.func @linear(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zor
   return %y : !y
 }
 
-// In f32 nothing is rounded: the sum itself is what the library writes.
+// f32 has no rounding: the library writes the sum directly.
 // CHECK-LABEL: body @wide
 // CHECK-NOT:   kernel
 // CHECK:       product boundary_out0 = boundary_in0 * parameter0 m 8 per row n 32 k 64 batch 1 ld 64 32 32 + parameter1
@@ -39,7 +39,7 @@ func.func @wide(%x: tensor<?x8x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>
   return %s : !wide
 }
 
-// What is between is read by something else, is no vector along the rows, or has another type than the result: as before.
+// Not fused: an intermediate value has another reader, the operand is not a vector along the rows, or its type is not that of the result.
 // CHECK-LABEL: body @read
 // CHECK:       product {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel

@@ -1,7 +1,7 @@
 // RUN: zorse-opt %s --zorse-compile-bodies -o /dev/null | FileCheck %s
 // RUN: zorse-opt %s --zorse-compile-bodies=kernels -o /dev/null | FileCheck %s --check-prefix=KERNEL
-// The attention half of a GPT block and its update. Nothing is copied: q, k and v are strides of the fused product, their gradients are written straight
-// into the fused gradient, results into their slots, and an update is one kernel in place.
+// The attention half of a GPT block and its update. Nothing is copied: q, k and v are strided views of the fused matmul, their gradients are written directly into
+// the fused gradient, results into their slots, and an update is one in-place kernel.
 
 // CHECK-NOT: kernel {{.*}}copy
 // CHECK-LABEL: body @attention.forward: saved 67072 per row

@@ -4,15 +4,15 @@
 // RUN: cat %t/sm_80/negf_*.ptx | FileCheck %s --check-prefix=HALF
 // RUN: zorse-opt %s --zorse-compile-bodies="arch=sm_90 dump-dir=%t/sm_90" -o /dev/null > %t.sm_90
 // RUN: cat %t/sm_90/addf_*.ptx | FileCheck %s --check-prefix=SUM90
-// Kernels round to 16 bits by instructions of the GPU, two numbers at a time.
+// Kernels round to 16 bits with GPU instructions, two numbers at a time.
 
-// The sum of two bf16 is rounded once: words of two are added as they are. A whole block of threads takes several groups; others take them one by one.
+// The sum of two bf16 is rounded once: pairs in 32-bit words are added directly. A full thread block handles several groups, others one by one.
 // SUM: ld.global.nc.v4.b32
 // SUM: ld.global.nc.v4.b32
 // SUM: fma.rn.bf16x2
 // SUM: st.global.v4.b32
 // SUM90: add.rn.bf16x2
-// A product is made in f32: of subnormal numbers it would have other bits otherwise. What is rounded in between is rounded once, and used and stored.
+// A product is computed in f32, because subnormal products would have different bits in bf16. Intermediate values are rounded once, then used and stored.
 // PRODUCT: mul.rn.f32
 // PRODUCT: cvt.rn.bf16x2.f32
 // PRODUCT: st.global.v4.b32

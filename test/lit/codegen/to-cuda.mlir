@@ -30,7 +30,7 @@
 // RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-bodies=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
 // TEXT: error: zorse-compile-bodies: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', which does not produce PTX
 
-// A target of each architecture: bodies and kernels in the module.
+// One target per architecture: bodies and kernels in the module.
 // RUN: zorse-opt %s --zorse-train-pipeline="to=bodies arch=x86-64-v3,sm_80" --mlir-elide-resource-strings-if-larger=16 | FileCheck %s --check-prefix=TARGETS
 // TARGETS: zorse.target @"x86-64-v3" attributes {bodies = dense_resource<{{.*}}> : tensor<{{[0-9]+}}xi8>} {
 // TARGETS:   module @mulf_reduce_

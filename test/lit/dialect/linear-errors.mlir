@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s -split-input-file -verify-diagnostics
-// One program per numbered constraint, the smallest that violates only that one; the name of the function says which.
+// One program per numbered constraint: the smallest that violates only this constraint. The function's name names the constraint.
 
 func.func @reduce_kind(%x: tensor<?x4xf32>) {
   // expected-error @below {{expects a kind of reduction (sum, max, min or prod), got 'mean'}}

@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s -split-input-file -verify-diagnostics
-// One program per numbered constraint, the smallest that violates only that one; the name of the function says which.
+// One program per numbered constraint: the smallest that violates only this constraint. The function's name names the constraint.
 
 func.func @attention_c1(%q: tensor<?x8x4x16xf32>, %k: tensor<8x8x2x16xf32>) {
   // expected-error @below {{(C1) expects q, k and v of rank 4, one element type and the same rows}}

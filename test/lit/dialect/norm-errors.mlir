@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s -split-input-file -verify-diagnostics
-// One program per numbered constraint, the smallest that violates only that one; the name of the function says which.
+// One program per numbered constraint: the smallest that violates only this constraint. The function's name names the constraint.
 
 func.func @softmax_c1(%x: tensor<?xf32>) {
   // expected-error @below {{(C1) expects x of rank >= 1 whose last dimension is not the sample axis}}

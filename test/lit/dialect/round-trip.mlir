@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s | zorse-opt | FileCheck %s
-// Every op, read and written twice; the text after the second time is the text after the first.
+// Every op is parsed and printed twice; both printed texts are equal.
 
 // CHECK-LABEL: @views
 func.func @views(%x: tensor<?x64x768xf32>, %b: tensor<768xf32>) {

@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s -split-input-file -verify-diagnostics
-// One program per numbered constraint, the smallest that violates only that one; the name of the function says which.
+// One program per numbered constraint: the smallest that violates only this constraint. The function's name names the constraint.
 
 func.func @type_rule_only_dimension_0_is_dynamic(%x: tensor<4x?xf32>) {
   // expected-error @below {{operand #0 must be ranked tensor with no dynamic dimension but dimension 0}}

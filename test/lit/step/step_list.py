@@ -1,12 +1,12 @@
-"""Lists a training step: reads the programs of all devices as text (zorse-compile --emit=exec) and prints one line per entry, in the order of the global list.
+"""Lists a training step: reads the programs of all devices as text (zorse-compile --emit=exec) and prints one line per entry, in global order.
 
-A line names the devices, then what they do. A transfer is one line, and so is a collective. The queue is named where it is not the usual one of its
-kind. Sizes, places inside an arena, times and waits are left out: they are numbers, which other tests look at.
+A line names the devices and their operation. A transfer is one line, and so is a collective. The queue is named only if it is not the default queue of the
+operation. Sizes, arena offsets, times and waits are omitted: other tests check numbers.
 
   --only F,B,send      only entries that begin with these words
-  --state              first the state that devices keep from step to step, and the memory it is in
-  --calls              below a task, what it calls
-  --slots saved,...    the slots of these kinds, below calls that have one
+  --state              first the state that devices keep between steps, and its memory kind
+  --calls              below a task, its calls
+  --slots saved,...    the slots of these kinds, below the calls that have them
 """
 import argparse
 import re
@@ -29,7 +29,7 @@ def calls_of(lines):
 
 
 def task_text(task, of, number, calls):
-    """A task of a state group by the group's name, one of a cell by its units and samples: both are in what it calls."""
+    """A task of a state group by the group's name, a task of a cell by its units and samples; both are in its calls."""
     if of == "group":
         name = re.search(rf' {number} ".*?"', calls[0][1][0])
         return task + name.group()
@@ -81,7 +81,7 @@ def main():
     entries, state = read(sys.stdin.read())
     for (device, memory, array), kinds in state.items() if options.state else ():
         print(f"{device}: keeps {' and '.join(kinds)} {array} in {memory}")
-    lines = {}  # (id, text) -> devices, calls: a collective has one text on all of its devices
+    lines = {}  # (id, text) -> devices, calls: a collective has the same text on all of its devices
     for at, device, text, calls in sorted(entries, key=lambda entry: entry[0]):
         if not text.startswith("receive ") and (not options.only or text.split()[0] in options.only):  # a receive is the other half of a send
             lines.setdefault((at, text), ([], calls))[0].append(device)

@@ -1,4 +1,4 @@
-"""Stands in for FileCheck under `lit -Dupdate`: writes what it reads into the test's own lines of checks.
+"""Replaces FileCheck under `lit -Dupdate`: writes its input into the CHECK lines of the test.
 
   update_checks.py TEST --check-prefix=PREFIX
 """
@@ -7,7 +7,7 @@ import sys
 
 path, prefix = sys.argv[1], sys.argv[2].removeprefix("--check-prefix=")
 checks = [f"{prefix}-NEXT: {line}" if line else f"{prefix}-EMPTY:" for line in sys.stdin.read().splitlines()]
-checks[0] = checks[0].replace("-NEXT:", ":     ", 1)  # as wide as the others
+checks[0] = checks[0].replace("-NEXT:", ":     ", 1)  # aligned with the other prefixes
 with open(path) as test:
     lines = test.read().splitlines()
 old = {number for number, line in enumerate(lines) if re.match(rf"{prefix}(-NEXT|-EMPTY)?:", line)}

@@ -1,7 +1,7 @@
 // RUN: zorse-opt %s --split-input-file --zorse-canonicalize-graph | FileCheck %s
 // RUN: zorse-opt %s --split-input-file --zorse-canonicalize-graph --zorse-canonicalize-graph | FileCheck %s
 
-// K transposed at once, and through reshapes as dynamo writes it: one value.
+// K transposed directly, and through reshapes as dynamo writes it: one value.
 // CHECK-LABEL: @transposes(
 // CHECK-NEXT: %[[V0:.*]] = zorse.reshape %arg0 : tensor<?x16x64xf32> -> tensor<?x16x4x16xf32>
 // CHECK-NEXT: %[[V1:.*]] = zorse.transpose %[[V0]] [0, 2, 3, 1] : tensor<?x16x4x16xf32> -> tensor<?x4x16x16xf32>
@@ -34,7 +34,7 @@ func.func @parts(%qkv: tensor<?x4x24xf32>) -> (tensor<?x4x2x4xf32>, tensor<?x4x2
 
 // -----
 
-// Parts that lie within the heads (NeoX): a reshape tells them apart, then the slice.
+// Parts within the heads (NeoX): a reshape separates them, then the slice.
 // CHECK-LABEL: @interleaved_parts(
 // CHECK-NEXT: %[[V0:.*]] = zorse.reshape %arg0 : tensor<?x4x24xf32> -> tensor<?x4x2x12xf32>
 // CHECK-NEXT: %[[V1:.*]] = zorse.slice %[[V0]] [0, 0, 0, 4] [?, 4, 2, 4] [1, 1, 1, 1] : tensor<?x4x2x12xf32> -> tensor<?x4x2x4xf32>
@@ -71,7 +71,7 @@ func.func @sinks(%x: tensor<?x16xf32>, %b: tensor<64xf32>, %p: tensor<16x64xf32>
 
 // -----
 
-// What changes nothing goes.
+// Operations without effect are removed.
 // CHECK-LABEL: @exact(
 // CHECK-NEXT: return %arg0 : tensor<?x4xf32>
 func.func @exact(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
@@ -92,7 +92,7 @@ func.func @exact(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
 
 // -----
 
-// Arguments: inputs, then parameters by first use; unused constants go. Operands of commutative ops: the deeper first.
+// Arguments: inputs, then parameters by first use; unused constants are removed. Operands of commutative ops: the deeper first.
 // CHECK-LABEL: @model(%arg0: tensor<?x4xf32> {zorse.input = "x"}, %arg1: tensor<4x4xf32> {zorse.parameter = "w", zorse.trainable = true}, %arg2: tensor<4xf32> {zorse.parameter = "b", zorse.trainable = true}) -> tensor<?x4xf32>
 // CHECK-NEXT: %[[V0:.*]] = zorse.matmul %arg0, %arg1 : tensor<?x4xf32>, tensor<4x4xf32> -> tensor<?x4xf32>
 // CHECK-NEXT: %[[V1:.*]] = zorse.broadcast %arg2 dims [1] : tensor<4xf32> -> tensor<?x4xf32>

@@ -2,7 +2,7 @@
 // RUN: zorse-opt %s --zorse-insert-rounds="to=f16 wide-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
 // RUN: not zorse-opt %s --zorse-insert-rounds --zorse-insert-rounds 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not zorse-opt %s --zorse-insert-rounds=to=f32 2>&1 | FileCheck %s --check-prefix=TYPE
-// Products take and give rounded values, a bias is rounded and added before the result is rounded; norms give rounded values; softmaxes and losses stay f32.
+// Matmuls have rounded operands and results; a bias is rounded, and added before the result is rounded. Norms have rounded results; softmaxes and losses stay f32.
 
 // TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already, or the file casts values to 16 bits by itself; such a file is compiled with --precision=f32
 // TYPE: error: zorse-insert-rounds: to: expected bf16 or f16, got 'f32'
@@ -18,7 +18,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
                  %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true},
                  %p: tensor<4x8xf32> {zorse.parameter = "p", zorse.trainable = true})
     -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/(4*B)"}) {
-  // A row that is looked up is rounded; under autocast it stays as it is.
+  // A row read from an embedding table is rounded; under autocast it is unchanged.
   // CHECK:         %[[ROWS:.+]] = zorse.gather %[[TABLE]]
   // COMPUTE-NEXT:  %[[X:.+]] = zorse.round %[[ROWS]] to bf16
   // WIDE-NOT:      zorse.round %[[ROWS]]
@@ -26,7 +26,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK:         %[[NORM:.+]] = zorse.rms_norm
   // CHECK-NEXT:    %[[N:.+]] = zorse.round %[[NORM]] to
   %n = zorse.rms_norm %x gain %gain {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
-  // One copy of the matrix, whoever reads it; a linear layer gets its bias in the type of its weight.
+  // One rounded copy of the matrix for all readers; a linear layer has its bias in the type of its weight.
   // CHECK:         zorse.matmul %[[N]], %[[COPY:[^ ]+]]
   %h = zorse.matmul %n, %w : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
   %bb = zorse.broadcast %b dims [2] : tensor<8xf32> -> tensor<?x4x8xf32>
@@ -37,7 +37,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK:         %[[ACTIVATION:.+]] = zorse.silu %[[H]]
   // CHECK-NEXT:    %[[A:.+]] = zorse.round %[[ACTIVATION]] to
   %a = zorse.silu %s : tensor<?x4x8xf32>
-  // A mask that is drawn for every sample widens nothing.
+  // A mask that is drawn for every sample does not widen the type.
   // CHECK:         %[[MASKED:.+]] = arith.mulf %[[A]], %{{.+}}
   // CHECK-NEXT:    %[[M:.+]] = zorse.round %[[MASKED]] to
   %one = arith.constant dense<1.0> : tensor<f32>
@@ -48,7 +48,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   %scaled = arith.mulf %halves, %drawn : tensor<?xf32>
   %mask = zorse.broadcast %scaled dims [0] : tensor<?xf32> -> tensor<?x4x8xf32>
   %m = arith.mulf %a, %mask : tensor<?x4x8xf32>
-  // The residual: narrow in a module of bf16, f32 under autocast.
+  // The residual: 16 bits in a bf16 module, f32 under autocast.
   // COMPUTE:       %[[R:.+]] = arith.addf %[[X]], %[[M]]
   // COMPUTE-NEXT:  zorse.round %[[R]] to bf16
   // WIDE:          %[[R:.+]] = arith.addf %[[ROWS]], %[[M]]
@@ -57,7 +57,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK:         %[[Y:.+]] = zorse.matmul %{{.+}}, %[[COPY]] {transpose_b}
   // CHECK-NEXT:    %[[YR:.+]] = zorse.round %[[Y]]
   %y = zorse.matmul %r, %w {transpose_b} : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>
-  // A table that is added is no bias: the product is rounded by itself, and the sum only where parameters widen nothing.
+  // An added table is not a bias: the matmul is rounded separately, and the sum only if parameters do not widen the type.
   // COMPUTE:       %[[Z0:.+]] = arith.addf %[[YR]], %{{.+}}
   // COMPUTE-NEXT:  %[[Z:.+]] = zorse.round %[[Z0]] to bf16
   // WIDE:          %[[Z:.+]] = arith.addf %[[YR]], %{{.+}}

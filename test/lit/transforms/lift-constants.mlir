@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --zorse-lift-constants | FileCheck %s
 
-// One argument per distinct value; scalars and splats stay; a mask that no attention took is written out.
+// One argument per distinct value; scalars and splats stay; a mask that no attention uses is written out.
 // CHECK: module attributes {zorse.constant_value = {const.[[A:[0-9a-f]+]] = dense<[1.000000e+00, 2.000000e+00]> : tensor<2xf32>, const.[[M:[0-9a-f]+]] = dense<{{\[}}[true, false], [true, true]]> : tensor<2x2xi1>}}
 // CHECK: func.func @model(%arg0: tensor<?x2xf32> {zorse.input = "x"}, %arg1: tensor<2xf32> {zorse.constant, zorse.parameter = "const.[[A]]", zorse.trainable = false}, %arg2: tensor<2x2xi1> {zorse.constant, zorse.parameter = "const.[[M]]", zorse.trainable = false})
 func.func @model(%x: tensor<?x2xf32> {zorse.input = "x"}) -> (tensor<?x2xf32>, tensor<?x2x2xi1>) {

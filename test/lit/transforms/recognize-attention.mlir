@@ -68,7 +68,7 @@ func.func @fused_projection(%qkv: tensor<?x4x24xf32>) -> tensor<?x4x2x4xf32> {
 
 // -----
 
-// Grouped queries: Unsqueeze, Expand, Reshape of k and v go; k and v keep their two heads.
+// Grouped queries: Unsqueeze, Expand, Reshape of k and v are removed; k and v keep their two heads.
 // CHECK-LABEL: @grouped_queries
 // CHECK-NOT: zorse.broadcast
 // CHECK: zorse.attention {{.*}} : (tensor<?x16x4x8xf32>, tensor<?x16x2x8xf32>, tensor<?x16x2x8xf32>) -> tensor<?x16x4x8xf32>
@@ -90,7 +90,7 @@ func.func @grouped_queries(%q: tensor<?x16x4x8xf32>, %k: tensor<?x16x2x8xf32>, %
 
 // -----
 
-// Soft-capping inside, a window by value, dropout on the probabilities.
+// Soft cap inside, a constant window mask, dropout on the probabilities.
 // CHECK-LABEL: @cap_window_dropout
 // CHECK: zorse.attention {{.*}} {causal, dropout = 1.000000e-01 : f64, instance = 3 : i64, scale = 2.500000e-01 : f64, softcap = 5.000000e+01 : f64, window = 2 : i64}
 func.func @cap_window_dropout(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, %v: tensor<?x2x4x8xf32>) -> tensor<?x2x4x8xf32> {
@@ -115,7 +115,7 @@ func.func @cap_window_dropout(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, 
 
 // -----
 
-// BERT: a mask of the inputs, finite; the additive operand keeps one head and no queries repeated.
+// BERT: a finite mask from the inputs; the additive operand keeps one head, and its queries are not repeated.
 // CHECK-LABEL: @padding_mask
 // CHECK: zorse.attention {{.*}} mask %[[M:.*]] {scale = 1.0{{.*}}tensor<?x1x4x4xf32>) -> tensor<?x4x2x8xf32>
 func.func @padding_mask(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, %v: tensor<?x2x4x8xf32>, %ids: tensor<?x4xi64>) -> tensor<?x2x4x8xf32> {
@@ -136,7 +136,7 @@ func.func @padding_mask(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8xf32>, %v: te
 
 // -----
 
-// A condition of the inputs with -inf and no guard: a row that sees no key would be NaN, so the parts stay.
+// A condition on the inputs with -inf and no guard: a row without visible keys would be NaN, so the ops stay.
 // CHECK-LABEL: @unguarded
 // CHECK-NOT: zorse.attention
 // CHECK: zorse.softmax
@@ -153,7 +153,7 @@ func.func @unguarded(%q: tensor<?x4x8xf32>, %k: tensor<?x4x8xf32>, %v: tensor<?x
 
 // -----
 
-// The same with the guard: a boolean mask means zeros there too. One head, no head dimension.
+// The same with the guard: a boolean mask gives zeros there, too. One head, no head dimension.
 // CHECK-LABEL: @guarded
 // CHECK: zorse.attention {{.*}} mask %{{.*}} {scale = 1.000000e+00 : f64} : {{.*}}tensor<?x1x4x4xi1>) -> tensor<?x4x1x8xf32>
 func.func @guarded(%q: tensor<?x4x8xf32>, %k: tensor<?x4x8xf32>, %v: tensor<?x4x8xf32>, %m: tensor<?x4x4xi1>) -> tensor<?x4x8xf32> {
@@ -172,8 +172,8 @@ func.func @guarded(%q: tensor<?x4x8xf32>, %k: tensor<?x4x8xf32>, %v: tensor<?x4x
 
 // -----
 
-// Finite causal fill beside a padding mask: where every visible key is padded, all scores are equal and have no gradient. Neither becomes an attribute; such a query yields the mean of all
-// values.
+// A finite causal fill with a padding mask: if every visible key is padded, all scores are equal and have no gradient. Neither becomes an attribute; such a query
+// gives the mean of all values.
 // CHECK-LABEL: @finite_causal_and_padding
 // CHECK: zorse.reduce max
 // CHECK: arith.negf
@@ -198,7 +198,7 @@ func.func @finite_causal_and_padding(%q: tensor<?x2x4x8xf32>, %k: tensor<?x2x4x8
 
 // -----
 
-// A fill that replaces scores beside one that is added: of a query that sees no key some scores have a gradient and others none.
+// One fill that replaces scores and one that is added: for a query without visible keys, some scores have a gradient and others none.
 // CHECK-LABEL: @replaced_and_added
 // CHECK-NOT: zorse.attention
 // CHECK: zorse.softmax
@@ -216,7 +216,7 @@ func.func @replaced_and_added(%q: tensor<?x4x8xf32>, %k: tensor<?x4x8xf32>, %v: 
 
 // -----
 
-// An imported Attention node with a causal mask by value and repeated heads.
+// An imported Attention node with a constant causal mask and repeated heads.
 // CHECK-LABEL: @imported_node
 // CHECK: zorse.attention %arg0, %arg1, %arg1 {causal, scale = 5.000000e-01 : f64} : (tensor<?x4x4x8xf32>, tensor<?x4x2x8xf32>, tensor<?x4x2x8xf32>)
 func.func @imported_node(%q: tensor<?x4x4x8xf32>, %k: tensor<?x4x2x8xf32>) -> tensor<?x4x4x8xf32> {
@@ -230,7 +230,7 @@ func.func @imported_node(%q: tensor<?x4x4x8xf32>, %k: tensor<?x4x2x8xf32>) -> te
 
 // -----
 
-// A bias of scores that is trained needs a gradient, which attention does not give its mask: the parts stay.
+// A trained score bias needs a gradient, which attention does not compute for its mask: the ops stay.
 // CHECK-LABEL: @trained_bias
 // CHECK-NOT: zorse.attention
 // CHECK: zorse.softmax
@@ -268,7 +268,7 @@ func.func @frozen_bias(%q: tensor<?x2x4x8xf32>, %bias: tensor<2x4x4xf32> {zorse.
 
 // -----
 
-// An imported Attention node with a trained mask is written in parts: grouped heads, cap before mask, causal.
+// An imported Attention node with a trained mask is decomposed: grouped heads, cap before mask, causal.
 // CHECK-LABEL: @imported_trained_mask
 // CHECK-NOT: zorse.attention
 // CHECK: zorse.matmul {{.*}} {transpose_b} : tensor<?x2x4x8xf32>
@@ -282,7 +282,7 @@ func.func @imported_trained_mask(%q: tensor<?x4x2x8xf32>, %k: tensor<?x4x1x8xf32
 
 // -----
 
-// A finite causal fill added beside an added padding mask: where every visible key is padded, hidden ones count again, so it stays a mask with its own fill.
+// A finite causal fill added to an additive padding mask: if every visible key is padded, hidden keys count again, so it stays a mask with its own fill.
 // CHECK-LABEL: @added_finite_causal_and_padding
 // CHECK: zorse.causal_mask {fill = -1.000000e+09 : f64} : tensor<4x4xf32>
 // CHECK: zorse.attention {{.*}} mask %{{.*}} {scale = 1.000000e+00 : f64}

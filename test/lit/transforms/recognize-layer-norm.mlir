@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --split-input-file --zorse-canonicalize-graph --zorse-recognize-layer-norm --zorse-canonicalize-graph | FileCheck %s
 
-// The decomposition of opset 17 function bodies and of older exporters: everything with kept dimensions.
+// The decomposition in opset 17 function bodies and by older exporters: every reduction keeps dimensions.
 // CHECK-LABEL: @kept_dimensions
 // CHECK-NEXT: %[[Y:.*]] = zorse.layer_norm %arg0 gain %arg1 bias %arg2 {epsilon = 9.9{{.*}}E-6 : f64}
 // CHECK-NEXT: return %[[Y]]
@@ -33,7 +33,7 @@ func.func @kept_dimensions(%x: tensor<?x16x64xf32>, %g: tensor<64xf32>, %b: tens
 
 // -----
 
-// The normalised value has another user: gain and bias stay apart.
+// The normalized value has another user: gain and bias stay separate.
 // CHECK-LABEL: @shared
 // CHECK: %[[H:.*]] = zorse.layer_norm %arg0 {epsilon
 // CHECK: arith.mulf %[[H]]

@@ -82,7 +82,7 @@ func.func @gain_one_plus_weight(%x: tensor<?x64xf32>, %w: tensor<64xf32>) -> ten
 
 // -----
 
-// A mean over the wrong number: a norm of another epsilon, times sqrt(32/64).
+// A mean over a different number: a norm with another epsilon, times sqrt(32/64).
 // CHECK-LABEL: @not_a_mean
 // CHECK: zorse.rms_norm %arg0 {epsilon = 4.99{{.*}}E-7 : f64}
 // CHECK: dense<0.707106{{.*}}>
@@ -105,7 +105,7 @@ func.func @not_a_mean(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
 
 // -----
 
-// Gemma's first norm: the embedding scale 8 = sqrt(64) has been taken out, and met the 1/64 of the mean.
+// Gemma's first norm: the embedding scale 8 = sqrt(64) has been factored out and combined with the 1/64 of the mean.
 // CHECK-LABEL: @scale_taken_out
 // CHECK-NEXT: %[[Y:.*]] = zorse.rms_norm %arg0 gain %arg1 {epsilon = 1.56{{.*}}E-8 : f64}
 // CHECK-NEXT: return %[[Y]]

@@ -24,7 +24,7 @@ func.func @half(%x: tensor<?x16x2x8xf32>, %angles: tensor<16x4xf32>) -> tensor<?
 
 // -----
 
-// Tables as constants, equal in both halves by value; the transposes around the heads cancel.
+// Constant tables with equal halves; the transposes around the heads cancel.
 // CHECK-LABEL: @half_by_value
 // CHECK-DAG: %[[C:.*]] = arith.constant dense<{{\[}}[1.000000e+00], [5.000000e-01]]> : tensor<2x1xf32>
 // CHECK: zorse.rope %arg0, %[[C]], %{{.*}} : (tensor<?x2x3x2xf32>
@@ -45,7 +45,7 @@ func.func @half_by_value(%x: tensor<?x2x3x2xf32>) -> tensor<?x2x3x2xf32> {
 
 // -----
 
-// Tables that differ between the halves are no rotation.
+// Tables with different halves are not a rotation.
 // CHECK-LABEL: @unequal_halves
 // CHECK-NOT: zorse.rope
 // CHECK: return
@@ -66,7 +66,7 @@ func.func @unequal_halves(%x: tensor<?x2x3x2xf32>) -> tensor<?x2x3x2xf32> {
 
 // -----
 
-// NeoX: the first half of the channels rotates, the rest passes.
+// NeoX: the first half of the channels is rotated, the rest is unchanged.
 // CHECK-LABEL: @partial
 // CHECK: %[[P:.*]] = zorse.slice %arg0 [0, 0, 0, 0] [?, 16, 2, 4] [1, 1, 1, 1]
 // CHECK: %[[R:.*]] = zorse.rope %[[P]], %arg1, %arg2
@@ -114,7 +114,7 @@ func.func @interleaved(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>, %sin: t
 
 // -----
 
-// Halves written out, each member of the pairs on its own.
+// Halves written out, each member of the pairs separately.
 // CHECK-LABEL: @half_in_parts
 // CHECK-NEXT: %[[Y:.*]] = zorse.rope %arg0, %arg1, %arg2 : (tensor<?x16x2x8xf32>, tensor<16x4xf32>, tensor<16x4xf32>)
 // CHECK-NEXT: return %[[Y]]
@@ -159,7 +159,7 @@ func.func @interleaved_in_parts(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>
 
 // -----
 
-// Members of halves put together as pairs are no rotation that rope can say.
+// Members of halves combined as pairs are not a rotation that rope can express.
 // CHECK-LABEL: @halves_stacked
 // CHECK-NOT: zorse.rope
 func.func @halves_stacked(%x: tensor<?x16x2x8xf32>, %cos: tensor<16x4xf32>, %sin: tensor<16x4xf32>) -> tensor<?x16x2x4x2xf32> {

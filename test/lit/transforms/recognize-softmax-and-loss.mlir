@@ -33,7 +33,7 @@ func.func @log_softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// A softmax without its maximum taken off overflows where zorse.softmax does not: another function.
+// A softmax without subtraction of the maximum overflows where zorse.softmax does not: a different function.
 // CHECK-LABEL: @no_maximum(
 // CHECK-NOT: zorse.softmax
 // CHECK: return
@@ -47,7 +47,7 @@ func.func @no_maximum(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// The loss written out: LogSoftmax, GatherElements by labels made safe, negation, mask.
+// The loss written out: LogSoftmax, GatherElements by labels clamped to valid values, negation, mask.
 // CHECK-LABEL: @loss(
 // CHECK-NEXT: %[[L:.*]] = zorse.cross_entropy %arg0, %arg1 {ignore_index = -100 : i64} : (tensor<?x8x99xf32>, tensor<?x8xi64>) -> tensor<?x8xf32>
 // CHECK-NEXT: return %[[L]]

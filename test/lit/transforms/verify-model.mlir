@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s -split-input-file --zorse-verify-model -verify-diagnostics
-// A correct model, then one program per constraint, the smallest that violates only that one.
+// A correct model, then one program per constraint: the smallest that violates only this constraint.
 
 func.func @model(%x: tensor<?x4xf32> {zorse.input = "x"}, %w: tensor<4xf32> {zorse.parameter = "w", zorse.trainable = true})
     -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "sqrt(B)/max(n0, 1)"},
@@ -118,7 +118,7 @@ func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
 
 // -----
 
-// A count may read what follows from counts before it, and the number of a sample.
+// A count may read values computed from earlier counts, and the sample index.
 func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
     -> (tensor<?xf64> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/n1"}, tensor<?xf64> {zorse.role = "count", zorse.count = 0 : i64, zorse.reduce = "sum"},
         tensor<?xf64> {zorse.role = "count", zorse.count = 1 : i64, zorse.reduce = "max"}) {
@@ -158,7 +158,7 @@ func.func @model(%x: tensor<?xf64> {zorse.input = "x"})
 
 // -----
 
-// Batch normalisation over the batch: a mean over samples.
+// Batch normalization over the batch: a mean over samples.
 func.func @model(%x: tensor<?xf32> {zorse.input = "x"})
     -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/B"}) {
   // expected-error @below {{(M6) mixes samples: it computes 'tensor<f32>' from values that carry samples}}

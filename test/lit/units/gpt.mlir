@@ -1,7 +1,8 @@
 // RUN: zorse-opt %s --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
-// A GPT with learned positions, fused q, k, v, dropout and tied embeddings; one of its residual sums has its operands the other way round.
+// A GPT with learned positions, fused q, k, v, dropout and tied embeddings; one of its residual sums has swapped operands.
 
-// Half-blocks of the three layers share two classes whatever the order of summands; the tied table is a group of its own; random instances are numbered from 0 in a class.
+// Half-blocks of the three layers share two classes, independent of the order of summands. The tied table is a separate group. Random instances are numbered
+// per class.
 // CHECK: model f64, 8 units, 3 blocks of 2 from unit 1
 // CHECK: unit 0 'embedding' class 0 parameters [{{.*}}] inputs [0] in [] out [0] instances from 0
 // CHECK: unit 1 'block 0 attention' class 1 {{.*}} inputs [] in [0] out [1] instances from 1
@@ -27,7 +28,7 @@
 // CHECK-LABEL: zorse.class @embedding {
 // CHECK:         func.func @forward(
 // CHECK:         func.func @backward(
-// The embedding, whose inputs have no gradient, has no parts of a split backward.
+// The embedding has no input gradients, so it has no functions for a split backward.
 // CHECK-NOT:     func.func
 // CHECK-LABEL: zorse.class @attention {
 // CHECK:         func.func @forward(

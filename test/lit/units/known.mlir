@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
 // RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=CUDA
-// Numbers that a step knows before it begins: functions of units read them from the step's scalars, each unit those of its own.
+// Numbers that are known before a step: functions of units read them from the step's scalars, each unit only its own.
 
 // CHECK: loss 0 '{{.*}}' factor 1/max(n0, 1)
 // CHECK: count n0 sum of {{.*}}, from 'w'

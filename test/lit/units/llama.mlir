@@ -1,7 +1,7 @@
 // RUN: zorse-opt %s --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
-// A LLaMA with grouped queries, rotary positions from constant tables, and labels that the graph makes from the ids.
+// A LLaMA with grouped queries, rotary positions from constant tables, and labels that the graph computes from the ids.
 
-// Labels are made in the head, from the ids: what follows from inputs alone is cloned into its users. The rope tables are frozen and shared.
+// Labels are computed in the head, from the ids: values that depend only on inputs are cloned into their users. The rope tables are frozen and shared.
 // CHECK: model f64, 6 units, 2 blocks of 2 from unit 1
 // CHECK: unit 1 'block 0 attention' class 1 {{.*}} inputs [] in [0] out [1]
 // CHECK: unit 2 'block 0 mlp' class 2

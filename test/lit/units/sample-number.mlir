@@ -1,6 +1,6 @@
 // RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-print-summary | FileCheck %s
 // RUN: zorse-opt %s --zorse-verify-model --zorse-train-pipeline=from=recognized --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s --check-prefix=CUDA
-// The number of a sample is made where it is read, in functions of units and in that of the counts; a count reads what follows from one before it.
+// The sample index is computed where it is read, in functions of units and in that of the counts; a count reads a value computed from an earlier one.
 
 // CHECK: count n0 sum of {{.*}}, from 'w'
 // CHECK: count n1 sum of {{.*}}, from 'w', n0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says of every kernel of a file what NVIDIA's assembler might: ptxas.sh -arch=ARCH -v FILE -o OUT
+# Prints plausible ptxas statistics for every kernel of a file: ptxas.sh -arch=ARCH -v FILE -o OUT
 sed -n 's/^\.visible \.entry \(.*\)($/\1/p' "$3" | while read -r kernel; do
   spilled=0 registers=32 shared=
   case $kernel in
