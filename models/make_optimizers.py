@@ -38,21 +38,21 @@ CASES = [
     {"optimizer": "sgd", "lr": 0.5},
     {"optimizer": "sgd", "lr": 0.2, "weight-decay": 0.1},
     {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9},
-    {"optimizer": "sgd", "lr": 0.1, "momentum": 0.8, "weight-decay": 0.05, "decay": "all"},
+    {"optimizer": "sgd", "lr": 0.1, "momentum": 0.8, "weight-decay": 0.05, "weight-decay-params": "all"},
     {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight-decay": 0.1, "nesterov": True},
-    {"optimizer": "sgd", "lr": 0.3, "clip": 0.25},
+    {"optimizer": "sgd", "lr": 0.3, "max-grad-norm": 0.25},
     {"optimizer": "adam", "lr": 0.02},
-    {"optimizer": "adam", "lr": 0.02, "weight-decay": 0.3, "decay": "all"},
+    {"optimizer": "adam", "lr": 0.02, "weight-decay": 0.3, "weight-decay-params": "all"},
     {"optimizer": "adam", "lr": 0.02, "betas": "0.8,0.99", "eps": 1e-3, "weight-decay": 0.1},
     {"optimizer": "adamw", "lr": 0.02},
-    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.5, "decay": "all", "clip": 0},
-    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.5, "decay": "none"},
-    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.5, "decay": "names:embed,norm.weight"},
-    {"optimizer": "adamw", "lr": 0.05, "clip": 0.3, "warmup": 4},
-    {"optimizer": "adamw", "lr": 0.05, "schedule": "linear", "total-steps": 10, "final-ratio": 0.1},
-    {"optimizer": "adamw", "lr": 0.05, "schedule": "linear", "warmup": 3, "total-steps": 8, "final-ratio": 0.0},
-    {"optimizer": "adamw", "lr": 0.05, "schedule": "cosine", "warmup": 2, "total-steps": 9, "final-ratio": 0.05},
-    {"optimizer": "sgd", "lr": 0.3, "momentum": 0.5, "schedule": "cosine", "warmup": 1, "total-steps": 10, "final-ratio": 0.2},
+    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.5, "weight-decay-params": "all", "max-grad-norm": 0},
+    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.5, "weight-decay-params": "none"},
+    {"optimizer": "adamw", "lr": 0.02, "weight-decay": 0.5, "weight-decay-params": "names:embed,norm.weight"},
+    {"optimizer": "adamw", "lr": 0.05, "max-grad-norm": 0.3, "warmup-steps": 4},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "linear", "lr-decay-steps": 10, "min-lr-ratio": 0.1},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "linear", "warmup-steps": 3, "lr-decay-steps": 8, "min-lr-ratio": 0.0},
+    {"optimizer": "adamw", "lr": 0.05, "lr-scheduler-type": "cosine", "warmup-steps": 2, "lr-decay-steps": 9, "min-lr-ratio": 0.05},
+    {"optimizer": "sgd", "lr": 0.3, "momentum": 0.5, "lr-scheduler-type": "cosine", "warmup-steps": 1, "lr-decay-steps": 10, "min-lr-ratio": 0.2},
 ]
 
 
@@ -65,7 +65,7 @@ def decays(rule, name, parameter):
 def optimizer_of(model, case):
     kind, lr = case["optimizer"], case["lr"]
     decay = case.get("weight-decay", 0.1 if kind == "adamw" else 0.0)
-    groups = [{"params": [p], "weight_decay": decay if decays(case.get("decay", "rank"), n, p) else 0.0} for n, p in model.named_parameters()]
+    groups = [{"params": [p], "weight_decay": decay if decays(case.get("weight-decay-params", "rank"), n, p) else 0.0} for n, p in model.named_parameters()]
     if kind == "sgd":
         return torch.optim.SGD(groups, lr=lr, momentum=case.get("momentum", 0.0), nesterov=case.get("nesterov", False))
     betas = tuple(float(b) for b in case.get("betas", "0.9,0.95").split(","))
@@ -75,8 +75,8 @@ def optimizer_of(model, case):
 def scheduler_of(optimizer, case):
     """PyTorch's schedules: linear warm-up to the full rate at step `warmup`, then decay, then the
     final rate."""
-    warmup, total, ratio = max(case.get("warmup", 0), 1), case.get("total-steps", STEPS), case.get("final-ratio", 0.1)
-    kind, start = case.get("schedule", "constant"), case.get("warmup", 0)
+    warmup, total, ratio = max(case.get("warmup-steps", 0), 1), case.get("lr-decay-steps", STEPS), case.get("min-lr-ratio", 0.1)
+    kind, start = case.get("lr-scheduler-type", "constant"), case.get("warmup-steps", 0)
     rise = lr_scheduler.LinearLR(optimizer, 1 / warmup, 1.0, max(warmup - 1, 1)) if warmup > 1 else None
     if kind == "constant":
         return rise or lr_scheduler.ConstantLR(optimizer, 1.0)
@@ -96,7 +96,7 @@ def train(case, ids):
     model = Tiny().double()
     optimizer = optimizer_of(model, case)
     scheduler = scheduler_of(optimizer, case)
-    clip = case.get("clip", 1.0 if case["optimizer"] == "adamw" else 0.0)
+    clip = case.get("max-grad-norm", 1.0 if case["optimizer"] == "adamw" else 0.0)
     out = {"options": case, "loss": [], "lr": [], "grad_norm": []}
     for step in range(STEPS):
         begin = step * ROWS * LENGTH
@@ -109,7 +109,7 @@ def train(case, ids):
         out["grad_norm"].append(float(norm))
         out["lr"].append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        if not (case.get("schedule") in ("linear", "cosine") and step + 1 >= case["total-steps"]):  # PyTorch's cosine would rise again
+        if not (case.get("lr-scheduler-type") in ("linear", "cosine") and step + 1 >= case["lr-decay-steps"]):  # PyTorch's cosine would rise again
             scheduler.step()
     # For each trained parameter: the norm, and a weighted sum that distinguishes elements.
     out["parameters"] = {n: [float(p.detach().norm()), float((p.detach().flatten() * torch.cos(torch.arange(p.numel()).double())).sum())]

@@ -62,7 +62,7 @@ def written(found):
              "Rows are as old as their run: `tools/run-evidence.sh transformers_families_match_pytorch` runs some of them again with every state.", "",
              "- **equal**: the losses of all steps (1e-6), the first gradients (1e-5), and parameters and running statistics after the steps (1e-5) are PyTorch's, with dropout 0; where a model makes more of rounding than that, the limit",
              "  is four times what a change of its parameters by 3e-8 makes, at most 1e-2. And the export with the dropout of the family's own",
-             "  settings passes the comparison with PyTorch and is imported. **without dropout**: this export was not tried. Models with batch norm train with `--batch-norm-rows` of the batch; models of text and pictures are given text",
+             "  settings passes the comparison with PyTorch and is imported. **without dropout**: this export was not tried. Models with batch norm train with `--batch-norm-group-size` of the batch; models of text and pictures are given text",
              "  alone where they take it.",
              "- **refused**: the export or the compiler says what it cannot train. **not exported**: PyTorch's exporter fails, in its own words.", ""]
     for title, kinds in KINDS.items():

@@ -26,12 +26,12 @@ bytes=$(stat -c %s "$text")
 head -c $((bytes * 9 / 10)) "$text" >"$out/train.txt"
 tail -c $((bytes / 10)) "$text" >"$out/held-back.txt"
 "$bin/zorse-compile" models/small/gpt-bytes.onnx --cluster models/clusters/four-unequal-cpus.yaml --plan models/clusters/four-unequal-cpus.gpt-bytes.plan.json \
-  --batch 16 --seq 64 --optimizer adamw --lr 2e-3 --warmup 20 --schedule cosine --clip 1.0 -o "$out/gpt.zorse"
+  --global-batch-size 16 --seq-length 64 --optimizer adamw --lr 2e-3 --warmup-steps 20 --lr-scheduler-type cosine --max-grad-norm 1.0 -o "$out/gpt.zorse"
 "$bin/zorse-inspect" "$out/gpt.zorse" --plan
 
 say "4/4  Train on text"
-"$bin/zorse-run" "$out/gpt.zorse" --data "$out/train.txt" --shuffle=1 --steps "$steps" --eval "$out/held-back.txt" --trace "$out/trace.json" \
-  --metrics "$out/metrics.jsonl" --checkpoint "$out/gpt.safetensors"
+"$bin/zorse-run" "$out/gpt.zorse" --data "$out/train.txt" --shuffle-seed=1 --max-steps "$steps" --eval-data "$out/held-back.txt" --trace "$out/trace.json" \
+  --metrics-file "$out/metrics.jsonl" --save-weights "$out/gpt.safetensors"
 
 say "Done in $((SECONDS - started)) s"
 echo "  trace:       $out/trace.json   (open at https://ui.perfetto.dev)"

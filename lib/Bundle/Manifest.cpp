@@ -48,7 +48,7 @@ std::string compileAgain(const std::string &directory, const json &manifest) {
   const bool old = manifest.is_object() && manifest.contains("batch"); // up to version 6
   std::string batch = number(old ? "batch" : "global_batch_size"), sequence = number(old ? "sequence" : "seq_length");
   return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" +
-         (batch.empty() ? "" : " --batch " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq " + sequence) + " -o NEW.zorse";
+         (batch.empty() ? "" : " --global-batch-size " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq-length " + sequence) + " -o NEW.zorse";
 }
 
 /// Checks the format version of the manifest.

@@ -68,7 +68,7 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
   imported.notes.push_back("training: " + describeTraining(model.training) +
                            (options.optimizerGiven || options.learningRateGiven || options.clipGiven || imported.training
                                 ? ""
-                                : "; these are the defaults (--optimizer, --lr, --weight-decay, --clip, --schedule)"));
+                                : "; these are the defaults (--optimizer, --lr, --weight-decay, --max-grad-norm, --lr-scheduler-type)"));
   // Printed even with --quiet, because changes that the exporter made to parameters affect
   // training.
   for (const std::string &warning : imported.warnings)
@@ -76,7 +76,7 @@ std::optional<Model> importModel(const CompileOptions &options, MLIRContext &con
   if (failed(mlir::verify(*imported.module)))
     return std::nullopt;
   if (const std::string pattern = unknownPattern(model); !pattern.empty())
-    return refuse("--decay: no parameter's name contains '" + pattern + "'");
+    return refuse("--weight-decay-params: no parameter's name contains '" + pattern + "'");
   size_t ops = 0;
   imported.module->walk([&](Operation *op) { ops += op->getNumResults() > 0; });
   std::string remark =

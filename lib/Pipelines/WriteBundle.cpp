@@ -82,7 +82,7 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
   if (options.weights == Weights::Later)
     remark += "; it will read " + megabytes(bytes) + " of weights from the model's files";
   else if (reference)
-    remark += "; its " + megabytes(bytes) + " of weights stay in the model's files (--weights=copy makes it movable)";
+    remark += "; its " + megabytes(bytes) + " of weights stay in the model's files (--weights=embed makes it movable)";
   return remark;
 }
 

@@ -58,7 +58,7 @@ public:
       plan.model = toText(root["model"], "model");
     if (root.contains("batch_norm_rows") && toInteger(root["batch_norm_rows"], "batch_norm_rows") != plan.samplesPerRow)
       fail("batch_norm_rows", "the model takes the statistics of " + std::to_string(plan.samplesPerRow) +
-                                  " samples together (--batch-norm-rows), the plan is for " + show(root["batch_norm_rows"]));
+                                  " samples together (--batch-norm-group-size), the plan is for " + show(root["batch_norm_rows"]));
     if (!root.contains("global_batch_size"))
       fail("", "missing key \"global_batch_size\"");
     plan.batch = toRows(toInteger(root["global_batch_size"], "global_batch_size"), "global_batch_size");
@@ -91,7 +91,7 @@ private:
   int64_t toRows(int64_t samples, const std::string &path) {
     if (samples % plan.samplesPerRow != 0)
       fail(path, "expected a multiple of " + std::to_string(plan.samplesPerRow) +
-                     " samples, the size of a batch norm group (--batch-norm-rows), got " + std::to_string(samples));
+                     " samples, the size of a batch norm group (--batch-norm-group-size), got " + std::to_string(samples));
     return samples / plan.samplesPerRow;
   }
   std::pair<int64_t, int64_t> toRows(std::pair<int64_t, int64_t> samples, const std::string &path) {
@@ -551,7 +551,7 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
 }
 
 std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
-  return path + ": is for a batch of " + std::to_string(planned) + " samples, but --batch is " + std::to_string(asked) + ". Change one of them";
+  return path + ": is for a batch of " + std::to_string(planned) + " samples, but --global-batch-size is " + std::to_string(asked) + ". Change one of them";
 }
 
 std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
@@ -559,9 +559,9 @@ std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
   int64_t divisor = std::min(batch, group);
   while (divisor > 1 && batch % divisor != 0)
     --divisor;
-  return "--batch: expects a multiple of --batch-norm-rows, " + std::to_string(group) + ", got " + std::to_string(batch) +
-         ": batch norm computes statistics of groups of this size. Use --batch=" + (below > 0 ? std::to_string(below) + " or " : "") +
-         std::to_string(below + group) + ", or --batch-norm-rows=" + std::to_string(divisor);
+  return "--global-batch-size: expects a multiple of --batch-norm-group-size, " + std::to_string(group) + ", got " + std::to_string(batch) +
+         ": batch norm computes statistics of groups of this size. Use --global-batch-size=" + (below > 0 ? std::to_string(below) + " or " : "") +
+         std::to_string(below + group) + ", or --batch-norm-group-size=" + std::to_string(divisor);
 }
 
 zorse::Result<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary) {

@@ -246,7 +246,7 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
                  ", which needs the gradients of all groups first: " + remedy + ", or say \"optimizer_in_backward\": false");
   };
   if (training.clip_norm() > 0)
-    refuse("gradients are clipped by their norm", "compile with --clip=0");
+    refuse("gradients are clipped by their norm", "compile with --max-grad-norm=0");
   if (training.skip_nonfinite())
     refuse("steps that are not finite are to be skipped", "compile without --skip-nonfinite");
   if (training.loss_scale() > 0)

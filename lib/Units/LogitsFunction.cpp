@@ -108,14 +108,14 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   for (Operation &op : forward.getBody().front())
     if (auto found = dyn_cast<CrossEntropyOp>(op); found && !loss)
       loss = found;
-  constexpr const char *kRemedy = "; leave out --sampling";
+  constexpr const char *kRemedy = "; leave out --with-generation";
   if (!loss) {
-    emitError(forward.getLoc()) << "--sampling: the model's last unit computes no cross-entropy of logits; text generation needs it" << kRemedy;
+    emitError(forward.getLoc()) << "--with-generation: the model's last unit computes no cross-entropy of logits; text generation needs it" << kRemedy;
     return failure();
   }
   auto logits = cast<RankedTensorType>(loss.getLogits().getType());
   if (logits.getRank() != 3) {
-    emitError(loss.getLoc()) << "--sampling: expected logits of shape [samples, positions, vocabulary], found " << logits << kRemedy;
+    emitError(loss.getLoc()) << "--with-generation: expected logits of shape [samples, positions, vocabulary], found " << logits << kRemedy;
     return failure();
   }
 
@@ -138,7 +138,7 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   if (!picked) {
     function.erase();
     emitError(loss.getLoc())
-        << "--sampling: one position of the logits cannot be computed alone, as the last unit mixes positions in a way that is not "
+        << "--with-generation: one position of the logits cannot be computed alone, as the last unit mixes positions in a way that is not "
            "supported"
         << kRemedy;
     return failure();

@@ -36,6 +36,6 @@ def compile(model: Path, output: Path, *, batch: int, cluster: Path | Mapping[st
     """
     check(options, CompileOptions)
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
-        line = [model_file(model), "-o", os.fspath(output), "--batch", str(batch), "--cluster", cluster_file(cluster, folder), *words(options)]
+        line = [model_file(model), "-o", os.fspath(output), "--global-batch-size", str(batch), "--cluster", cluster_file(cluster, folder), *words(options)]
         call("zorse-compile", line + (["--quiet"] if quiet else []), quiet)
     return Bundle(output)

@@ -29,15 +29,15 @@ class Evaluation:
 
 def evaluate(bundle: Bundle | Path, data: Any, *, init: Path | None = None, snapshots: Path | None = None, batches: int = 0,
              throttle: Sequence[str] = ()) -> Evaluation:
-    """The mean loss over data, without dropout: `zorse-run --evaluate`.
+    """The mean loss over data, without dropout: `zorse-run --eval-only`.
 
     data: as for zorse.train. init: checkpoint with the parameters; snapshots: a snapshot, or a directory of snapshots (uses the newest); default:
     parameters of the bundle. batches: maximum number of batches; 0: all samples. Raises ZorseError with zorse-run's message.
     """
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         metrics = os.path.join(folder, "metrics.jsonl")
-        line = [os.fspath(bundle), "--evaluate", "--eval", data_words(data, folder, "data"), "--eval-batches", str(batches), "--metrics", metrics, "--quiet"]
-        for flag, value in (("--init", init), ("--snapshots", snapshots)):
+        line = [os.fspath(bundle), "--eval-only", "--eval-data", data_words(data, folder, "data"), "--eval-iters", str(batches), "--metrics-file", metrics, "--quiet"]
+        for flag, value in (("--load-weights", init), ("--checkpoint-dir", snapshots)):
             line += [flag, os.fspath(value)] if value is not None else []
         for share in throttle:
             line += ["--throttle", share]

@@ -37,7 +37,7 @@ def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
 
 
 def data_words(data: Any, folder: str, name: str) -> str:
-    """Returns the value of `--data` or `--eval`.
+    """Returns the value of `--data` or `--eval-data`.
 
     data: a path, or NAME=FILE.npy,... as for zorse-run; a one-dimensional array of token ids; or arrays by input name with samples in the first
     axis (shape [samples, ...]). Arrays are written to `folder`. PyTorch tensors are converted to arrays.

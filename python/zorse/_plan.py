@@ -52,8 +52,8 @@ def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None 
         raise TypeError("expected a model or a shape, and not both")
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         files = {name: os.path.join(folder, name) for name in ("plan.json", "report.json", "page.html")}
-        line = [model_file(model)] if model is not None else ["--shape", str(shape)]
-        line += ["--cluster", cluster_file(cluster, folder), "--batch", str(batch), "--quiet", "-o", files["plan.json"], "--json", files["report.json"],
+        line = [model_file(model)] if model is not None else ["--model-shape", str(shape)]
+        line += ["--cluster", cluster_file(cluster, folder), "--global-batch-size", str(batch), "--quiet", "-o", files["plan.json"], "--json", files["report.json"],
                  "--html", files["page.html"], *words(options)]
         call("zorse-plan", line + (["--plan", os.fspath(plan)] if plan is not None else []))
         texts = {}

@@ -163,9 +163,9 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
         _prompt(options, tokenizer)
     folder, source, bundle = _Folder(output), _Source(), model
     with tempfile.TemporaryDirectory(prefix="zorse-") as temporary:
-        line = ["--data", data_words(data, temporary, "data"), "--steps", str(steps)]
+        line = ["--data", data_words(data, temporary, "data"), "--max-steps", str(steps)]
         if evaluate is not None:
-            line += ["--eval", data_words(evaluate, temporary, "evaluate")]
+            line += ["--eval-data", data_words(evaluate, temporary, "evaluate")]
         if not ready:
             compiled = of(CompileOptions, options)
             options = {name: value for name, value in options.items() if name not in compiled}
@@ -181,7 +181,7 @@ def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, s
          quiet: bool, resumable: bool) -> Run:
     checkpoint = os.path.join(folder.path, "trained.safetensors")
     before = _identity(checkpoint)
-    process = Process("zorse-run", [bundle.path, *line, "--checkpoint", checkpoint, "--metrics", lines.path], quiet)
+    process = Process("zorse-run", [bundle.path, *line, "--save-weights", checkpoint, "--metrics-file", lines.path], quiet)
     stopped = failed = False
 
     def meanwhile() -> None:

@@ -1,13 +1,13 @@
 """Converts text and JSON lines to token shards for zorse-run: `python -m zorse.data`.
 
-    python -m zorse.data corpus/*.jsonl -o shards --tokenizer ./llama --seq 512
-    zorse-run model.zorse --data "$(python -m zorse.data --say shards)" --steps 1000
+    python -m zorse.data corpus/*.jsonl -o shards --tokenizer ./llama --seq-length 512
+    zorse-run model.zorse --data "$(python -m zorse.data --print-args shards)" --max-steps 1000
 
 Output formats:
 
-- A stream (`--pack stream`, the default for plain text): concatenated documents, each followed by the end token, in llm.c's .bin files. zorse-run
+- A stream (`--packing stream`, the default for plain text): concatenated documents, each followed by the end token, in llm.c's .bin files. zorse-run
   cuts samples from it.
-- Rows (`--pack rows` or `pad`, or if something is masked): two arrays per shard, ids and labels of shape [samples, seq]. The label -100 is ignored:
+- Rows (`--packing rows` or `pad`, or if something is masked): two arrays per shard, ids and labels of shape [samples, seq]. The label -100 is ignored:
   for prompts, padding, and the first token of a document, which does not depend on the preceding document in its row. `rows` fills rows with
   concatenated documents; `pad` starts every document in its own row.
 
@@ -321,9 +321,9 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
         raise ZorseError("--prompt-field and --completion-field belong together: the prompt is only read, the completion is trained on")
     form = pack or ("pad" if prompt_field else "stream")
     if form == "stream" and prompt_field:
-        raise ZorseError("--pack stream: a stream of tokens cannot mask prompts; expected rows or pad")
+        raise ZorseError("--packing stream: a stream of tokens cannot mask prompts; expected rows or pad")
     if form != "stream" and (seq is None or seq < 2):
-        raise ZorseError(f"--seq: expected at least 2 tokens per row for --pack {form}; got {seq}")
+        raise ZorseError(f"--seq-length: expected at least 2 tokens per row for --packing {form}; got {seq}")
     if shard_tokens < 1:
         raise ZorseError(f"--shard-tokens: expected at least 1, got {shard_tokens}")
     folder = os.fspath(output)
@@ -380,19 +380,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m zorse.data", description="Converts text and JSON lines to token shards for zorse-run.")
     parser.add_argument("inputs", nargs="*", help="files or patterns: JSON lines (.jsonl, .ndjson) or plain text (all others)")
     parser.add_argument("-o", "--output", help="output folder")
-    parser.add_argument("--say", metavar="FOLDER", help="print the --data argument for a prepared folder and exit")
-    parser.add_argument("--encode", metavar="TEXT", help="print the token ids of a text for zorse-run --sample-prompt and exit")
+    parser.add_argument("--print-args", metavar="FOLDER", help="print the --data argument for a prepared folder and exit")
+    parser.add_argument("--encode", metavar="TEXT", help="print the token ids of a text for zorse-run --prompt and exit")
     parser.add_argument("--tokenizer", default="bytes", help="tokenizer: bytes (default), a tokenizer.json, or a directory of the Hugging Face hub")
-    parser.add_argument("--seq", type=int, help="tokens per row")
-    parser.add_argument("--pack", choices=["stream", "rows", "pad"], help="stream (default), rows (concatenated documents) or pad (one row per document)")
+    parser.add_argument("--seq-length", type=int, help="tokens per row")
+    parser.add_argument("--packing", choices=["stream", "rows", "pad"], help="stream (default), rows (concatenated documents) or pad (one row per document)")
     parser.add_argument("--labels", choices=["next", "same"], default="next", help="labels: next (default, shifted for the model) or same (the model shifts them)")
     parser.add_argument("--text-field", default="text", help="field of JSON lines with the text (default: text)")
     parser.add_argument("--prompt-field", help="field of JSON lines with the prompt, which is not trained on")
     parser.add_argument("--completion-field", help="field of JSON lines with the completion, which is trained on")
     parser.add_argument("--separator", help="separator between documents of a plain text")
-    parser.add_argument("--end-token", type=int, help="id after every document; -1: none (default: the tokenizer's)")
+    parser.add_argument("--eod-token", type=int, help="id after every document; -1: none (default: the tokenizer's)")
     parser.add_argument("--shard-tokens", type=int, default=100_000_000, help="approximate tokens per shard (default: 100000000)")
-    parser.add_argument("--names", default="input_ids,labels", help="names of the model's inputs (default: input_ids,labels)")
+    parser.add_argument("--input-names", default="input_ids,labels", help="names of the model's inputs (default: input_ids,labels)")
     o = parser.parse_args(arguments)
     try:
         if o.say:
@@ -408,7 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ZorseError("expected input files, and -o FOLDER for the shards (--help lists the options)")
         names = o.names.split(",")
         if len(names) != 2:
-            raise ZorseError(f"--names: expected two names of inputs, those of ids and labels, got '{o.names}'")
+            raise ZorseError(f"--input-names: expected two names of inputs, those of ids and labels, got '{o.names}'")
         print(prepare(o.inputs, o.output, tokenizer_path=o.tokenizer, seq=o.seq, pack=o.pack, labels=o.labels, text_field=o.text_field,
                       prompt_field=o.prompt_field, completion_field=o.completion_field, separator=o.separator, end_token=o.end_token,
                       shard_tokens=o.shard_tokens, names=names))

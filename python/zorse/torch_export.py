@@ -244,7 +244,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
     """The same for a module with parameters on PyTorch's meta device (parameters_on_meta): shapes without values, of any size.
 
     The file contains the offset of each parameter in `path`.data, which is not written: zorse-plan needs no weights, and zorse-compile has
-    --weights=later. Only adapters (lora.py) have values in it. Constants that determine the graph (tables of positions, masks) must not be on the meta device.
+    --weights=defer. Only adapters (lora.py) have values in it. Constants that determine the graph (tables of positions, masks) must not be on the meta device.
     """
     import onnx_ir as ir
 
@@ -339,7 +339,7 @@ def main():
     parser.add_argument("--fixed", action="store_true", help="fix batch size and sequence length")
     parser.add_argument("--optimize", action="store_true", help="let the exporter optimize (merges and renames parameters)")
     parser.add_argument("--trust-export", action="store_true", help="skip the comparison of a training step of the file with one of the module")
-    parser.add_argument("--no-weights", action="store_true", help="export only shapes, for planning and compiling models of any size (zorse-compile --weights=later)")
+    parser.add_argument("--no-weights", action="store_true", help="export only shapes, for planning and compiling models of any size (zorse-compile --weights=defer)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", required=True)
     a = parser.parse_args()

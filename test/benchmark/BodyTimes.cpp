@@ -1,7 +1,7 @@
 // body-times FUNCTIONS.mlir [--rows N] [--threads N] [--body NAME] [--dump DIR] [--no-cache]: times the launches of
 // compiled unit functions.
 //
-//     zorse-import model.onnx --seq=256 | zorse-opt --zorse-train-pipeline > units.mlir
+//     zorse-import model.onnx --seq-length=256 | zorse-opt --zorse-train-pipeline > units.mlir
 //     body-times units.mlir --rows 4
 //
 // Every launch runs alone on buffers of its size. GB/s are the bytes that codegen counts, divided by the time. The

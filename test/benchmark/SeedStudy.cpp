@@ -2,7 +2,7 @@
 // on a cluster, prints the ratio of the bound to the estimate, to the busiest device and to the step, the missing
 // memory, and the stages.
 //
-//     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--stages=1] [--on=FILE,FILE]
+//     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--pipeline-stages=1] [--on=FILE,FILE]
 //
 // --on: evaluates the same layouts also on clusters that differ only in links, to find the expensive links.
 #include "Search/Candidates.h"

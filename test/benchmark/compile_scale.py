@@ -52,7 +52,7 @@ def size(folder):
 def compile(layers, devices, batch, sequence):
     bundle = os.path.join(ROOT, "out", "scale.zorse")
     shutil.rmtree(bundle, ignore_errors=True)
-    words = [os.path.join(BIN, "zorse-compile"), export(layers), "--weights=later", "--simulate-only", "--seq", str(sequence), "--batch", str(batch), "--cluster", cluster(devices), "-o", bundle]
+    words = [os.path.join(BIN, "zorse-compile"), export(layers), "--weights=defer", "--simulate-only", "--seq-length", str(sequence), "--global-batch-size", str(batch), "--cluster", cluster(devices), "-o", bundle]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     text = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)

@@ -24,7 +24,7 @@ import harness as z
 
 FEW, MANY, PAIRS, BATCH, LENGTH = 20, 220, 9, 64, 8
 RANGES = ((0, 2), (2, 4), (4, 6))
-CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs by way of the host", ("g0", "g1"), ("--staged",)))
+CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs by way of the host", ("g0", "g1"), ("--host-staged",)))
 
 
 def seconds_of(bundle, data, steps, words):
@@ -35,7 +35,7 @@ def seconds_of(bundle, data, steps, words):
         return use.ru_utime + use.ru_stime
 
     before = spent()
-    _, said, _ = z.call("zorse-run", bundle, "--data", data, "--steps", steps, "--threads", *words)
+    _, said, _ = z.call("zorse-run", bundle, "--data", data, "--max-steps", steps, "--in-process", *words)
     losses = set(re.findall(r"loss (\S+)", said))
     if losses != {"0.0000"}:
         raise z.Failure(f"expected losses of 0 from GPUs that compute nothing, found {sorted(losses)[:3]}: is {cuda.STANDIN} built, and in LD_LIBRARY_PATH?")

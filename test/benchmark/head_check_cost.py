@@ -39,10 +39,10 @@ with tempfile.TemporaryDirectory() as folder:
         f.write(text)
     for word in a.models:
         model, _, sequence = word.partition(":")
-        shape = [f"--seq={sequence}"] if sequence else []
+        shape = [f"--seq-length={sequence}"] if sequence else []
         importing = [os.path.join(z.BIN, "zorse-import"), model, "--quiet", *shape]
         unchecked, checked = seconds(importing + ["--trust-import"], a.repeats), seconds(importing, a.repeats)
-        compiling = [os.path.join(z.BIN, "zorse-compile"), model, "--cluster", cluster, "--batch=8", *shape, "--weights=reference", "-o", os.path.join(folder, "m.zorse")]
+        compiling = [os.path.join(z.BIN, "zorse-compile"), model, "--cluster", cluster, "--global-batch-size=8", *shape, "--weights=reference", "-o", os.path.join(folder, "m.zorse")]
         whole = min(seconds(compiling, 1, env=dict(os.environ, ZORSE_CACHE=os.path.join(folder, f"cache{n}"))) for n in range(2))
         share = 100 * max(0.0, checked - unchecked) / whole
         worst = max(worst, share)

@@ -16,7 +16,7 @@ SETTINGS = {"A": ("a-4h100-16a100", 4096, 256), "B": ("b-8a100-16a10g-16v100-24t
 
 def step(folder, cluster, sequence, batch, *words):
     report = os.path.join(folder, "report.json")
-    model = ["--shape", "llama-7b,precision=f16", "--seq", str(sequence), "--batch", str(batch), "--cluster", os.path.join(ROOT, "models", "clusters", cluster + ".yaml")]
+    model = ["--model-shape", "llama-7b,precision=f16", "--seq-length", str(sequence), "--global-batch-size", str(batch), "--cluster", os.path.join(ROOT, "models", "clusters", cluster + ".yaml")]
     if os.path.exists(report):
         os.remove(report)
     # A plan that exceeds the memory is still described; the excess is an error that is printed here.

@@ -68,7 +68,7 @@ with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "text.txt")
         with open(text, "wb") as f:
             f.write(bytes((i * i // 7) % 251 for i in range(200000)))
-        z.run(bundle, text, a.steps, extra=("--trace", trace, "--trace-steps", a.steps, "--processes" if a.processes else "--threads"))
+        z.run(bundle, text, a.steps, extra=("--trace", trace, "--trace-steps", a.steps, "--spawn" if a.processes else "--in-process"))
         with open(trace) as f:
             events = [e for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
         steps = collections.defaultdict(list)

@@ -139,10 +139,10 @@ def plans(units):
 def searched_plans():
     """Plans that zorse-plan finds with the profile, with and without options."""
     slowest, found = min(devices, key=shares.get), {}
-    for name, words in (("searched", ()), ("searched-two-stages", ("--stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-1f1b", ("--schedule", "1f1b", "--split-backward", "no")), ("searched-gpipe", ("--schedule", "gpipe"))):
+    for name, words in (("searched", ()), ("searched-two-stages", ("--pipeline-stages", 2)), ("searched-without-slowest", ("--exclude", slowest)), ("searched-1f1b", ("--pipeline-schedule", "1f1b", "--split-backward", "no")), ("searched-gpipe", ("--pipeline-schedule", "gpipe"))):
         if name not in a.searched.split(","):
             continue
-        code, _, err = z.call("zorse-plan", a.model, "--cluster", path("cluster.yaml"), "--profile", path("profile.json"), "--batch", a.batch, "--seq", a.sequence, "--quiet", "-o",
+        code, _, err = z.call("zorse-plan", a.model, "--cluster", path("cluster.yaml"), "--profile", path("profile.json"), "--global-batch-size", a.batch, "--seq-length", a.sequence, "--quiet", "-o",
                               path(name + ".plan.json"), *words, ok=False)
         if code != 0:
             print(f"{name}: no plan: {err.strip()[-300:]}", flush=True)
@@ -161,7 +161,7 @@ def compile_plan(name, keys, extra=()):
 
 
 def simulate(bundle):
-    z.call("zorse-run", bundle, "--simulate", "--steps", 6, "--quiet", "--json", path("simulation.json"), "--trace", bundle + ".simulated.json")
+    z.call("zorse-run", bundle, "--simulate", "--simulate-steps", 6, "--quiet", "--json", path("simulation.json"), "--trace", bundle + ".simulated.json")
     with open(path("simulation.json")) as f:
         return json.load(f)
 
@@ -190,7 +190,7 @@ def main():
     global data
     data = text_file()
     cluster_file("cluster.yaml", devices)
-    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq", a.sequence, "--batch", a.batch, "--compile-to=bodies")
+    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq-length", a.sequence, "--global-batch-size", a.batch, "--compile-to=bodies")
     units = int(re.search(r"(\d+) units of", text)[1])
     chosen = plans(units)
     if a.only:

@@ -149,7 +149,7 @@ class Cluster:
             ranks, failure = [], None
             for rank, device in enumerate(devices):
                 log = open(os.path.join(folder, f"{rank}.err"), "w+")
-                here = [os.path.join(z.BIN, words[0]), bundle, *map(str, words[1:]), "--listen", self.addresses[self.devices.index(device)], "--join-seconds", "300"]
+                here = [os.path.join(z.BIN, words[0]), bundle, *map(str, words[1:]), "--local-addr", self.addresses[self.devices.index(device)], "--rdzv-timeout", "300"]
                 places = {"ZORSE_RANK": str(rank), "ZORSE_LOCAL_RANK": str(rank)}
                 if self.spaces:  # one host each
                     places.update(ZORSE_LOCAL_RANK="0", ZORSE_LOCAL_WORLD_SIZE="1")
@@ -174,7 +174,7 @@ class Cluster:
         """Runs zorse-profile: every device under its quota, all at the same time, and the links between them."""
         with tempfile.TemporaryDirectory() as folder:
             output = os.path.join(folder, "profile.json")
-            self._ranks(bundle, ["zorse-profile", "--rows", ",".join(map(str, rows)), "--seconds", seconds, "-o", output, "--quiet", *self.throttle(self.devices)])
+            self._ranks(bundle, ["zorse-profile", "--batch-sizes", ",".join(map(str, rows)), "--max-seconds", seconds, "-o", output, "--quiet", *self.throttle(self.devices)])
             with open(output) as f:
                 profile = json.load(f)
         return profile
@@ -185,7 +185,7 @@ class Cluster:
             metrics = os.path.join(folder, "metrics.jsonl")
             with open(os.path.join(bundle, "manifest.json")) as f:
                 devices = [d["name"] for d in json.load(f)["devices"]]
-            self._ranks(bundle, ["zorse-run", "--data", data, "--steps", steps, "--metrics", metrics, "--quiet", "--deadline-seconds", 60, *self.throttle(devices)] +
+            self._ranks(bundle, ["zorse-run", "--data", data, "--max-steps", steps, "--metrics-file", metrics, "--quiet", "--heartbeat-timeout", 60, *self.throttle(devices)] +
                         (["--trace", trace] if trace else []))
             with open(metrics) as f:
                 return [m["seconds"] for m in map(json.loads, f) if "loss" in m]

@@ -52,7 +52,7 @@ with tempfile.TemporaryDirectory() as folder:
     def run(with_snapshots):
         shutil.rmtree(snapshots, ignore_errors=True)
         # The snapshot of the last step is written after training and does not affect a step.
-        extra = ("--snapshots", snapshots, "--snapshot-every", a.every, "--keep-snapshots", 1) if with_snapshots else ()
+        extra = ("--checkpoint-dir", snapshots, "--save-interval", a.every, "--save-total-limit", 1) if with_snapshots else ()
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         step = seconds(z.run(bundle, data, a.steps, extra=extra))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

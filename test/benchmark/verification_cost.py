@@ -25,7 +25,7 @@ parser.add_argument("--stages", type=int, default=32)
 parser.add_argument("--replicas", type=int, default=16)
 parser.add_argument("--microbatches", type=int, default=40)
 parser.add_argument("--repeat", type=int, default=3)
-parser.add_argument("--threads", type=int, default=os.cpu_count())
+parser.add_argument("--num-threads", type=int, default=os.cpu_count())
 parser.add_argument("--limit", type=float, default=0.35)
 parser.add_argument("--seconds", type=float, default=0.5)
 parser.add_argument("--memory-limit", type=int, default=2048)
@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
                 f.write(f"  - name: n{d // 8}\n    devices:\n")
             f.write(f"      - {{ name: d{d}, kind: cpu, flops_per_second: {1e10 * (1 + d % 3)}, memory: 20GiB, threads: 1 }}\n")
     os.environ["ZORSE_CACHE"] = os.path.join(folder, "cache")
-    common = ["zorse-compile", a.model, "--cluster", cluster, "--seq", a.sequence, "--batch", batch, "--threads", a.threads]
+    common = ["zorse-compile", a.model, "--cluster", cluster, "--seq-length", a.sequence, "--global-batch-size", batch, "--num-threads", a.threads]
     _, _, text = z.call(*common, "--compile-to=kernels")
     cold = phases(text)["bodies"] + phases(text)["kernels"]
     units = int(re.search(r"(\d+) units of", text)[1])

@@ -57,7 +57,7 @@ shares = {name: float(share) for name, share in (s.split("=") for s in a.shares.
 devices = sorted(shares, key=lambda d: -shares[d])
 folder = a.keep or tempfile.mkdtemp(prefix="zorse-worth-")
 os.makedirs(folder, exist_ok=True)
-TRAINING = {"optimizer": "adamw", "lr": "3e-4", "warmup": "0", "clip": "0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
+TRAINING = {"optimizer": "adamw", "lr": "3e-4", "warmup-steps": "0", "max-grad-norm": "0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
 TOKENS = a.batch * a.sequence
 begun = time.monotonic()
 
@@ -113,7 +113,7 @@ def profile_and_plan(cluster):
         json.dump(profile, f, indent=1)
     measured = ("--profile", path("profile.json"))
     say("planning")
-    _, out, err = z.call("zorse-plan", a.onnx, "--cluster", path("cluster.yaml"), *measured, "--batch", a.batch, "--seq", a.sequence, "-o", path("chosen.json"))
+    _, out, err = z.call("zorse-plan", a.onnx, "--cluster", path("cluster.yaml"), *measured, "--global-batch-size", a.batch, "--seq-length", a.sequence, "-o", path("chosen.json"))
     print(out + err, flush=True)
     bundles = {"zorse": compile_plan("chosen", "cluster.yaml", path("chosen.json"), extra=measured)} if "zorse" in a.only else {}
     for name, file in (p.split("=") for p in a.plan):
@@ -126,7 +126,7 @@ def zorse_steps(cluster, bundle, steps, trace=None):
     """Seconds and losses of every step."""
     with tempfile.TemporaryDirectory() as out:
         metrics = os.path.join(out, "metrics.jsonl")
-        cluster._ranks(bundle, ["zorse-run", "--data", path("data.txt"), "--steps", steps, "--metrics", metrics, "--quiet", "--deadline-seconds", 60] +
+        cluster._ranks(bundle, ["zorse-run", "--data", path("data.txt"), "--max-steps", steps, "--metrics-file", metrics, "--quiet", "--heartbeat-timeout", 60] +
                        (["--trace", trace] if trace else []))
         with open(metrics) as f:
             found = [m for m in map(json.loads, f) if "loss" in m]
@@ -141,7 +141,7 @@ class Torch:
     def __init__(self, cluster):
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         words = [os.environ.get("ZORSE_PYTHON", sys.executable), os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch_cluster.py"), "--ranks", str(len(devices)), "--store",
-                 path("torch.store"), "--model", a.model, "--data", path("data.txt"), "--batch", str(a.batch), "--sequence", str(a.sequence)]
+                 path("torch.store"), "--model", a.model, "--data", path("data.txt"), "--global-batch-size", str(a.batch), "--sequence", str(a.sequence)]
         if os.path.exists(path("torch.store")):
             os.unlink(path("torch.store"))
         self.logs = [open(path(f"torch-{d}.log"), "w+") for d in devices]

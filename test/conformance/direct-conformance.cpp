@@ -1,7 +1,7 @@
 // Tests that GPU-to-GPU transfers give the same bits as blocking transports. Runs random lists of operations on
 // emulated GPUs with the fake NCCL and compares the results with plain sums.
 //
-//   direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]     one thread or process per GPU
+//   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]     one thread or process per GPU
 //
 // The lists contain transfers, gathers and reductions of uneven shards with any members, in place and in separate
 // buffers, in one or several rounds, and sums of more terms than one body adds. Some sets of members have a separate
@@ -415,7 +415,7 @@ int main(int argc, char **argv) {
   bool processes = false;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--processes")
+    if (word == "--spawn")
       processes = true;
     else if (i + 1 < argc && word == "--devices")
       devices = uint32_t(std::atoi(argv[++i]));
@@ -424,7 +424,7 @@ int main(int argc, char **argv) {
     else if (i + 1 < argc && word == "--first")
       first = uint64_t(std::atoll(argv[++i]));
     else
-      return std::printf("direct-conformance [--devices N] [--lists N] [--first SEED] [--processes]\n"), 2;
+      return std::printf("direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]\n"), 2;
   }
   ::setenv("ZORSE_EMULATOR_DEVICES", "8", 0);
   const std::string folder = (std::filesystem::temp_directory_path() / ("zorse-direct-" + std::to_string(::getpid()))).string();

@@ -31,16 +31,16 @@ def assembler():
 
 
 def models(quick):
-    yield "gpt", os.path.join(z.SMALL, "gpt.onnx"), ["--seq", 32], ("f32", "bf16") if not quick else ("bf16",)
-    yield "llama", os.path.join(z.SMALL, "llama.onnx"), ["--seq", 32], ("f32", "f16") if not quick else ("f32",)
+    yield "gpt", os.path.join(z.SMALL, "gpt.onnx"), ["--seq-length", 32], ("f32", "bf16") if not quick else ("bf16",)
+    yield "llama", os.path.join(z.SMALL, "llama.onnx"), ["--seq-length", 32], ("f32", "f16") if not quick else ("f32",)
     if quick:
         return
     if "--gpt2" in sys.argv:
-        yield "gpt2-124m", sys.argv[sys.argv.index("--gpt2") + 1], ["--seq", 1024, "--weights=reference"], ("bf16",)
+        yield "gpt2-124m", sys.argv[sys.argv.index("--gpt2") + 1], ["--seq-length", 1024, "--weights=reference"], ("bf16",)
     for path in sorted(glob.glob(os.path.join(z.SMALL, "*.onnx")) + glob.glob(os.path.join(z.SMALL, "zoo", "*.onnx"))):
         name = os.path.splitext(os.path.basename(path))[0]
         if name not in ("gpt", "llama"):
-            yield name, path, ["--seq", 8], ("f32",)
+            yield name, path, ["--seq-length", 8], ("f32",)
 
 
 def main():
@@ -61,8 +61,8 @@ def main():
                         g.write(re.sub(r"type: (P100|V100-32|T4) ", r"type: \1, flops_per_second: {f32: 5e12, f16: 2e13, bf16: 5e12} ", f.read()))
                 tag = os.path.join(folder, f"{name}-{precision}")
                 # One cell per device: every architecture gets all kernels.
-                for words in (words, [w for w in words if w not in ("--seq", 8)]):  # some models have no sequence axis
-                    _, out, err = z.call("zorse-compile", model, "--cluster", cluster, *words, "--batch", len(types), "--emit", "plan", "--quiet", "--simulate-only", ok=False)
+                for words in (words, [w for w in words if w not in ("--seq-length", 8)]):  # some models have no sequence axis
+                    _, out, err = z.call("zorse-compile", model, "--cluster", cluster, *words, "--global-batch-size", len(types), "--emit", "plan", "--quiet", "--simulate-only", ok=False)
                     if '"units"' in out:
                         break
                 units = max((int(u) for u in re.findall(r'"units": *\[ *\d+, *(\d+)', out)), default=0)
@@ -71,7 +71,7 @@ def main():
                     continue
                 plan = z.plan(folder, f"{name}-{precision}", len(types), [f"d{i}" for i in range(len(types))], [(0, units, i, i + 1, f"d{i}") for i in range(len(types))])
                 begin = time.time()
-                code, out, err = z.call("zorse-compile", model, "--cluster", file, *words, "--batch", len(types), "--plan", plan, "--precision", precision, "--quiet", "-o", tag, ok=False)
+                code, out, err = z.call("zorse-compile", model, "--cluster", file, *words, "--global-batch-size", len(types), "--plan", plan, "--precision", precision, "--quiet", "-o", tag, ok=False)
                 if code:
                     problems.append(f"{name}, {precision}: {err.strip()[-300:]}")
                     continue

@@ -50,18 +50,18 @@ def memory(c):
     c.expect("an update on an unknown device", c.compile(plan=plan(offload=[{"optimizer": "disk"}])), "offload[0].optimizer", "device", "host", "disk")
     c.expect("an update on the host of state on the device", c.compile(plan=plan(offload=[{"optimizer": "host", "optimizer_states": "host"}])), "device a", "updated on the host", "parameters", "keep")
     c.expect("a commit that does not exist", c.compile(plan=plan(state={"optimizer_in_backward": "chunk"})), "state.optimizer_in_backward", "true or false", "chunk")
-    c.expect("clipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True})), "state.optimizer_in_backward", "clipped", "--clip=0", "false")
-    c.expect("skipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, extra=("--skip-nonfinite",)), "state.optimizer_in_backward", "not finite", "--skip-nonfinite")
-    c.expect("loss scaling where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "clip": "0"}, precision="f16"), "state.optimizer_in_backward", "scaled", "bf16")
+    c.expect("clipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True})), "state.optimizer_in_backward", "clipped", "--max-grad-norm=0", "false")
+    c.expect("skipping where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "max-grad-norm": "0"}, extra=("--skip-nonfinite",)), "state.optimizer_in_backward", "not finite", "--skip-nonfinite")
+    c.expect("loss scaling where groups commit", c.compile(plan=plan(state={"optimizer_in_backward": True}), training={**z.ADAMW, "max-grad-norm": "0"}, precision="f16"), "state.optimizer_in_backward", "scaled", "bf16")
     small = os.path.join(c.folder, "small-host.yaml")
     with open(small, "w") as f:
         f.write("name: test\nnodes:\n  - name: here\n    host_memory: 1 MiB\n    devices:\n      - { name: a, kind: cpu, threads: 1, flops_per_second: 1e10 }\n")
     c.expect("too little memory of the host", c.compile(cluster=small, plan=plan(offload=[{"optimizer_states": "host"}])), "node here", "host memory", "1.0 MiB", "fewer")
     bundle = os.path.join(c.folder, "group.zorse")
-    z.compile(GPT, bundle, c.one, 8, 32, plan(state={"optimizer_in_backward": True}), {**z.ADAMW, "clip": "0"})
-    run = lambda *words, steps=2: z.call("zorse-run", bundle, "--data", DATA, "--steps", steps, *words, ok=False)
-    c.expect("clipping turned on for a run", run("--clip=1"), "--clip=1", "optimizer_in_backward", "false")
-    c.expect("skipping asked of a run", run("--nonfinite=skip"), "--nonfinite=skip", "optimizer_in_backward", "false")
+    z.compile(GPT, bundle, c.one, 8, 32, plan(state={"optimizer_in_backward": True}), {**z.ADAMW, "max-grad-norm": "0"})
+    run = lambda *words, steps=2: z.call("zorse-run", bundle, "--data", DATA, "--max-steps", steps, *words, ok=False)
+    c.expect("clipping turned on for a run", run("--max-grad-norm=1"), "--max-grad-norm=1", "optimizer_in_backward", "false")
+    c.expect("skipping asked of a run", run("--on-nonfinite=skip"), "--on-nonfinite=skip", "optimizer_in_backward", "false")
     c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "snapshot")
 
 
@@ -85,10 +85,10 @@ def models(c):
     c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
-                           ("--lr=nan", "--lr", "finite"), ("--clip=nan", "--clip", "finite"), ("--final-ratio=inf", "--final-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
-                           ("--decay=names:ln_1,nothing", "nothing"), ("--arch=pentium9", "pentium9", "x86-64-v3"), ("--total-steps=5", "--warmup"),
+                           ("--lr=nan", "--lr", "finite"), ("--max-grad-norm=nan", "--max-grad-norm", "finite"), ("--min-lr-ratio=inf", "--min-lr-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),
+                           ("--weight-decay-params=names:ln_1,nothing", "nothing"), ("--cpu-arch=pentium9", "pentium9", "x86-64-v3"), ("--lr-decay-steps=5", "--warmup-steps"),
                            ("--momentum=0.9", "sgd")):  # an unknown name must not be ignored: the run would train something else
-        c.expect(f"option {option}", c.compile(extra=(option, "--schedule=cosine")), *words)
+        c.expect(f"option {option}", c.compile(extra=(option, "--lr-scheduler-type=cosine")), *words)
 
 
 def plans(c):
@@ -119,7 +119,7 @@ def bundles(c):
         path = os.path.join(c.folder, name + ".zorse")
         shutil.copytree(good, path)
         change(path)
-        return z.call("zorse-run", path, "--data", DATA, "--steps", 1, ok=False)
+        return z.call("zorse-run", path, "--data", DATA, "--max-steps", 1, ok=False)
 
     def flip(file):
         def change(path):
@@ -143,31 +143,31 @@ def bundles(c):
     c.expect("bundle: a damaged manifest", broken("digest", flip("manifest.json")), "its SHA-256 is", "manifest.json")
     c.expect("bundle: missing file", broken("missing", lambda p: os.remove(os.path.join(p, "summary.pb"))), "summary.pb")
     c.expect("bundle: manifest not JSON", broken("manifest", lambda p: open(os.path.join(p, "manifest.json"), "w").close()), "manifest.json")
-    c.expect("bundle: another format version", broken("version", version), "format version 7, got 2", "compile it again: zorse-compile", "--batch 8 --seq 32")
+    c.expect("bundle: another format version", broken("version", version), "format version 7, got 2", "compile it again: zorse-compile", "--global-batch-size 8 --seq-length 32")
     with open(os.path.join(good, "manifest.sha256")) as f:
         digest = f.read().split()[0]
-    code, _, err = z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--quiet", "--expect", digest, ok=False)
+    code, _, err = z.call("zorse-run", good, "--data", DATA, "--max-steps", 1, "--quiet", "--expect-digest", digest, ok=False)
     c.results.append(code == 0)
-    c.expect("bundle: not the one that is expected", z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--expect", digest[1:] + digest[0], ok=False), digest, "--expect")
-    c.expect("bundle: no digest", z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--expect", "abc", ok=False), "64 hexadecimal digits")
+    c.expect("bundle: not the one that is expected", z.call("zorse-run", good, "--data", DATA, "--max-steps", 1, "--expect-digest", digest[1:] + digest[0], ok=False), digest, "--expect-digest")
+    c.expect("bundle: no digest", z.call("zorse-run", good, "--data", DATA, "--max-steps", 1, "--expect-digest", "abc", ok=False), "64 hexadecimal digits")
     _, shown, _ = z.call("zorse-inspect", good)
     again = os.path.join(c.folder, "again.zorse")
-    _, _, said = z.call("zorse-compile", GPT, "--cluster", c.two, "--batch", 8, "--seq", 32, "-o", again)
+    _, _, said = z.call("zorse-compile", GPT, "--cluster", c.two, "--global-batch-size", 8, "--seq-length", 32, "-o", again)
     with open(os.path.join(again, "manifest.sha256")) as f:
         made = f.read().split()[0]
     print(f"{'ok  ' if digest in shown and made in said else 'FAIL'} the digest is printed by zorse-compile and zorse-inspect")
     c.results.append(digest in shown and made in said)
-    c.expect("bundle: not there", z.call("zorse-run", os.path.join(c.folder, "none.zorse"), "--data", DATA, "--steps", 1, ok=False), "none.zorse")
+    c.expect("bundle: not there", z.call("zorse-run", os.path.join(c.folder, "none.zorse"), "--data", DATA, "--max-steps", 1, ok=False), "none.zorse")
 
     def run(data, *more):
-        return z.call("zorse-run", good, "--data", data, "--steps", 1, *more, ok=False)
+        return z.call("zorse-run", good, "--data", data, "--max-steps", 1, *more, ok=False)
 
     for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory"):  # refused before training, not after it
         done = run(DATA, f"--{option}", os.path.join(c.folder, "nowhere", "file"))
         c.expect(f"output: --{option} in no folder", done, f"--{option}", "cannot be written", "nowhere")
         c.results.append("step 1" not in done[1])
-    c.expect("output: a folder", run(DATA, "--checkpoint", c.folder), "directory")
-    c.expect("output: one file for two", run(DATA, "--checkpoint", "both", "--trace", "both"), "both", "--trace", "--checkpoint")
+    c.expect("output: a folder", run(DATA, "--save-weights", c.folder), "directory")
+    c.expect("output: one file for two", run(DATA, "--save-weights", "both", "--trace", "both"), "both", "--trace", "--save-weights")
     overwrites(c, good)
     c.expect("data: shorter than a batch", run(c.file("short.bin", b"\x01\x00" * 20)), "short.bin")
     c.expect("data: missing", run(os.path.join(c.folder, "none.bin")), "none.bin")
@@ -175,14 +175,14 @@ def bundles(c):
     ids[137] = 300
     c.expect("data: id out of range", run(c.file("range.bin", ids.tobytes())), "300", "256", "137")
     c.expect("data: wrong input name", run("nothing=" + c.file("x.npy", b"\x93NUMPY")), "nothing")
-    c.expect("checkpoint: truncated", run(DATA, "--init", c.file("t.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}")), "t.safetensors")
-    for option in ("--lr=nan", "--lr=inf", "--final-ratio=nan", "--clip=nan", "--clip=-1", "--seed=18446744073709551616", "--shuffle=18446744073709551616", "--seed=-1", "--shuffle=1e3",
-                   "--warmup=9223372036854775808", "--deadline-seconds=nan", "--steps=18446744073709551617"):
+    c.expect("checkpoint: truncated", run(DATA, "--load-weights", c.file("t.safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}")), "t.safetensors")
+    for option in ("--lr=nan", "--lr=inf", "--min-lr-ratio=nan", "--max-grad-norm=nan", "--max-grad-norm=-1", "--seed=18446744073709551616", "--shuffle-seed=18446744073709551616", "--seed=-1", "--shuffle-seed=1e3",
+                   "--warmup-steps=9223372036854775808", "--heartbeat-timeout=nan", "--max-steps=18446744073709551617"):
         c.expect(f"run option {option}", run(DATA, option), *option.split("="))
     pipe = os.path.join(c.folder, "pipe")
     os.mkfifo(pipe)  # has no writer
-    for name, done in (("--data", lambda: run(pipe)), ("--init", lambda: run(DATA, "--init", pipe)), ("--eval", lambda: run(DATA, "--eval", pipe)),
-                       ("--cluster", lambda: run(DATA, "--cluster", pipe)), ("--init of ranks", lambda: run(DATA, "--processes", "--init", pipe))):
+    for name, done in (("--data", lambda: run(pipe)), ("--load-weights", lambda: run(DATA, "--load-weights", pipe)), ("--eval-data", lambda: run(DATA, "--eval-data", pipe)),
+                       ("--cluster", lambda: run(DATA, "--cluster", pipe)), ("--load-weights of ranks", lambda: run(DATA, "--spawn", "--load-weights", pipe))):
         c.expect(f"a pipe for {name}", done(), "pipe", "file")
     for file in ("manifest.json", "programs/0.pb", "summary.pb"):
         def replace(path):
@@ -198,34 +198,34 @@ def options(c):
     def said(tool, option, *words):
         c.expect(f"{tool} {option}", z.call(tool, *(["x.onnx"] if tool == "zorse-compile" else ["x.zorse"] if tool == "zorse-run" else []), option, ok=False), option.split("=")[0], *words)
 
-    for option, ours in (("--learning-rate=1e-3", "--lr"), ("--learning_rate=1e-3", "--lr"), ("--max-steps=9", "--steps"), ("--num-epochs=9", "--steps"), ("--max_grad_norm=1", "--clip"), ("--dataset=x", "--data"),
-                         ("--save-steps=9", "--snapshot-every"), ("--resume-from-checkpoint=x", "--resume"), ("--nproc-per-node=2", "--processes"), ("--warmup-steps=3", "--warmup"), ("--stepz=4", "--steps")):
+    for option, ours in (("--learning-rate=1e-3", "--lr"), ("--learning_rate=1e-3", "--lr"), ("--max-steps=9", "--max-steps"), ("--num-epochs=9", "--max-steps"), ("--max_grad_norm=1", "--max-grad-norm"), ("--dataset=x", "--data"),
+                         ("--save-steps=9", "--save-interval"), ("--resume-from-checkpoint=x", "--resume"), ("--nproc-per-node=2", "--spawn"), ("--warmup-steps=3", "--warmup-steps"), ("--stepz=4", "--max-steps")):
         said("zorse-run", option, f"did you mean {ours} ")
-    for option, ours in (("--batchsize=8", "--batch"), ("--batch-size=8", "--batch"), ("--bf16", "--precision"), ("--seq-len=64", "--seq"), ("--max-seq-length=64", "--seq"), ("--optim=adam", "--optimizer"),
-                         ("--wd=0.1", "--weight-decay"), ("--gradient-checkpointing", "--save"), ("--output-dir=x", "--output")):
+    for option, ours in (("--batchsize=8", "--global-batch-size"), ("--batch-size=8", "--global-batch-size"), ("--bf16", "--precision"), ("--seq-len=64", "--seq-length"), ("--max-seq-length=64", "--seq-length"), ("--optim=adam", "--optimizer"),
+                         ("--wd=0.1", "--weight-decay"), ("--gradient-checkpointing", "--recompute"), ("--output-dir=x", "--output")):
         said("zorse-compile", option, f"did you mean {ours} ")
-    said("zorse-run", "--batch-size=8", "--batch is an option of zorse-compile")
+    said("zorse-run", "--batch-size=8", "--global-batch-size is an option of zorse-compile")
     said("zorse-compile", "--tensor-parallel-size=2", "the planner decides this")
     said("zorse-compile", "--zero-stage=3", "the planner shards and offloads")
-    said("zorse-plan", "--sequence-length=8", "did you mean --seq ")
+    said("zorse-plan", "--sequence-length=8", "did you mean --seq-length ")
 
     # The model does not exist; errors in the other arguments are reported first.
     out, cluster, notes = os.path.join(c.folder, "early.zorse"), c.one, os.path.join(c.folder, "notes")
     os.mkdir(notes)
     todo = c.file("notes/todo", b"x")
     early = lambda *words: z.call("zorse-compile", os.path.join(c.folder, "none.onnx"), "--quiet", *words, ok=False)
-    c.expect("early: missing cluster", early("--cluster", "none.yaml", "--batch", 8, "-o", out), "none.yaml")
-    c.expect("early: missing profile", early("--cluster", cluster, "--profile", "none.json", "--batch", 8, "-o", out), "none.json")
-    c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--batch", 8, "-o", out), "six.plan.json", "batch of 6", "--batch is 8")
-    c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--batch", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
-    c.expect("early: the output is no bundle", early("--cluster", cluster, "--batch", 8, "-o", notes), "is not a bundle", "-o")
-    c.expect("early: the output is below a file", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(todo, "out.zorse")), "is not a directory")
+    c.expect("early: missing cluster", early("--cluster", "none.yaml", "--global-batch-size", 8, "-o", out), "none.yaml")
+    c.expect("early: missing profile", early("--cluster", cluster, "--profile", "none.json", "--global-batch-size", 8, "-o", out), "none.json")
+    c.expect("early: a plan of another batch", early("--cluster", cluster, "--plan", z.plan(c.folder, "six", 6, ["a"], [(0, 8, 0, 6, "a")]), "--global-batch-size", 8, "-o", out), "six.plan.json", "batch of 6", "--global-batch-size is 8")
+    c.expect("early: a plan for other devices", early("--cluster", cluster, "--plan", z.plan(c.folder, "other", 8, ["z"], [(0, 8, 0, 8, "z")]), "--global-batch-size", 8, "-o", out), "other.plan.json", "device 'z'", "not in the cluster")
+    c.expect("early: the output is no bundle", early("--cluster", cluster, "--global-batch-size", 8, "-o", notes), "is not a bundle", "-o")
+    c.expect("early: the output is below a file", early("--cluster", cluster, "--global-batch-size", 8, "-o", os.path.join(todo, "out.zorse")), "is not a directory")
     closed = os.path.join(c.folder, "closed")
     os.mkdir(closed, 0o555)
     if not os.access(closed, os.W_OK):  # root may write there
-        c.expect("early: the output cannot be written", early("--cluster", cluster, "--batch", 8, "-o", os.path.join(closed, "out.zorse")), "cannot be created", "closed")
+        c.expect("early: the output cannot be written", early("--cluster", cluster, "--global-batch-size", 8, "-o", os.path.join(closed, "out.zorse")), "cannot be created", "closed")
     for option in ("-o", "--html", "--json"):
-        c.expect(f"early: zorse-plan {option}", z.call("zorse-plan", os.path.join(c.folder, "none.onnx"), "--cluster", cluster, "--batch", 8, option, os.path.join(c.folder, "nowhere", "x"), ok=False), "nowhere", "cannot be written")
+        c.expect(f"early: zorse-plan {option}", z.call("zorse-plan", os.path.join(c.folder, "none.onnx"), "--cluster", cluster, "--global-batch-size", 8, option, os.path.join(c.folder, "nowhere", "x"), ok=False), "nowhere", "cannot be written")
 
 
 def overwrites(c, good):
@@ -245,8 +245,8 @@ def overwrites(c, good):
         files = {data: tokens, weights: f.read()}
     for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory", "snapshots"):
         for words in ([data, link], [link, data], [data, weights], [f"bytes:{data}", link]):
-            keeps(f"output: --{option} {os.path.basename(words[1])}", files, z.call("zorse-run", good, "--data", words[0], "--steps", 1, f"--{option}", words[1], ok=False), f"--{option}", "nothing was written")
-    keeps("output: the evaluation's data", files, z.call("zorse-run", good, "--data", DATA, "--eval", data, "--steps", 1, "--checkpoint", link, ok=False), "--checkpoint", "--eval")
+            keeps(f"output: --{option} {os.path.basename(words[1])}", files, z.call("zorse-run", good, "--data", words[0], "--max-steps", 1, f"--{option}", words[1], ok=False), f"--{option}", "nothing was written")
+    keeps("output: the evaluation's data", files, z.call("zorse-run", good, "--data", DATA, "--eval-data", data, "--max-steps", 1, "--save-weights", link, ok=False), "--save-weights", "--eval-data")
     keeps("output: a simulation's", files, z.call("zorse-run", good, "--simulate", "--json", weights, ok=False), "--json", "the bundle")
 
     with open(GPT, "rb") as f:
@@ -258,12 +258,12 @@ def overwrites(c, good):
     inside = os.path.join(folder, "model.onnx")
     shutil.copyfile(model, inside)
     files[inside] = files[model]
-    keeps("zorse-compile -o: the model", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", model, ok=False), "--output", "the model")
-    keeps("zorse-compile -o: a bundle that holds the model", files, z.call("zorse-compile", inside, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "is replaced", "the model")
-    keeps("zorse-compile -o: a bundle that holds another file", files, z.call("zorse-compile", model, "--cluster", c.one, "--batch", 8, "--seq", 32, "-o", folder, ok=False), "contains 'model.onnx'", "not overwritten")
+    keeps("zorse-compile -o: the model", files, z.call("zorse-compile", model, "--cluster", c.one, "--global-batch-size", 8, "--seq-length", 32, "-o", model, ok=False), "--output", "the model")
+    keeps("zorse-compile -o: a bundle that holds the model", files, z.call("zorse-compile", inside, "--cluster", c.one, "--global-batch-size", 8, "--seq-length", 32, "-o", folder, ok=False), "is replaced", "the model")
+    keeps("zorse-compile -o: a bundle that holds another file", files, z.call("zorse-compile", model, "--cluster", c.one, "--global-batch-size", 8, "--seq-length", 32, "-o", folder, ok=False), "contains 'model.onnx'", "not overwritten")
     os.remove(inside)
     plan, cluster = os.path.join(folder, "plan.json"), os.path.join(folder, "cluster.yaml")
-    code, _, err = z.call("zorse-compile", model, "--cluster", cluster, "--plan", plan, "--batch", 8, "--seq", 32, "--quiet", "-o", folder, ok=False)
+    code, _, err = z.call("zorse-compile", model, "--cluster", cluster, "--plan", plan, "--global-batch-size", 8, "--seq-length", 32, "--quiet", "-o", folder, ok=False)
     print(f"{'ok  ' if code == 0 else 'FAIL'} zorse-compile makes a bundle again in its place {err}")
     c.results.append(code == 0)
     del files[inside]  # the bundle that contained it was rebuilt
@@ -272,12 +272,12 @@ def overwrites(c, good):
     with open(copy, "rb") as f:
         files[copy] = f.read()
     for option in ("-o", "--html", "--json"):
-        keeps(f"zorse-plan {option}: the plan", files, z.call("zorse-plan", good, "--cluster", c.two, "--batch", 8, "--plan", copy, option, copy, ok=False), "same file", "--plan")
+        keeps(f"zorse-plan {option}: the plan", files, z.call("zorse-plan", good, "--cluster", c.two, "--global-batch-size", 8, "--plan", copy, option, copy, ok=False), "same file", "--plan")
     keeps("zorse-profile -o: the bundle", files, z.call("zorse-profile", good, "-o", weights, ok=False), "lies in the bundle")
     keeps("zorse-inspect --svg: the bundle", files, z.call("zorse-inspect", good, "--memory", "a", "--svg", weights, ok=False), "lies in the bundle")
 
     snapshots = os.path.join(c.folder, "kept")
-    z.call("zorse-run", good, "--data", DATA, "--steps", 1, "--quiet", "--snapshots", snapshots)
+    z.call("zorse-run", good, "--data", DATA, "--max-steps", 1, "--quiet", "--checkpoint-dir", snapshots)
     index = os.path.join(snapshots, os.listdir(snapshots)[0] if os.listdir(snapshots)[0].startswith("step") else os.listdir(snapshots)[1], "index.json")
     with open(index, "rb") as f:
         files[index] = f.read()
@@ -313,7 +313,7 @@ def rebuilt(c):
     c.results.append(same)
     llama = os.path.join(z.SMALL, "llama.onnx")
     c.expect("--rebuild-kernels: another model", z.call("zorse-compile", llama, "--rebuild-kernels", foreign, "--quiet", "-o", mine, ok=False), "error")
-    c.expect("--rebuild-kernels: other options", z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--decay=none", "--quiet", "-o", mine, ok=False), "its summary differs from the one that this compiler generates")
+    c.expect("--rebuild-kernels: other options", z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--weight-decay-params=none", "--quiet", "-o", mine, ok=False), "its summary differs from the one that this compiler generates")
     c.expect("--rebuild-kernels: in its place", z.call("zorse-compile", GPT, "--rebuild-kernels", foreign, "--quiet", "-o", foreign, ok=False), "same file")
 
 

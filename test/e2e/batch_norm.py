@@ -33,7 +33,7 @@ def main():
         one, two = z.cluster(folder, ["d0"]), z.cluster(folder, ["d0", "d1"])
 
         def compiling(group, where, plan, bundle, *more):
-            return ["zorse-compile", MODEL, "--cluster", where, "--batch", batch, "--lr", "1e-2", "--quiet", "-o", bundle, *([f"--batch-norm-rows={group}"] if group else []),
+            return ["zorse-compile", MODEL, "--cluster", where, "--global-batch-size", batch, "--lr", "1e-2", "--quiet", "-o", bundle, *([f"--batch-norm-group-size={group}"] if group else []),
                     *(["--plan", plan] if plan else []), *more]
 
         for group, expected in reference["groups"].items():
@@ -52,7 +52,7 @@ def main():
                 bundle, saved = os.path.join(folder, "tried.zorse"), os.path.join(folder, "saved.safetensors")
                 z.call(*compiling(group, two if plan else one, plan, bundle, "--precision", "f64"))
                 with tempfile.NamedTemporaryFile(suffix=".jsonl") as metrics:
-                    z.call("zorse-run", bundle, "--data", DATA, "--steps", steps, "--eval", DATA, "--eval-every", steps, "--metrics", metrics.name, "--checkpoint", saved)
+                    z.call("zorse-run", bundle, "--data", DATA, "--max-steps", steps, "--eval-data", DATA, "--eval-interval", steps, "--metrics-file", metrics.name, "--save-weights", saved)
                     with open(metrics.name) as f:
                         lines = [json.loads(line) for line in f]
                 losses = [m["loss"] for m in lines if "loss" in m]
@@ -70,12 +70,12 @@ def main():
         print(f"{'ok  ' if good else 'FAIL'} a plan that was searched has cells of whole groups", flush=True)
         z.plan(folder, "torn", batch, ["d0", "d1"], [(0, 2, 0, 6, "d0"), (0, 2, 6, batch, "d1")])
         bundle = os.path.join(folder, "none.zorse")
-        refused(results, "a cell that begins inside a group is refused", compiling(4, two, os.path.join(folder, "torn.plan.json"), bundle), "cells[0].samples[1]", "multiple of 4", "--batch-norm-rows", "got 6")
-        refused(results, "a batch of no whole groups is refused", compiling(3, one, None, bundle), "--batch: expects a multiple of --batch-norm-rows, 3, got 8")
+        refused(results, "a cell that begins inside a group is refused", compiling(4, two, os.path.join(folder, "torn.plan.json"), bundle), "cells[0].samples[1]", "multiple of 4", "--batch-norm-group-size", "got 6")
+        refused(results, "a batch of no whole groups is refused", compiling(3, one, None, bundle), "--global-batch-size: expects a multiple of --batch-norm-group-size, 3, got 8")
         refused(results, "groups of a model without batch norm are refused",
-                ["zorse-compile", os.path.join(z.SMALL, "zoo", "regression.onnx"), "--cluster", one, "--batch", 4, "--batch-norm-rows=2", "--quiet", "-o", bundle], "--batch-norm-rows: no node takes statistics")
+                ["zorse-compile", os.path.join(z.SMALL, "zoo", "regression.onnx"), "--cluster", one, "--global-batch-size", 4, "--batch-norm-group-size=2", "--quiet", "-o", bundle], "--batch-norm-group-size: no node takes statistics")
         code, out, err = z.call(*compiling(0, one, None, bundle))
-        good = "--batch-norm-rows=G takes the statistics of groups of G samples" in out + err
+        good = "--batch-norm-group-size=G takes the statistics of groups of G samples" in out + err
         results.append(good)
         print(f"{'ok  ' if good else 'FAIL'} without the option running statistics are used, and a warning names it", flush=True)
     z.finish(results)

@@ -33,7 +33,7 @@ def main():
 
         def losses(name, where, precision, steps):
             bundle = os.path.join(folder, f"{name}.{where}.{precision}.zorse")
-            z.call("zorse-compile", os.path.join(BREADTH, name + ".onnx"), "--cluster", clusters[where], "--batch", reference["batch"], "--lr", "1e-2", "--precision",
+            z.call("zorse-compile", os.path.join(BREADTH, name + ".onnx"), "--cluster", clusters[where], "--global-batch-size", reference["batch"], "--lr", "1e-2", "--precision",
                    precision, "--quiet", "-o", bundle)
             data = ",".join(f"{key}={os.path.join(BREADTH, f'{name}.{key}.npy')}" for key in reference["models"][name]["inputs"])
             return [m["loss"] for m in z.run(bundle, data, steps)]

@@ -85,7 +85,7 @@ def tried(name, scratch, clusters):
         if run:
             plan = ["--plan", os.path.join(scratch, "plan.json")]
             z.call("random-plan", os.path.join(scratch, "0.zorse", "summary.pb"), DEVICES, facts["batch"], sum(map(ord, name)) + run, plan[1])
-        z.call("zorse-compile", at + ".onnx", "--cluster", clusters[bool(run)], "--batch", facts["batch"], "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", RATE, "--warmup", "0", "--clip", "0",
+        z.call("zorse-compile", at + ".onnx", "--cluster", clusters[bool(run)], "--global-batch-size", facts["batch"], "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", RATE, "--warmup-steps", "0", "--max-grad-norm", "0",
                "--weight-decay", "0", "--quiet", "-o", bundle, *plan)
         loss, error, where = compared(scratch, name, bundle, facts, gradients)
         worst = max(worst[0], loss), max(worst[1], error)

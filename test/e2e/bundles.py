@@ -48,7 +48,7 @@ def memory(folder):
         cells = [(0, 4, s, s + 16, "a") for s in (0, 16)] + [(4, 8, 0, 20, "b"), (4, 8, 20, 32, "c")]
         z.compile(path, bundle, z.cluster(folder, ["a", "b", "c"]), 32, 32, z.plan(folder, model, 32, ["a", "b", "c"], cells))
         report = os.path.join(folder, "memory.json")
-        z.run(bundle, os.path.join(z.SMALL, model + ".tokens.bin"), 2, extra=("--poison", "--report-memory", report))
+        z.run(bundle, os.path.join(z.SMALL, model + ".tokens.bin"), 2, extra=("--poison", "--memory-report", report))
         with open(report) as f:
             m = json.load(f)
         for device in m["devices"]:

@@ -31,7 +31,7 @@ def main():
         for name, path in found:
             for shape in SHAPES:
                 for sequence, batch in ((128, 64), (1, 7)):
-                    code, out, err = z.call("zorse-plan", "--quiet", "--shape", f"{shape},precision=f16", "--seq", sequence, "--cluster", path, "--batch", batch, "--candidates", 200,
+                    code, out, err = z.call("zorse-plan", "--quiet", "--model-shape", f"{shape},precision=f16", "--seq-length", sequence, "--cluster", path, "--global-batch-size", batch, "--search-budget", 200,
                                             "-o", os.path.join(folder, "plan.json"), ok=False)
                     results.append(code == 0)
                     if code != 0:

@@ -23,9 +23,9 @@ MODEL, DATA = os.path.join(z.SMALL, "mlp-tiny.onnx"), os.path.join(z.SMALL, "mlp
 with open(os.path.join(z.SMALL, "optimizers.reference.json")) as f:
     REFERENCE = json.load(f)
 BATCH, LENGTH, STEPS, TAKEN = REFERENCE["rows"], REFERENCE["sequence"], REFERENCE["steps"], 4
-RUN = ["--schedule=cosine", f"--total-steps={STEPS}", "--warmup=2", "--shuffle=3", "--seed=9"]
-SGD = {"optimizer": "sgd", "lr": "1e-1", "momentum": "0.9", "clip": "0.5"}
-ADAMW = {"optimizer": "adamw", "lr": "1e-2", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1", "clip": "1.0"}
+RUN = ["--lr-scheduler-type=cosine", f"--lr-decay-steps={STEPS}", "--warmup-steps=2", "--shuffle-seed=3", "--seed=9"]
+SGD = {"optimizer": "sgd", "lr": "1e-1", "momentum": "0.9", "max-grad-norm": "0.5"}
+ADAMW = {"optimizer": "adamw", "lr": "1e-2", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1", "max-grad-norm": "1.0"}
 CASES = {  # name -> (options, precision, number of devices)
     "sgd": (SGD, "f32", 1),
     "adamw": (ADAMW, "f32", 1),
@@ -58,7 +58,7 @@ def make(folder):
         for name, (_, _, devices) in CASES.items():
             where, program = os.path.join(folder, name), bundle(scratch, name, devices)
             expected[name] = [m["loss"] for m in z.run(program, DATA, STEPS, extra=RUN)]
-            z.run(program, DATA, TAKEN, extra=[*RUN, "--snapshots", where])
+            z.run(program, DATA, TAKEN, extra=[*RUN, "--checkpoint-dir", where])
     with open(os.path.join(folder, "expected.json"), "w") as f:
         json.dump(expected, f, indent=1)
     print(f"{sum(os.path.getsize(os.path.join(base, n)) for base, _, names in os.walk(folder) for n in names)} bytes in {folder}")
@@ -68,7 +68,7 @@ def resumed(scratch, state, name, devices):
     """Losses of the steps after the snapshot."""
     here = os.path.join(scratch, f"{name}-{devices}")
     shutil.copytree(os.path.join(SNAPSHOTS, state, name), here)
-    metrics = z.run(bundle(scratch, name, devices), DATA, STEPS, extra=[*RUN, "--snapshots", here, "--resume"])
+    metrics = z.run(bundle(scratch, name, devices), DATA, STEPS, extra=[*RUN, "--checkpoint-dir", here, "--resume"])
     shutil.rmtree(here)
     return [m["loss"] for m in metrics]
 
@@ -83,7 +83,7 @@ def older_bundle(scratch, program):
     shutil.copytree(program, old)
     with open(os.path.join(old, "manifest.json"), "w") as f:
         f.write(text.replace(f'"format_version": {version}', f'"format_version": {version - 1}', 1))
-    code, _, err = z.call("zorse-run", old, "--data", DATA, "--steps", 1, ok=False)
+    code, _, err = z.call("zorse-run", old, "--data", DATA, "--max-steps", 1, ok=False)
     command = re.search(r"compile it again: (zorse-compile .*)", err)
     words = command[1].split() if command else []
     good = code == 1 and f"format version {version}, got {version - 1}" in err and bool(words)

@@ -64,7 +64,7 @@ def cluster(folder, devices):
 def train(folder, tag, model, data, precision, devices, cells, more, options={}):
     base = os.path.join(folder, tag)
     plan = z.plan(folder, tag, BATCH, devices, cells, **more)
-    z.compile(model, base + ".zorse", cluster(folder, devices), BATCH, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0", **options}, precision)
+    z.compile(model, base + ".zorse", cluster(folder, devices), BATCH, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0", **options}, precision)
     metrics = z.run(base + ".zorse", data, STEPS, gradients=base + ".g", extra=("--share-gpus",))
     return [m["loss"] for m in metrics], z.safetensors(base + ".g")
 
@@ -107,7 +107,7 @@ def tf32():
             off = z.gradient_error(g, gradients)[0]
             found += [z.check(f"gpt, tf32, {plan}: losses", z.relative(losses, loss), 2e-3), z.check(f"gpt, tf32, {plan}: first gradients", off, 5e-3),
                       z.check(f"gpt, tf32, {plan}: operands are rounded", 0 if off > 1e-5 else 1, 0)]
-        code, _, err = z.call("zorse-compile", model, "--cluster", cluster(folder, ["c0"]), "--batch", BATCH, "--seq", LENGTH, "--precision", "tf32", "-o", os.path.join(folder, "none.zorse"), ok=False)
+        code, _, err = z.call("zorse-compile", model, "--cluster", cluster(folder, ["c0"]), "--global-batch-size", BATCH, "--seq-length", LENGTH, "--precision", "tf32", "-o", os.path.join(folder, "none.zorse"), ok=False)
         found.append(z.check("tf32 on processors alone is refused", 0 if code == 1 and "no device of the cluster has TF32 (c0)" in err else 1, 0))
     return found
 
@@ -123,7 +123,7 @@ def sums_in_f16():
         off = z.gradient_error(g, gradients)[0]
         found += [z.check("gpt, sums in f16: losses", z.relative(losses, loss), 2e-2), z.check("gpt, sums in f16: first gradients", off, 5e-2),
                   z.check("gpt, sums in f16: they differ from sums in f32", 0 if off > 1e-5 else 1, 0)]
-        code, _, err = z.call("zorse-compile", model, "--batch", BATCH, "--seq", LENGTH, "--precision", "bf16", "--accumulate", "f16", "-o", os.path.join(folder, "none.zorse"), ok=False)
+        code, _, err = z.call("zorse-compile", model, "--global-batch-size", BATCH, "--seq-length", LENGTH, "--precision", "bf16", "--accumulate", "f16", "-o", os.path.join(folder, "none.zorse"), ok=False)
         found.append(z.check("sums in f16 are refused in bf16", 0 if code == 1 and "--accumulate: f16 is for --precision f16, got --precision bf16" in err else 1, 0))
     return found
 

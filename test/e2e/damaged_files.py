@@ -275,11 +275,11 @@ class Inputs:
         z.run(self.bundle, self.data, 1, checkpoint=self.checkpoint)
 
     def compile(self, model=MODEL, cluster=None, plan=None, *more):
-        return ["zorse-compile", model, "--cluster", cluster or self.cluster, "--batch", BATCH, "--seq", LENGTH, "--quiet", "-o", os.path.join(self.folder, "bad.out")] + \
+        return ["zorse-compile", model, "--cluster", cluster or self.cluster, "--global-batch-size", BATCH, "--seq-length", LENGTH, "--quiet", "-o", os.path.join(self.folder, "bad.out")] + \
             (["--plan", plan] if plan else []) + list(more)
 
     def train(self, bundle=None, data=None, *more):
-        return ["zorse-run", bundle or self.bundle, "--data", data or self.data, "--steps", 2, "--stall-seconds", 5, *more]
+        return ["zorse-run", bundle or self.bundle, "--data", data or self.data, "--max-steps", 2, "--watchdog-timeout", 5, *more]
 
     def write(self, name, data):
         path = os.path.join(self.folder, name)
@@ -346,7 +346,7 @@ def cases():
     def inside(file, damage):
         def case(i, rng):
             path = i.damaged_bundle(file(rng) if callable(file) else file, damage, rng)
-            return path, i.train(path, None, *rng.choice(([], ["--dump-gradients", os.path.join(i.folder, "g")], ["--checkpoint", os.path.join(i.folder, "c")]))) \
+            return path, i.train(path, None, *rng.choice(([], ["--dump-gradients", os.path.join(i.folder, "g")], ["--save-weights", os.path.join(i.folder, "c")]))) \
                 if rng.random() < 0.6 else inspect(path, rng)
         return case
 
@@ -359,11 +359,11 @@ def cases():
         else:
             head = damage_bytes(whole[:8 + length], rng) if rng.random() < 0.7 else damage_bytes(whole, rng)
             path = i.write("bad.safetensors", head + (whole[8 + length:] if len(head) < len(whole) // 2 else b""))
-        return path, i.train(None, None, "--init", path)
+        return path, i.train(None, None, "--load-weights", path)
 
     def tokens(i, rng):
         path = i.write(rng.choice(("bad.bin", "bad.txt")), damage_bytes(read(i.tokens), rng))
-        return path, i.train(None, path, *rng.choice(([], ["--shuffle", 3], ["--eval", path])))
+        return path, i.train(None, path, *rng.choice(([], ["--shuffle-seed", 3], ["--eval-data", path])))
 
     def npy(i, rng):
         whole = read(i.ids)

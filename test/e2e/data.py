@@ -42,16 +42,16 @@ def main():
         same("llm.c header", losses(one, files["llmc.bin"]), raw)
         same("text as bytes", losses(one, files["bytes.txt"]), raw)
         same("one .npy per input", losses(one, f"input_ids={files['ids.npy']},labels={files['labels.npy']}"), raw)
-        shuffled = losses(one, files["raw.bin"], 12, "--shuffle=3")
-        results.append(z.check("shuffled, beyond one epoch, another plan", z.relative(losses(three, files["raw.bin"], 12, "--shuffle=3"), shuffled), 1e-5))
-        same("same seed, same order", losses(one, files["raw.bin"], 12, "--shuffle=3"), shuffled)
-        same("another seed, another order", [losses(one, files["raw.bin"], 3, "--shuffle=4") != shuffled[:3]], [True])
+        shuffled = losses(one, files["raw.bin"], 12, "--shuffle-seed=3")
+        results.append(z.check("shuffled, beyond one epoch, another plan", z.relative(losses(three, files["raw.bin"], 12, "--shuffle-seed=3"), shuffled), 1e-5))
+        same("same seed, same order", losses(one, files["raw.bin"], 12, "--shuffle-seed=3"), shuffled)
+        same("another seed, another order", [losses(one, files["raw.bin"], 3, "--shuffle-seed=4") != shuffled[:3]], [True])
         checkpoint = os.path.join(folder, "c.safetensors")
         z.run(one, files["raw.bin"], 5, checkpoint=checkpoint)
-        held = [z.run(b, files["raw.bin"], 1, extra=("--init", checkpoint, "--lr", "0"))[0]["loss"] for b in (one, three)]
+        held = [z.run(b, files["raw.bin"], 1, extra=("--load-weights", checkpoint, "--lr", "0"))[0]["loss"] for b in (one, three)]
         results.append(z.check("a checkpoint loads under another plan", z.relative([held[1]], [held[0]]), 1e-5))
         results.append(z.check("and continues below the first loss", held[0], raw[0]))
-        _, out, _ = z.call("zorse-run", three, "--data", files["raw.bin"], "--steps", 4, "--eval", files["raw.bin"])
+        _, out, _ = z.call("zorse-run", three, "--data", files["raw.bin"], "--max-steps", 4, "--eval-data", files["raw.bin"])
         same("evaluation is printed", ["eval" in out.lower()], [True])
     z.finish(results)
 

@@ -29,7 +29,7 @@ def main():
             for i, bundle in enumerate(bundles):
                 cache = os.path.join(folder, f"cache-{i}")  # separate empty caches, so that both compilations generate code
                 os.environ["ZORSE_CACHE"] = cache
-                z.compile(path, bundle, two, 7, 32, extra=("--threads", i + 1))
+                z.compile(path, bundle, two, 7, 32, extra=("--num-threads", i + 1))
             equal = same_tree(*bundles)
             print(f"{'ok  ' if equal else 'FAIL'} {model}: bundles of two compilations are byte-identical")
             runs = [z.run(bundles[0], data, 8) for _ in range(2)]

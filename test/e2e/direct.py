@@ -47,7 +47,7 @@ def compile_plan(folder, seed):
     name, precision = ("gpt", "llama")[seed % 2], ("f32", "bf16", "f16")[seed % 3]
     bundle = os.path.join(folder, f"{seed}.zorse")
     plan = z.plan(folder, f"p{seed}", batch, devices, cells, **more)
-    _, _, said = z.compile(os.path.join(z.SMALL, name + ".onnx"), bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision)
+    _, _, said = z.compile(os.path.join(z.SMALL, name + ".onnx"), bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0"}, precision)
     if not os.path.isdir(os.path.join(bundle, "host_staged")):
         raise z.Failure(f"plan {seed}: nothing is direct: {said}")
     return bundle, os.path.join(z.SMALL, name + ".bf16.tokens.bin"), f"{name}, {precision}, {len(devices)} devices, batch {batch}"
@@ -56,7 +56,7 @@ def compile_plan(folder, seed):
 def outcome(folder, bundle, data, *words, ok=True):
     """(what a run wrote, what it printed)"""
     metrics, checkpoint = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "checkpoint.safetensors")
-    code, out, err = z.call("zorse-run", bundle, "--data", data, "--steps", STEPS, "--seed", 3, "--metrics", metrics, "--checkpoint", checkpoint, *words, ok=ok)
+    code, out, err = z.call("zorse-run", bundle, "--data", data, "--max-steps", STEPS, "--seed", 3, "--metrics-file", metrics, "--save-weights", checkpoint, *words, ok=ok)
     if code:
         return code, out + err
     import json
@@ -72,9 +72,9 @@ def plans(count):
         with tempfile.TemporaryDirectory() as folder:
             bundle, data, name = compile_plan(folder, seed)
             os.environ.pop("ZORSE_EMULATOR_DELAYS", None)
-            expected, said = outcome(folder, bundle, data, "--threads", "--staged")
+            expected, said = outcome(folder, bundle, data, "--in-process", "--host-staged")
             wrong = [] if "staged through host memory" in said else ["not staged"]
-            for how, words, delays in (("threads", ["--threads"], seed + 1), ("processes", ["--processes"], None), ("processes, staged through the host", ["--processes", "--staged"], None)):
+            for how, words, delays in (("threads", ["--in-process"], seed + 1), ("processes", ["--spawn"], None), ("processes, staged through the host", ["--spawn", "--host-staged"], None)):
                 if delays is not None:
                     os.environ["ZORSE_EMULATOR_DELAYS"] = str(delays)
                 else:
@@ -82,7 +82,7 @@ def plans(count):
                 found, said = outcome(folder, bundle, data, *words, ok=False)
                 if found != expected:
                     wrong.append(how + (": " + said.strip() if isinstance(found, int) else ": other bits"))
-                elif ("exchange directly" in said) != ("--staged" not in words):
+                elif ("exchange directly" in said) != ("--host-staged" not in words):
                     wrong.append(how + ": did not say how GPUs exchange")
             print(f"{'FAIL' if wrong else 'ok  '} plan {seed}: {name}" + (": " + "; ".join(wrong) if wrong else ""), flush=True)
             results.append(not wrong)
@@ -98,29 +98,29 @@ def fall_back():
 
     with tempfile.TemporaryDirectory() as folder:
         bundle, data, _ = compile_plan(folder, 1)
-        expected, _ = outcome(folder, bundle, data, "--threads")
+        expected, _ = outcome(folder, bundle, data, "--in-process")
         warning = r"(\[g0\] )?warning: GPU transfers are staged through host memory: .*; a step is predicted to take [\d.e+-]+ ms instead of [\d.e+-]+ ms"
         os.environ["ZORSE_NCCL_VERSION"] = "22803,22105,22803"
-        found, said = outcome(folder, bundle, data, "--processes", ok=False)
+        found, said = outcome(folder, bundle, data, "--spawn", ok=False)
         line = next((l for l in said.splitlines() if re.match(warning, l)), "")
         check("versions differ", found == expected and "rank 0 (device g0" in line and "NCCL 2.28.3" in line and "rank 1 (device g1" in line and "2.21.5" in line, line or said)
         os.environ["ZORSE_NCCL_VERSION"] = "21000"
-        found, said = outcome(folder, bundle, data, "--threads", ok=False)
+        found, said = outcome(folder, bundle, data, "--in-process", ok=False)
         line = next((l for l in said.splitlines() if re.match(warning, l)), "")
         check("a version that is too old", found == expected and "NCCL 2.10.0 is too old" in line, line or said)
         del os.environ["ZORSE_NCCL_VERSION"]
         os.environ["ZORSE_EMULATOR_DEVICES"] = "3"
-        for words in (["--threads"], ["--processes"]):
+        for words in (["--in-process"], ["--spawn"]):
             found, said = outcome(folder, bundle, data, *words, "--share-gpus", ok=False)
             line = next((l for l in said.splitlines() if re.match(warning, l)), "")
             check("one GPU twice, " + words[0], found == expected and "share the GPU" in line and "device_to_device: false" in line, line or said)
         os.environ["ZORSE_EMULATOR_DEVICES"] = "8"
-        for fault, words in (("wrong@0:2", ["--threads"]), ("wrong@1:1", ["--processes"])):
+        for fault, words in (("wrong@0:2", ["--in-process"]), ("wrong@1:1", ["--spawn"])):
             os.environ["ZORSE_NCCL_FAULT"] = fault
             found, said = outcome(folder, bundle, data, *words, ok=False)
             check(f"a self-test finds wrong bytes, {words[0]}", isinstance(found, int) and "self-test of GPUs g0, g1, g2, g3" in said and "NCCL_ALGO=Ring NCCL_PROTO=Simple" in said, said)
         del os.environ["ZORSE_NCCL_FAULT"]
-        quiet, said = outcome(folder, bundle, data, "--threads", "--throttle", "g1=0.5", ok=False)
+        quiet, said = outcome(folder, bundle, data, "--in-process", "--throttle", "g1=0.5", ok=False)
         check("a GPU that is throttled", quiet == expected and "is throttled" in said, said)
     z.finish(results, "ways back: versions that differ, too old, one GPU twice and a throttled GPU give a warning with cost and the same bytes; wrong bytes in the self-test an error that names the group")
 

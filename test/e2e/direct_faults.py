@@ -30,7 +30,7 @@ def one(folder, bundle, data, way, draw):
     environment = {k: os.environ[k] for k in ("ZORSE_EMULATOR_DEVICES",)}
     if way in ("hang", "fail"):
         environment["ZORSE_NCCL_FAULT"] = f"{way}@{operation}:{rank}"
-    words = [bundle, "--data", data, "--steps", 100000, "--deadline-seconds", DEADLINE, "--stall-seconds", STALL, "--join-seconds", 60]
+    words = [bundle, "--data", data, "--max-steps", 100000, "--heartbeat-timeout", DEADLINE, "--watchdog-timeout", STALL, "--rdzv-timeout", 60]
     job = jobs.Job(folder, words, 4, environment=environment)
     try:
         job.until(lambda: job.steps() >= 1 or job.over(), 120 * z.PATIENCE)

@@ -19,9 +19,9 @@ import tempfile
 import harness as z
 
 # Sizes that are reduced: documented commands train longer than a test should.
-SMALLER = [(r"--steps \d{3,}", "--steps 8"), (r"--snapshot-every \d+", "--snapshot-every 2"), (r"--eval-every \d+", "--eval-every 4"), (r"--batch 64", "--batch 8"), (r"--seq 512", "--seq 32"),
-           (r"--warmup 100", "--warmup 2"), (r"(zorse-profile .*)", r"\1 --rows 1,2 --seconds 0.2"), (r"(zorse-cluster .*--measure)", r"\1 --link-seconds 0.2"),
-           (r"(zorse-plan --shape .*)--batch 256(.*)", r"\1--batch 32\2 --candidates=1"), (r"--shape llama-13b --seq 4096", "--shape llama-7b --seq 512"), (r"num_hidden_layers=4 hidden_size=256", "num_hidden_layers=1 hidden_size=32 intermediate_size=32 num_attention_heads=2 num_key_value_heads=2 vocab_size=96 --sequence 16")]
+SMALLER = [(r"--max-steps \d{3,}", "--max-steps 8"), (r"--save-interval \d+", "--save-interval 2"), (r"--eval-interval \d+", "--eval-interval 4"), (r"--global-batch-size 64", "--global-batch-size 8"), (r"--seq-length 512", "--seq-length 32"),
+           (r"--warmup-steps 100", "--warmup-steps 2"), (r"(zorse-profile .*)", r"\1 --batch-sizes 1,2 --max-seconds 0.2"), (r"(zorse-cluster .*--measure)", r"\1 --link-measure-seconds 0.2"),
+           (r"(zorse-plan --model-shape .*)--global-batch-size 256(.*)", r"\1--batch 32\2 --search-budget=1"), (r"--model-shape llama-13b --seq-length 4096", "--model-shape llama-7b --seq-length 512"), (r"num_hidden_layers=4 hidden_size=256", "num_hidden_layers=1 hidden_size=32 intermediate_size=32 num_attention_heads=2 num_key_value_heads=2 vocab_size=96 --sequence 16")]
 
 # Commands that are not run, and why. Options of Zorse's tools in such a command are checked, options of other programs
 # are not.
@@ -98,7 +98,7 @@ class Fixtures:
             z.compile(self.path("model.onnx"), self.path(name), devices, 8, 32, training={})
         elif name in ("mine.json", "plan.json"):
             self.need(["model.onnx", "cluster.yaml"])
-            z.call("zorse-plan", self.path("model.onnx"), "--cluster", self.path("cluster.yaml"), "--batch", 8, "--seq", 32, "-o", self.path(name))
+            z.call("zorse-plan", self.path("model.onnx"), "--cluster", self.path("cluster.yaml"), "--global-batch-size", 8, "--seq-length", 32, "-o", self.path(name))
 
 
     def hub_directory(self, path):
@@ -275,7 +275,7 @@ class Check:
             small = re.sub(pattern, replacement, small)
         small = re.sub(r"^python ", shlex.quote(self.python) + " ", small)
         words = shlex.split(small, comments=True)
-        outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--checkpoint", "--metrics", "--snapshots", "--svg")}
+        outputs = {words[i + 1] for i, w in enumerate(words[:-1]) if w in ("-o", "--output", "--html", "--trace", "--json", "--save-weights", "--metrics-file", "--checkpoint-dir", "--svg")}
         fixtures.need(w for w in words if w not in outputs)
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMIX_"))}
         environment["PATH"] = ":".join([z.BIN, os.path.dirname(sys.executable), os.environ["PATH"], os.path.dirname(self.python)])  # torchrun is installed next to Python

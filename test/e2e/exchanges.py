@@ -3,7 +3,7 @@ into a bundle.
 
     exchanges.py [swaps [COUNT]] [folders [COUNT]]     default: 50 of each
 
-    swaps      zorse-run --expect=DIGEST while another program repeatedly swaps the bundle with one that has
+    swaps      zorse-run --expect-digest=DIGEST while another program repeatedly swaps the bundle with one that has
                other machine code. Each run gives the correct losses or ends with an error. The other code writes a file
                when it is loaded; it never runs.
     folders    zorse-compile under umask 002 with a group-shared TMPDIR, in which another user of the group
@@ -87,7 +87,7 @@ def other_code(folder):
 def compiled(folder, name, **more):
     bundle = os.path.join(folder, name)
     env = {**os.environ, "ZORSE_CACHE": os.path.join(folder, "cache-" + name), **more}
-    words = [os.path.join(z.BIN, "zorse-compile"), MODEL, "--cluster", z.cluster(folder, ["a"]), "--batch", "8", "--seq", "8", "--quiet", "-o", bundle]
+    words = [os.path.join(z.BIN, "zorse-compile"), MODEL, "--cluster", z.cluster(folder, ["a"]), "--global-batch-size", "8", "--seq-length", "8", "--quiet", "-o", bundle]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", env=env)
     if done.returncode != 0:
         raise z.Failure(done.stderr)
@@ -109,7 +109,7 @@ def swaps(count):
             swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, good, other, path, str(number)])
             time.sleep(random.Random(number).uniform(0.02, 0.1))
             with tempfile.NamedTemporaryFile(suffix=".jsonl") as metrics:
-                code, _, said = z.call("zorse-run", bundle, "--data", DATA, "--steps", 3, "--quiet", "--expect", digest, "--metrics", metrics.name, ok=False)
+                code, _, said = z.call("zorse-run", bundle, "--data", DATA, "--max-steps", 3, "--quiet", "--expect-digest", digest, "--metrics-file", metrics.name, ok=False)
                 losses = [m["loss"] for m in map(__import__("json").loads, open(metrics.name)) if "loss" in m]
             swapper.kill()
             swapper.wait()

@@ -1,4 +1,4 @@
-"""zorse-export: writes a snapshot as safetensors and as ONNX; the results are compared with --checkpoint and the
+"""zorse-export: writes a snapshot as safetensors and as ONNX; the results are compared with --save-weights and the
 original file. With ZORSE_PYTHON (onnx; onnxruntime or its reference evaluator) the ONNX files are checked and read
 back; otherwise only their sizes are checked.
 """
@@ -86,15 +86,15 @@ def main():
             for kind, path in models:
                 tag = os.path.join(folder, f"{name}-{kind}")
                 z.compile(path, tag + ".zorse", z.cluster(folder, ["a", "b", "c"]), 6, 16)
-                for mode in ("--threads", "--processes") if kind == "embedded" else ("--threads",):
+                for mode in ("--in-process", "--spawn") if kind == "embedded" else ("--in-process",):
                     s = tag + mode
-                    z.call("zorse-run", tag + ".zorse", "--data", data, "--steps", 3, "--snapshots", s, "--checkpoint", tag + ".c", "--quiet", mode)
+                    z.call("zorse-run", tag + ".zorse", "--data", data, "--max-steps", 3, "--checkpoint-dir", s, "--save-weights", tag + ".c", "--quiet", mode)
                     z.call("zorse-export", s, "-o", tag + ".e")
                     with open(tag + ".c", "rb") as c, open(tag + ".e", "rb") as e:
                         results.append(c.read() == e.read())
                     print(f"{'ok  ' if results[-1] else 'FAIL'} {name} {kind} {mode}: the exported safetensors file is the checkpoint", flush=True)
                 os.rename(tag + ".zorse", tag + ".away")  # exporting needs no bundle
-                z.call("zorse-export", tag + "--threads", "--onnx", path, "-o", tag + ".onnx")
+                z.call("zorse-export", tag + "--in-process", "--onnx", path, "-o", tag + ".onnx")
                 if have:
                     done = subprocess.run([python, "-c", CHECK, path, tag + ".onnx", tag + ".c"], capture_output=True, text=True)
                     results.append(done.returncode == 0 and f"external {kind == 'external'}" in done.stdout)
@@ -105,7 +105,7 @@ def main():
                 z.compile(tag + ".onnx", tag + ".again", z.cluster(folder, ["a"]), 6, 16)
                 z.compile(path, tag + ".first", z.cluster(folder, ["a"]), 6, 16)
                 again = z.run(tag + ".again", data, 1)[0]["loss"]
-                first = z.run(tag + ".first", data, 1, extra=("--init", tag + ".c"))[0]["loss"]
+                first = z.run(tag + ".first", data, 1, extra=("--load-weights", tag + ".c"))[0]["loss"]
                 results.append(z.check(f"{name} {kind}: loss of the exported model", abs(again - first) / first, 1e-6))
         if not have:
             print("skipped: reading ONNX files back: no Python with onnx (tools/python-env.sh makes one, or name one in ZORSE_PYTHON)")

@@ -137,7 +137,7 @@ def main():
                 export(model, path, sequence=LENGTH, vocabulary=vocabulary, external_data=False, **options)
                 bundle = os.path.join(folder, f"{name}-{variant}.zorse")
                 try:
-                    _, out, err = z.call("zorse-compile", path, "--cluster", one, "--batch", BATCH, "--seq", LENGTH, "--compile-to=recognize", "--emit=graph", "--quiet")
+                    _, out, err = z.call("zorse-compile", path, "--cluster", one, "--global-batch-size", BATCH, "--seq-length", LENGTH, "--compile-to=recognize", "--emit=graph", "--quiet")
                     graphs[variant] = canonical(out)
                     z.compile(path, bundle, one, BATCH, LENGTH)
                     losses[variant] = [m["loss"] for m in z.run(bundle, data, a.steps)]

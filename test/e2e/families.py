@@ -35,7 +35,7 @@ from modules.gpt import GPT, GPTConfig
 from modules.llama import Llama, LlamaConfig
 
 VOCABULARY, STEPS, ROWS, LENGTH = 97, 5, 2, 16
-TRAINING = {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
+TRAINING = {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
 VARIANTS = {"unoptimised": dict(), "default": dict(optimize=True, dynamic=False), "opset23": dict(opset=23), "torchscript": dict(dynamo=False)}
 SHAPES = {True: [(5, 24), (3, 11)], False: [(7, LENGTH)]}  # batch and length: symbolic axes, fixed axes
 

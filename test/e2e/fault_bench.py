@@ -30,18 +30,18 @@ class Bench:
                           schedule="1f1b")
         shares = z.plan(folder, "shares", BATCH, DEVICES, [(0, 6, 0, 1, "a"), (0, 6, 1, 4, "b"), (0, 6, 4, 6, "c")])
         self.bundle, self.other_plan, self.sgd = (os.path.join(folder, name + ".zorse") for name in ("pipeline", "shares", "sgd"))
-        adamw = {"optimizer": "adamw", "lr": "1e-2", "clip": "0.5"}
+        adamw = {"optimizer": "adamw", "lr": "1e-2", "max-grad-norm": "0.5"}
         z.compile(MODEL, self.bundle, clusters, BATCH, LENGTH, pipeline, adamw)
         z.compile(MODEL, self.other_plan, clusters, BATCH, LENGTH, shares, adamw)
-        z.compile(MODEL, self.sgd, clusters, BATCH, LENGTH, pipeline, {"optimizer": "sgd", "lr": "0.1", "clip": "0"})
+        z.compile(MODEL, self.sgd, clusters, BATCH, LENGTH, pipeline, {"optimizer": "sgd", "lr": "0.1", "max-grad-norm": "0"})
         self.by_step, self.by_group = (os.path.join(folder, name + ".zorse") for name in ("by-step", "by-group"))
         with open(pipeline) as f:
             plan = json.load(f)
         grouped = os.path.join(folder, "by-group.plan.json")
         with open(grouped, "w") as f:
             json.dump({**plan, "state": {"optimizer_in_backward": True}, "offload": [{"devices": ["b"], "parameters": "host", "optimizer_states": "host", "optimizer": "host"}]}, f)
-        z.compile(MODEL, self.by_step, clusters, BATCH, LENGTH, pipeline, {**adamw, "clip": "0"})
-        z.compile(MODEL, self.by_group, clusters, BATCH, LENGTH, grouped, {**adamw, "clip": "0"})
+        z.compile(MODEL, self.by_step, clusters, BATCH, LENGTH, pipeline, {**adamw, "max-grad-norm": "0"})
+        z.compile(MODEL, self.by_group, clusters, BATCH, LENGTH, grouped, {**adamw, "max-grad-norm": "0"})
         self.data = self.tokens("train.bin", 1, 40 * BATCH * LENGTH)
         self.other_data = self.tokens("other.bin", 2, 40 * BATCH * LENGTH)
 
@@ -61,7 +61,7 @@ class Bench:
         return f"input_ids={folder}/ids.npy,labels={folder}/labels.npy"
 
     def words(self, steps, *more, bundle=None, data=None):
-        return [bundle or self.bundle, "--data", data or self.data, "--steps", steps, "--seed", 5, *more]
+        return [bundle or self.bundle, "--data", data or self.data, "--max-steps", steps, "--seed", 5, *more]
 
 
 class Case:
@@ -102,14 +102,14 @@ class Case:
     def outcome(self, words, *way):
         """(metrics, parameters) of a successful run."""
         metrics, checkpoint = os.path.join(self.folder, f"{len(self.checks)}.jsonl"), os.path.join(self.folder, f"{len(self.checks)}.safetensors")
-        self.run([*words, "--metrics", metrics, "--checkpoint", checkpoint], *way)
+        self.run([*words, "--metrics-file", metrics, "--save-weights", checkpoint], *way)
         return jobs.metrics(metrics), jobs.content(checkpoint)
 
     def resumes(self, steps, *more, launcher=True):
         """Resumed up to `steps`, the run has the same result as an uninterrupted run."""
-        taken = ["--snapshots", self.snapshots, "--resume", *more]
-        metrics, parameters = self.outcome(self.bench.words(steps), "--threads")
-        found, resumed = self.outcome(self.bench.words(steps, *taken), "--processes" if launcher else "--threads")
+        taken = ["--checkpoint-dir", self.snapshots, "--resume", *more]
+        metrics, parameters = self.outcome(self.bench.words(steps), "--in-process")
+        found, resumed = self.outcome(self.bench.words(steps, *taken), "--spawn" if launcher else "--in-process")
         self.check("resumed bit-equal", resumed == parameters and found and found == metrics[len(metrics) - len(found):], f"{found[:1]} {metrics[-1:]}")
 
 
@@ -118,4 +118,4 @@ def name(rank):
 
 
 def take(case, every=1):
-    return ["--snapshots", case.snapshots, "--snapshot-every", every]
+    return ["--checkpoint-dir", case.snapshots, "--save-interval", every]

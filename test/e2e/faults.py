@@ -103,7 +103,7 @@ def goes_on(case, job, cause):
 def full_disk(case):
     small_disk(case, "400k")
     checkpoint = os.path.join(case.folder, "healthy.safetensors")
-    job = case.job(case.bench.words(LONG, *take(case, 5), "--keep-snapshots", 1000, "--checkpoint", checkpoint))
+    job = case.job(case.bench.words(LONG, *take(case, 5), "--save-total-limit", 1000, "--save-weights", checkpoint))
     goes_on(case, job, "No space left on device")
     kept = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
     case.check("older snapshots stay", len(kept) >= 1, kept)
@@ -121,9 +121,9 @@ def full_disk(case):
 def full_disk_of_a_checkpoint(case):
     """Without snapshots, the error names the checkpoint, and no temporary file is left next to it."""
     small_disk(case, "8k")
-    for way in ("--processes", "--threads"):
+    for way in ("--spawn", "--in-process"):
         checkpoint = os.path.join(case.mounted, "ck.safetensors")
-        _, err = case.run(case.bench.words(3, "--checkpoint", checkpoint), way, code=1)
+        _, err = case.run(case.bench.words(3, "--save-weights", checkpoint), way, code=1)
         case.says(f"the error names the checkpoint and the cause, {way}", err, "ck.safetensors", "No space left on device")
         case.check(f"no snapshot is spoken of, {way}", "snapshot" not in err, err)
         case.check(f"nothing is left, {way}", os.listdir(case.mounted) == [], os.listdir(case.mounted))
@@ -137,7 +137,7 @@ def folder_beside_a_checkpoint(case):
         os.mkdir(folder)
         with open(os.path.join(folder, "precious"), "w") as f:
             f.write("x")
-    case.run(case.bench.words(3, "--checkpoint", checkpoint), "--processes")
+    case.run(case.bench.words(3, "--save-weights", checkpoint), "--spawn")
     case.check("the folder is still there", os.path.exists(os.path.join(mine, "precious")))
     case.check("and the checkpoint", len(z.safetensors(checkpoint)) > 0)
     case.check("the rest is clean", not [n for n in os.listdir(case.folder) if n.startswith("m.parts.")], os.listdir(case.folder))
@@ -173,14 +173,14 @@ def read_only_disk(case):
 def full_disk_threads(case):
     small_disk(case, "400k")
     checkpoint = os.path.join(case.folder, "healthy.safetensors")
-    _, err = case.run(case.bench.words(60, *take(case, 5), "--keep-snapshots", 1000, "--checkpoint", checkpoint), code=1)
+    _, err = case.run(case.bench.words(60, *take(case, 5), "--save-total-limit", 1000, "--save-weights", checkpoint), code=1)
     case.says("the end reports that the last one is missing", err, "the last snapshot", "No space left on device")
     case.check("the checkpoint on another disk is there", os.path.exists(checkpoint) and len(z.safetensors(checkpoint)) > 0)
 
 
 def directory_removed(case):
     checkpoint = os.path.join(case.folder, "elsewhere.safetensors")
-    job = case.job(case.bench.words(LONG, *take(case, 5), "--checkpoint", checkpoint))
+    job = case.job(case.bench.words(LONG, *take(case, 5), "--save-weights", checkpoint))
     case.training(job, 12)
     while os.path.exists(case.snapshots):
         shutil.rmtree(case.snapshots, ignore_errors=True)
@@ -195,7 +195,7 @@ def truncated_data(case):
     for launcher, what in ((True, "training"), (False, "training"), (True, "evaluation")):
         data = os.path.join(case.folder, "shrinks.bin")
         shutil.copy(case.bench.data, data)
-        more = ["--eval", data, "--eval-every", 5] if what == "evaluation" else []
+        more = ["--eval-data", data, "--eval-interval", 5] if what == "evaluation" else []
         job = case.job(case.bench.words(LONG, *more, data=case.bench.data if more else data), launcher)
         case.training(job, 3)
         os.truncate(data, 1000)
@@ -208,12 +208,12 @@ def truncated_data(case):
 def truncated_weights(case):
     """An error, not a signal, for every file that is truncated while the job starts."""
     weights = os.path.join(case.folder, "init.safetensors")
-    case.run(case.bench.words(1, "--checkpoint", weights))
+    case.run(case.bench.words(1, "--save-weights", weights))
     whole = jobs.content(weights)
     for wait in (0.0, 0.1, 0.2):
         with open(weights, "wb") as f:
             f.write(whole)
-        job = case.job(case.bench.words(3, "--init", weights))
+        job = case.job(case.bench.words(3, "--load-weights", weights))
         job.until(lambda: len(job.processes) == WORLD or job.over(), 20 * z.PATIENCE)
         job.spend(wait)
         os.truncate(weights, 2000)
@@ -230,33 +230,33 @@ def damage(path):
 
 
 def damaged_snapshots(case):
-    case.run(case.bench.words(8, *take(case, 2), "--keep-snapshots", 3), "--processes")
+    case.run(case.bench.words(8, *take(case, 2), "--save-total-limit", 3), "--spawn")
     folders = [folder for folder, _ in jobs.snapshots(case.snapshots)[1]]
     victims = [os.path.join(case.snapshots, folder, "1-b.safetensors") for folder in folders]
     damage(victims[0])
-    case.resumes(10, "--keep-snapshots", 4)
-    out, err = case.run(case.bench.words(10, "--snapshots", case.snapshots, "--resume", "--keep-snapshots", 4), "--processes")
+    case.resumes(10, "--save-total-limit", 4)
+    out, err = case.run(case.bench.words(10, "--checkpoint-dir", case.snapshots, "--resume", "--save-total-limit", 4), "--spawn")
     for folder in os.listdir(case.snapshots):
         for path in glob.glob(os.path.join(case.snapshots, folder, "1-b.safetensors")):
             if path != victims[0]:
                 damage(path)
-    out, err = case.run(case.bench.words(12, "--snapshots", case.snapshots, "--resume"), "--processes", code=1)
+    out, err = case.run(case.bench.words(12, "--checkpoint-dir", case.snapshots, "--resume"), "--spawn", code=1)
     case.says("all damaged", err, "damaged", "1-b.safetensors", "checksum")
     # The previous snapshot is used, with a note.
     shutil.rmtree(case.snapshots)
-    case.run(case.bench.words(8, *take(case, 2)), "--processes")
+    case.run(case.bench.words(8, *take(case, 2)), "--spawn")
     damage(os.path.join(case.snapshots, folders[0], "2-c.safetensors"))
-    out, err = case.run(case.bench.words(9, "--snapshots", case.snapshots, "--resume"), "--processes")
+    out, err = case.run(case.bench.words(9, "--checkpoint-dir", case.snapshots, "--resume"), "--spawn")
     case.says("falls back with a note", err + out, "passed over", "2-c.safetensors", "checksum", "resumed after step 6")
 
 
 def snapshots_of_another_model(case):
     llama = os.path.join(case.folder, "llama.zorse")
     z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, z.cluster(case.folder, list(DEVICES)), BATCH, 32)
-    case.run([llama, "--data", os.path.join(z.SMALL, "llama.tokens.bin"), "--steps", 1, *take(case)], "--processes")
-    _, err = case.run(case.bench.words(4, *take(case), "--resume"), "--processes", code=1)
+    case.run([llama, "--data", os.path.join(z.SMALL, "llama.tokens.bin"), "--max-steps", 1, *take(case)], "--spawn")
+    _, err = case.run(case.bench.words(4, *take(case), "--resume"), "--spawn", code=1)
     case.says("refused", err, "another model")
-    _, err = case.run(case.bench.words(4, *take(case)), "--processes", code=1)
+    _, err = case.run(case.bench.words(4, *take(case)), "--spawn", code=1)
     case.says("not overwritten without --resume", err, "--resume", case.snapshots)
 
 
@@ -264,7 +264,7 @@ def snapshots_of_another_model(case):
 
 
 def wrong_secret(case):
-    job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, each=lambda rank: {"environment": {"ZORSE_SECRET": "quite another secret"}} if rank == 1 else {})
+    job = case.job(case.bench.words(4, "--rdzv-timeout", 5 * JOIN), False, each=lambda rank: {"environment": {"ZORSE_SECRET": "quite another secret"}} if rank == 1 else {})
     case.over(job, 9)
     case.check("the stranger ends with 1, the others with 2", [p.code() for p in job.processes.values()] == [2, 1, 2], [p.code() for p in job.processes.values()])
     case.says("the unknown process gets the reason", job.error(1), "secret")
@@ -274,7 +274,7 @@ def wrong_secret(case):
 
 
 def short_secret(case):
-    job = case.job(case.bench.words(4, "--join-seconds", 5), False, secret="short")
+    job = case.job(case.bench.words(4, "--rdzv-timeout", 5), False, secret="short")
     case.over(job, 9)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
     case.says("gives the reason", job.error(0), "ZORSE_SECRET", "16")
@@ -282,11 +282,11 @@ def short_secret(case):
 
 def two_jobs_at_once(case):
     """Same ports; another job name, or the same name and another secret: each job connects to its own ranks."""
-    expected = [case.outcome(case.bench.words(20, bundle=bundle), "--threads") for bundle in (case.bench.bundle, case.bench.other_plan)]
+    expected = [case.outcome(case.bench.words(20, bundle=bundle), "--in-process") for bundle in (case.bench.bundle, case.bench.other_plan)]
     for same_name in (True, False):
         store, ended = jobs.Store(), []
         for i, bundle in enumerate((case.bench.bundle, case.bench.other_plan)):
-            words = case.bench.words(20, "--metrics", os.path.join(case.folder, f"m{i}"), "--checkpoint", os.path.join(case.folder, f"c{i}"), bundle=bundle)
+            words = case.bench.words(20, "--metrics-file", os.path.join(case.folder, f"m{i}"), "--save-weights", os.path.join(case.folder, f"c{i}"), bundle=bundle)
             ended.append(case.job(words, False, store=store, job="test/same" if same_name else f"test/{i}", secret=("a" if same_name and i else "b") * 20))
         for i, job in enumerate(ended):
             case.over(job, 60)
@@ -303,7 +303,7 @@ def ranks_that_differ(case):
         "data": ({"only": b.words(4, data=b.other_data)}, ("data",)),
     }
     for what, (difference, words) in kinds.items():
-        job = case.job(b.words(4, "--join-seconds", 10 * JOIN), False, each=lambda rank: difference if rank == 2 else {})
+        job = case.job(b.words(4, "--rdzv-timeout", 10 * JOIN), False, each=lambda rank: difference if rank == 2 else {})
         case.over(job, 15)
         case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
         for rank in range(WORLD):
@@ -312,7 +312,7 @@ def ranks_that_differ(case):
 
 
 def missing_files_on_one_rank(case):
-    job = case.job(case.bench.words(4, "--join-seconds", 20 * JOIN), False, each=lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {})
+    job = case.job(case.bench.words(4, "--rdzv-timeout", 20 * JOIN), False, each=lambda rank: {"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {})
     case.over(job, 5)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
     for rank in range(WORLD):
@@ -323,12 +323,12 @@ def a_rank_comes_after_the_failure(case):
     """The rank gets the reason, because the coordinator waits for ranks that have not joined yet; also if the reason
     concerns a rank that joined after the failure."""
     for first in (0, 1):  # order of joining: before or after the other rank's failure
-        job = case.job(case.bench.words(4, "--join-seconds", 20 * JOIN), False, ranks=(0, 1),
+        job = case.job(case.bench.words(4, "--rdzv-timeout", 20 * JOIN), False, ranks=(0, 1),
                        each=lambda rank: {**({"only": case.bench.words(4, data="/nowhere/train.bin")} if rank == 1 else {}),
                                           "prefix": [] if rank == first else ["sh", "-c", 'sleep 0.3; exec "$@"', "sh"]})
         case.check("rank 1 ends", job.until(lambda: job.processes[1].ended is not None, 10 * z.PATIENCE))
         time.sleep(1.5)
-        late = case.job(case.bench.words(4, "--join-seconds", 3), False, job=job.job, secret=job.secret, store=job.store, ranks=(2,))
+        late = case.job(case.bench.words(4, "--rdzv-timeout", 3), False, job=job.job, secret=job.secret, store=job.store, ranks=(2,))
         case.over(late, 5)
         case.over(job, 1, "rank 0 does not stay longer")
         for text in (late.error(2), job.error(0)):
@@ -336,14 +336,14 @@ def a_rank_comes_after_the_failure(case):
 
 
 def too_few_ranks(case):
-    job = case.job(case.bench.words(4, "--join-seconds", 3 * JOIN), False, ranks=(0, 1))
+    job = case.job(case.bench.words(4, "--rdzv-timeout", 3 * JOIN), False, ranks=(0, 1))
     case.over(job, 6)
     for rank in (0, 1):
         case.says("names who is missing", job.error(rank), name(2), "did not join within")
 
 
 def too_many_ranks(case):
-    job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, world=WORLD + 1)
+    job = case.job(case.bench.words(4, "--rdzv-timeout", 5 * JOIN), False, world=WORLD + 1)
     case.over(job, 9)
     case.check("all end with 1", all(p.code() == 1 for p in job.processes.values()), [p.code() for p in job.processes.values()])
     case.says("gives the numbers", job.error(0), "3 devices", "4 processes")
@@ -357,16 +357,16 @@ def not_finite(case):
     words = case.bench.words(12, "--lr", "1e30", bundle=case.bench.sgd)
     metrics = os.path.join(case.folder, "m.jsonl")
     checkpoint = os.path.join(case.folder, "c.safetensors")
-    for more in (["--nonfinite", "skip", "--metrics", metrics], ["--checkpoint", checkpoint], ["--checkpoint", checkpoint, "--threads"]):
-        _, err = case.run([*words, *more], *([] if "--threads" in more else ["--processes"]), code=3)
+    for more in (["--on-nonfinite", "skip", "--metrics-file", metrics], ["--save-weights", checkpoint], ["--save-weights", checkpoint, "--in-process"]):
+        _, err = case.run([*words, *more], *([] if "--in-process" in more else ["--spawn"]), code=3)
         case.says("gives the first step", err, "every step from 2 to 12 were not finite", "the state after step 1")
-        if "--checkpoint" in more:
+        if "--save-weights" in more:
             case.check("the last good state is kept", all(np.isfinite(t).all() for t in z.safetensors(checkpoint).values()))
             os.remove(checkpoint)
     found = jobs.metrics(metrics)
     case.check("skipped steps are counted", len(found) == 12 and sum(m["skipped"] for m in found) >= 10, found[-1:])
-    _, err = case.run([*words, "--nonfinite", "stop", *take(case)], "--processes", code=1)
-    case.says("stops and gives the reason", err, "not finite", "--nonfinite", "step 2")
+    _, err = case.run([*words, "--on-nonfinite", "stop", *take(case)], "--spawn", code=1)
+    case.says("stops and gives the reason", err, "not finite", "--on-nonfinite", "step 2")
     # The end of the run may leave an incomplete snapshot: the newest complete one counts.
     complete = [folder for folder, state in jobs.snapshots(case.snapshots)[1] if state == "complete"]
     case.check("the newest is of the step before, or of the one left out", complete and int(complete[0][5:13]) in (1, 2), jobs.snapshots(case.snapshots)[1])
@@ -378,24 +378,24 @@ def not_finite(case):
 def no_labels(case):
     data = case.bench.labelled(case.folder, (2, 3))
     metrics = os.path.join(case.folder, "m.jsonl")
-    case.run([*case.bench.words(6, "--nonfinite", "skip", "--metrics", metrics, data=data)], "--processes")
+    case.run([*case.bench.words(6, "--on-nonfinite", "skip", "--metrics-file", metrics, data=data)], "--spawn")
     case.check("skipped and counted", [m["step"] for m in jobs.metrics(metrics) if m["skipped"]] == [3, 4], jobs.metrics(metrics))
-    _, err = case.run([*case.bench.words(6, "--nonfinite", "stop", *take(case), data=data)], "--processes", code=1)
+    _, err = case.run([*case.bench.words(6, "--on-nonfinite", "stop", *take(case), data=data)], "--spawn", code=1)
     case.says("stops and gives the reason", err, "step 3", "1/n0", "n0 = 0")
     # A run in which no sample counts learns nothing: it ends so, and does not write the initial parameters as a
     # checkpoint.
     nothing = case.bench.labelled(case.folder, range(20))
-    for way in ("--processes", "--threads"):
+    for way in ("--spawn", "--in-process"):
         checkpoint = os.path.join(case.folder, "nothing.safetensors")
-        _, err = case.run([*case.bench.words(4, "--checkpoint", checkpoint, data=nothing)], way, code=3)
+        _, err = case.run([*case.bench.words(4, "--save-weights", checkpoint, data=nothing)], way, code=3)
         case.says(f"nothing to learn from, {way}", err, "no step from 1 to 4", "label", "not written")
         case.check(f"no checkpoint of initial parameters, {way}", not os.path.exists(checkpoint))
-    _, err = case.run([case.bench.bundle, "--evaluate", "--data", nothing], "--threads", code=1)
+    _, err = case.run([case.bench.bundle, "--eval-only", "--data", nothing], "--in-process", code=1)
     case.says("an evaluation without labels is an error", err, "no loss", "label")
     data = case.bench.labelled(case.folder, (2, 3))
     # Groups that are updated in the backward know before the step that no sample counts: no state changes, and the
     # optimizer's step does not advance.
-    by_step, by_group = (case.outcome(case.bench.words(6, bundle=b, data=data), "--processes") for b in (case.bench.by_step, case.bench.by_group))
+    by_step, by_group = (case.outcome(case.bench.words(6, bundle=b, data=data), "--spawn") for b in (case.bench.by_step, case.bench.by_group))
     case.check("groups on their own skip them, too", [m["step"] for m in by_group[0] if m["skipped"]] == [3, 4], by_group[0])
     case.check("and end with the same parameters", by_group[1] == by_step[1])
 
@@ -409,7 +409,7 @@ def too_little_memory(case):
         raise Skipped("a sanitizer needs its own address space")
     outcomes = []
     for megabytes in (200, 100, 60):
-        job = case.job(case.bench.words(4, "--join-seconds", 5 * JOIN), False, each=lambda rank: {"prefix": ["prlimit", f"--as={megabytes << 20}"]} if rank == 1 else {})
+        job = case.job(case.bench.words(4, "--rdzv-timeout", 5 * JOIN), False, each=lambda rank: {"prefix": ["prlimit", f"--as={megabytes << 20}"]} if rank == 1 else {})
         case.over(job, 9, f"ends, {megabytes} MB")
         codes = [p.code() for p in job.processes.values()]
         outcomes.append((megabytes, codes, job.error(1)[-200:]))
@@ -439,7 +439,7 @@ def hung_body(case):
     stall = 2.0
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    job = case.job(case.bench.words(LONG, "--stall-seconds", stall, "--deadline-seconds", 60))
+    job = case.job(case.bench.words(LONG, "--watchdog-timeout", stall, "--heartbeat-timeout", 60))
     case.training(job, 3)
     thread = busiest_thread(job.processes[1].pid, 0.5)
     SEIZE, INTERRUPT = 0x4206, 0x4207
@@ -478,10 +478,10 @@ def lost_network(case):
         if any(done.returncode != 0 for done in made):
             raise Skipped("network namespaces: " + next(done.stderr.strip() for done in made if done.returncode != 0))
         place = lambda rank: 0 if rank == 0 else 1
-        each = lambda rank: {"prefix": ["ip", "netns", "exec", spaces[place(rank)]], "words": ["--listen", f"10.214.9.{place(rank) + 1}"],
+        each = lambda rank: {"prefix": ["ip", "netns", "exec", spaces[place(rank)]], "words": ["--local-addr", f"10.214.9.{place(rank) + 1}"],
                              "environment": {"ZORSE_LOCAL_WORLD_SIZE": "1" if rank == 0 else "2", "ZORSE_LOCAL_RANK": "0" if rank == 0 else str(rank - 1)}}
         deadline = 2.0
-        words = case.bench.words(LONG, *take(case, 5), "--deadline-seconds", deadline, "--join-seconds", 20 * JOIN)
+        words = case.bench.words(LONG, *take(case, 5), "--heartbeat-timeout", deadline, "--rdzv-timeout", 20 * JOIN)
         job = case.job(words, False, store="10.214.9.1:21500", each=each)
         case.training(job, 12)
         ip("-n", spaces[1], "link", "set", "zf0", "down")

@@ -87,7 +87,7 @@ class Flips:
     def run(self, bundle, folder):
         os.makedirs(folder, exist_ok=True)
         metrics, checkpoint = os.path.join(folder, "metrics"), os.path.join(folder, "checkpoint")
-        done = Outcome(["zorse-run", bundle, "--data", self.data, "--steps", STEPS, "--metrics", metrics, "--checkpoint", checkpoint, "--stall-seconds", 5, "--quiet"], folder)
+        done = Outcome(["zorse-run", bundle, "--data", self.data, "--max-steps", STEPS, "--metrics-file", metrics, "--save-weights", checkpoint, "--watchdog-timeout", 5, "--quiet"], folder)
         if done.code != 0:
             return done, None
         with open(metrics) as f:

@@ -99,10 +99,10 @@ def main():
         for number, (name, kind, gpus, environment, words, expected) in enumerate(machines()):
             if "--quick" in sys.argv and number % 3:
                 continue
-            for how in ((), ("--processes",)) if number % 3 == 0 else ((),):
+            for how in ((), ("--spawn",)) if number % 3 == 0 else ((),):
                 before = dict(os.environ)
                 os.environ.update({"ZORSE_EMULATOR_GPUS": gpus, **environment})
-                code, out, err = z.call("zorse-run", made[kind], "--data", data, "--steps", 2, *words, *how, ok=False)
+                code, out, err = z.call("zorse-run", made[kind], "--data", data, "--max-steps", 2, *words, *how, ok=False)
                 os.environ.clear()
                 os.environ.update(before)
                 label = name + (", in processes" if how else "")

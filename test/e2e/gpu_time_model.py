@@ -2,7 +2,7 @@
 
     gpu_time_model.py [--gpt2 ONNX]     --gpt2: also GPT-2 124M as compiled by Zorse
 
-Models are given by their dimensions (--shape). If the published model has no gated MLP, the MLP is replaced by a gated
+Models are given by their dimensions (--model-shape). If the published model has no gated MLP, the MLP is replaced by a gated
 one with the same number of FLOPs. The prediction is for the whole step of the chosen plan: matmuls, attention, other
 kernels, transfers, updates. Each published value is from one framework at its best settings, with recomputation if
 needed; none is Zorse's.
@@ -46,7 +46,7 @@ def cluster(folder, kind, count):
 def predict(folder, model, kind, count, sequence, batch):
     """(tokens per second per GPU, source of the times)"""
     report = os.path.join(folder, "report.json")
-    z.call("zorse-plan", *model, "--cluster", cluster(folder, kind, count), "--seq", sequence, "--batch", batch, "--quiet", "--json", report)
+    z.call("zorse-plan", *model, "--cluster", cluster(folder, kind, count), "--seq-length", sequence, "--global-batch-size", batch, "--quiet", "--json", report)
     with open(report) as f:
         found = json.load(f)
     return found["tokens_per_second"] / count, found["time_sources"][0]
@@ -56,7 +56,7 @@ def main():
     ratios, problems = [], []
     with tempfile.TemporaryDirectory() as folder:
         for name, shape, sequence, batch, kind, count, published, by in PUBLISHED:
-            tokens, source = predict(folder, ["--shape", shape + ",precision=bf16"], kind, count, sequence, batch)
+            tokens, source = predict(folder, ["--model-shape", shape + ",precision=bf16"], kind, count, sequence, batch)
             ratio = tokens / published
             ratios.append(ratio)
             print(f"{name} x {sequence}, {count} {kind}: predicted {tokens / 1e3:.2f} k tokens/s and GPU, published {published / 1e3:.2f} k ({by}): {ratio:.2f}", flush=True)

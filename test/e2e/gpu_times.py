@@ -14,7 +14,7 @@ def plan(folder, model, devices, *words):
     cluster, report = os.path.join(folder, "cluster.yaml"), os.path.join(folder, "report.json")
     with open(cluster, "w") as f:
         f.write("name: c\nnodes:\n  - name: n\n    devices:\n" + "".join(f"      - {{{d}}}\n" for d in devices))
-    code, out, err = z.call("zorse-plan", model, "--cluster", cluster, "--batch", 16, "--json", report, *words, ok=False)
+    code, out, err = z.call("zorse-plan", model, "--cluster", cluster, "--global-batch-size", 16, "--json", report, *words, ok=False)
     if code:
         raise z.Failure(f"zorse-plan ended with {code}: {err}")
     with open(report) as f:
@@ -27,7 +27,7 @@ def check(what, good):
 
 
 def main():
-    gpt, sequence = os.path.join(z.SMALL, "gpt.onnx"), ["--seq", "64"]
+    gpt, sequence = os.path.join(z.SMALL, "gpt.onnx"), ["--seq-length", "64"]
     with tempfile.TemporaryDirectory() as folder:
         a100, _ = plan(folder, gpt, ["name: a, type: A100-80"], *sequence)
         check(f"an A100 is modeled: {a100['time_sources']}", a100["time_sources"][0].startswith("A100-80: modeled: products at most 17.55 TFLOP/s (0.90 of the vendor's 19.5)"))
@@ -47,12 +47,12 @@ def main():
         for words in ([], ["--simulate-only"]):
             out = os.path.join(folder, "gpt.zorse" + "".join(words))
             plan(folder, gpt, ["name: a, type: A100-80"], *sequence)
-            z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--batch", 16, "--quiet", *words, "-o", out)
+            z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--global-batch-size", 16, "--quiet", *words, "-o", out)
             again, _ = plan(folder, out, ["name: a, type: A100-80"])
             check(f"a bundle {' '.join(words)} is planned as its model is", abs(again["step_seconds"] / a100["step_seconds"] - 1) < 1e-6)
         # For a model that was never compiled for GPUs, the report states the basis of its estimate.
         plan(folder, gpt, ["name: c, kind: cpu, flops_per_second: 40 GFLOP/s"], *sequence)
-        z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--batch", 16, "--quiet", "-o", os.path.join(folder, "cpu.zorse"))
+        z.call("zorse-compile", gpt, "--cluster", os.path.join(folder, "cluster.yaml"), *sequence, "--global-batch-size", 16, "--quiet", "-o", os.path.join(folder, "cpu.zorse"))
         cpu, _ = plan(folder, os.path.join(folder, "cpu.zorse"), ["name: a, type: A100-80"])
         check(f"a bundle for CPUs only: {cpu['time_sources']}", "a roofline" in cpu["time_sources"][0])
     z.finish(results)

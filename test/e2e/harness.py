@@ -21,7 +21,7 @@ PATIENCE = float(os.environ.get("ZORSE_TEST_PATIENCE", 1))
 # Sanitizer builds need much more address space and time.
 SANITIZED = bool(os.environ.get("ZORSE_TEST_SANITIZER"))
 SMALL = os.path.join(ROOT, "models", "small")
-ADAMW = {"optimizer": "adamw", "lr": "3e-4", "warmup": "10", "clip": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
+ADAMW = {"optimizer": "adamw", "lr": "3e-4", "warmup-steps": "10", "max-grad-norm": "1.0", "betas": "0.9,0.95", "eps": "1e-8", "weight-decay": "0.1"}
 SGD = {"optimizer": "sgd", "lr": "1e-2"}
 
 
@@ -88,7 +88,7 @@ def plan(folder, name, batch, devices, cells, **more):
 
 
 def compile(model, bundle, cluster_file, batch, sequence, plan_file=None, training=ADAMW, precision="f32", ok=True, extra=()):
-    words = ["zorse-compile", model, "--cluster", cluster_file, "--batch", batch, "--seq", sequence, "--precision", precision, "--quiet", "-o", bundle]
+    words = ["zorse-compile", model, "--cluster", cluster_file, "--global-batch-size", batch, "--seq-length", sequence, "--precision", precision, "--quiet", "-o", bundle]
     if plan_file:
         words += ["--plan", plan_file]
     for key, value in training.items():
@@ -99,11 +99,11 @@ def compile(model, bundle, cluster_file, batch, sequence, plan_file=None, traini
 def run(bundle, data, steps, gradients=None, checkpoint=None, ok=True, extra=()):
     """Trains; returns the metrics as a list of dictionaries, one per step."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as metrics:
-        words = ["zorse-run", bundle, "--data", data, "--steps", steps, "--metrics", metrics.name]
+        words = ["zorse-run", bundle, "--data", data, "--max-steps", steps, "--metrics-file", metrics.name]
         if gradients:
             words += ["--dump-gradients", gradients]
         if checkpoint:
-            words += ["--checkpoint", checkpoint]
+            words += ["--save-weights", checkpoint]
         call(*words, *extra, ok=ok)
         with open(metrics.name) as f:
             return [m for m in map(json.loads, f) if "loss" in m]

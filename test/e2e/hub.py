@@ -30,9 +30,9 @@ def whole(b, kind, weightless):
     """A sharded directory is imported, trained for two steps, exported, and compared with PyTorch."""
     hub, other = b.hub(kind, kind), b.hub(kind + "-other", kind, seed=7, shards=False)
     b.expect(f"{kind}: the checkpoint has several files", len({*index_of(hub)["weight_map"].values()}) > 2)
-    # The ONNX file has other weights or none, so that all trained parameters come from --init.
+    # The ONNX file has other weights or none, so that all trained parameters come from --load-weights.
     onnx = b.export("--hf", hub if weightless else other, "--sequence", LENGTH, *(["--no-weights"] if weightless else []), "-o", b.at(kind + ".onnx"))
-    bundle = b.compile(onnx, kind + ".zorse", *(["--weights=later"] if weightless else []))
+    bundle = b.compile(onnx, kind + ".zorse", *(["--weights=defer"] if weightless else []))
     losses, said = b.train(bundle, hub, kind + ".snapshots")
     b.expect(f"{kind}: nothing had to be guessed", "note:" not in said, said.strip())
     model = load(hub)
@@ -74,7 +74,7 @@ def names(b, kind, bundle, hub, other):
     same("names of the base model", base, f"do not begin with '{prefix}'")
     buffer = {"llama": "model.layers.0.self_attn.rotary_emb.inv_freq", "gpt2": "transformer.h.0.attn.bias"}[kind]
     same("a buffer of older versions", {**tensors, buffer: torch.ones(4)}, "not used", buffer)
-    same("a tensor that is left out", {**tensors, "score.weight": torch.ones(4, 4)}, "score.weight", "--init-skip", extra=("--init-skip", "score.*"))
+    same("a tensor that is left out", {**tensors, "score.weight": torch.ones(4, 4)}, "score.weight", "--ignore-tensors", extra=("--ignore-tensors", "score.*"))
     for dtype in (torch.bfloat16, torch.float16):
         rounded = {n: t.to(dtype) for n, t in tensors.items()}
         model = load(other)
@@ -83,18 +83,18 @@ def names(b, kind, bundle, hub, other):
     if kind == "gpt2":
         same("the tied matrix twice", {**tensors, "lm_head.weight": tensors["transformer.wte.weight"].clone()})
 
-    run = lambda made, *extra: (save_file(made, b.at("made.safetensors")), ["zorse-run", bundle, "--data", b.data, "--steps", "1", "--init", b.at("made.safetensors"), *extra])[1]
+    run = lambda made, *extra: (save_file(made, b.at("made.safetensors")), ["zorse-run", bundle, "--data", b.data, "--max-steps", "1", "--load-weights", b.at("made.safetensors"), *extra])[1]
     some = next(n for n in tensors if n.endswith(("o_proj.weight", "0.attn.c_proj.weight")))
     without = {n: t for n, t in tensors.items() if n != some}
     b.refused(f"{kind}, a tensor is missing", run(without), "1 parameter of the model missing", some, "32x32", "give the checkpoint of the model that was exported")
-    b.refused(f"{kind}, an unused tensor", run({**tensors, "q_norm.weight": torch.ones(7, 3)}), "not of the model", "'q_norm.weight' 7x3", "--init-skip=PATTERN")
+    b.refused(f"{kind}, an unused tensor", run({**tensors, "q_norm.weight": torch.ones(7, 3)}), "not of the model", "'q_norm.weight' 7x3", "--ignore-tensors=PATTERN")
     b.refused(f"{kind}, another shape", run({**tensors, some: torch.ones(32, 31)}), some, "expects shape 32x32, got 32x31")
     b.refused(f"{kind}, whole numbers", run({**tensors, some: torch.ones(32, 32, dtype=torch.int64)}), some, "expects floating-point numbers, got I64")
-    b.refused(f"{kind}, a pattern of nothing", run(tensors, "--init-skip", "nothing.*"), "no tensor is called 'nothing.*'")
-    b.refused(f"{kind}, two beginnings fit", run({**{"a." + n: t for n, t in tensors.items()}, **{"b." + n: t.clone() for n, t in tensors.items()}}), "'a.", "'b.", "both choices", "--init-skip=PATTERN")
+    b.refused(f"{kind}, a pattern of nothing", run(tensors, "--ignore-tensors", "nothing.*"), "no tensor is called 'nothing.*'")
+    b.refused(f"{kind}, two beginnings fit", run({**{"a." + n: t for n, t in tensors.items()}, **{"b." + n: t.clone() for n, t in tensors.items()}}), "'a.", "'b.", "both choices", "--ignore-tensors=PATTERN")
     if kind == "gpt2":
         b.refused("gpt2, tied and different", run({**tensors, "lm_head.weight": tensors["transformer.wte.weight"] + 1}), "hold different numbers", "ties them", "lm_head.weight")
-        same("tied and different, one left out", {**tensors, "lm_head.weight": tensors["transformer.wte.weight"] + 1}, "lm_head.weight", extra=("--init-skip", "lm_head.weight"))
+        same("tied and different, one left out", {**tensors, "lm_head.weight": tensors["transformer.wte.weight"] + 1}, "lm_head.weight", extra=("--ignore-tensors", "lm_head.weight"))
 
 
 def directories(b, bundle, hub):
@@ -102,7 +102,7 @@ def directories(b, bundle, hub):
     def copy(name, change):
         shutil.copytree(hub, b.at(name))
         change(b.at(name))
-        return ["zorse-run", bundle, "--data", b.data, "--steps", "1", "--init", b.at(name)]
+        return ["zorse-run", bundle, "--data", b.data, "--max-steps", "1", "--load-weights", b.at(name)]
 
     def index(path, change):
         content = index_of(path)
@@ -157,7 +157,7 @@ def adapters(b, kind, peft):
     """The same for adapters."""
     hub, targets = b.at(kind), TARGETS[kind]
     onnx = b.export("--hf", hub, "--sequence", LENGTH, "--lora", f"r=4,alpha=8,targets={','.join(targets)}", *(["--no-weights"] if kind == "llama" else []), "-o", b.at(kind + "-lora.onnx"))
-    bundle = b.compile(onnx, kind + "-lora.zorse", *(["--weights=later"] if kind == "llama" else []))
+    bundle = b.compile(onnx, kind + "-lora.zorse", *(["--weights=defer"] if kind == "llama" else []))
     losses, said = b.train(bundle, hub, kind + "-lora.snapshots", "--dump-gradients", b.at("gradients.safetensors"))
     b.expect(f"{kind} adapters: nothing had to be guessed", "note:" not in said, said.strip())
     import onnx as onnx_files
@@ -194,8 +194,8 @@ def adapters(b, kind, peft):
         b.figure(f"{kind} adapters: logits as PEFT computes them", float((b.logits(loaded) - b.logits(model)).abs().max()), 1e-5)
         b.expect(f"{kind} adapters: they have changed the logits", float((b.logits(loaded) - b.logits(load(hub))).abs().max()) > 1e-4)
     other = b.at(kind + "-other")
-    b.refused(f"{kind} adapters: another base model", ["zorse-export", b.at(kind + "-lora.snapshots"), "--hub", other, "-o", b.at("none")], "the run started from other weights", "--init")
-    b.refused(f"{kind} adapters: a tensor of the base model is missing", ["zorse-run", bundle, "--data", b.data, "--steps", "1", "--init", missing(b, other)], "missing", "norm" if kind == "llama" else "ln_f")
+    b.refused(f"{kind} adapters: another base model", ["zorse-export", b.at(kind + "-lora.snapshots"), "--hub", other, "-o", b.at("none")], "the run started from other weights", "--load-weights")
+    b.refused(f"{kind} adapters: a tensor of the base model is missing", ["zorse-run", bundle, "--data", b.data, "--max-steps", "1", "--load-weights", missing(b, other)], "missing", "norm" if kind == "llama" else "ln_f")
 
 
 def missing(b, hub):
@@ -228,13 +228,13 @@ def transposes(b):
     bundle = b.compile(b.at("linear.onnx"), "linear.zorse")
     loss, said = b.first_loss(bundle, b.at("conv.safetensors"))
     b.figure("transposes, by facts: loss", abs(loss - expected) / expected, 1e-6)
-    z.call("zorse-run", bundle, "--data", b.data, "--steps", 1, "--lr", 0, "--init", b.at("conv.safetensors"), "--snapshots", b.at("linear.snapshots"), "--quiet")
+    z.call("zorse-run", bundle, "--data", b.data, "--max-steps", 1, "--lr", 0, "--load-weights", b.at("conv.safetensors"), "--checkpoint-dir", b.at("linear.snapshots"), "--quiet")
     z.call("zorse-export", b.at("linear.snapshots"), "--hub", b.at("conv.safetensors"), "-o", b.at("linear.out"))
     back = load_file(b.at("linear.out", "conv.safetensors"))
     b.expect("transposes, by facts: undone on the way out", set(back) == set(hub) and all(torch.equal(back[n], hub[n]) for n in hub))
     export(fresh, b.at("guess.onnx"), sequence=LENGTH, vocabulary=VOCABULARY)
     guess = b.compile(b.at("guess.onnx"), "guess.zorse")
-    b.refused("transposes without facts: a square matrix is ambiguous", ["zorse-run", guess, "--data", b.data, "--steps", "1", "--init", b.at("conv.safetensors")], "square matrices", "h.0.attn.c_proj.weight' 16x16", "write_facts")
+    b.refused("transposes without facts: a square matrix is ambiguous", ["zorse-run", guess, "--data", b.data, "--max-steps", "1", "--load-weights", b.at("conv.safetensors")], "square matrices", "h.0.attn.c_proj.weight' 16x16", "write_facts")
     plain = {"transformer." + n: p.detach().contiguous() for n, p in module.named_parameters()}
     save_file(plain, b.at("plain.safetensors"))
     loss, said = b.first_loss(guess, b.at("plain.safetensors"))

@@ -36,7 +36,7 @@ sys.path.insert(0, os.path.join(z.ROOT, "models"))
 
 transformers_logging.disable_progress_bar()
 LENGTH, BATCH, STEPS, VOCABULARY = 16, 4, 2, 96
-ADAMW = {"optimizer": "adamw", "lr": "1e-3", "betas": "0.9,0.95", "eps": "1e-5", "weight-decay": "0.1", "decay": "all", "clip": "1.0"}
+ADAMW = {"optimizer": "adamw", "lr": "1e-3", "betas": "0.9,0.95", "eps": "1e-5", "weight-decay": "0.1", "weight-decay-params": "all", "max-grad-norm": "1.0"}
 CONFIGS = {
     "llama": lambda: LlamaConfig(num_hidden_layers=2, hidden_size=32, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2, vocab_size=VOCABULARY,
                                  max_position_embeddings=64, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2),
@@ -98,13 +98,13 @@ class Bench:
     def train(self, bundle, init, snapshots, *extra):
         """Losses of two steps, and the output of the run."""
         metrics = self.at("metrics.jsonl")
-        _, _, said = z.call("zorse-run", bundle, "--data", self.data, "--steps", STEPS, "--init", init, "--snapshots", self.at(snapshots), "--metrics", metrics, "--quiet", *extra)
+        _, _, said = z.call("zorse-run", bundle, "--data", self.data, "--max-steps", STEPS, "--load-weights", init, "--checkpoint-dir", self.at(snapshots), "--metrics-file", metrics, "--quiet", *extra)
         with open(metrics) as f:
             return [m["loss"] for m in map(json.loads, f) if "loss" in m], said
 
     def first_loss(self, bundle, init, *extra):
         metrics = self.at("metrics.jsonl")
-        _, _, said = z.call("zorse-run", bundle, "--data", self.data, "--steps", 1, "--init", init, "--metrics", metrics, "--quiet", *extra)
+        _, _, said = z.call("zorse-run", bundle, "--data", self.data, "--max-steps", 1, "--load-weights", init, "--metrics-file", metrics, "--quiet", *extra)
         with open(metrics) as f:
             return [m["loss"] for m in map(json.loads, f) if "loss" in m][0], said
 

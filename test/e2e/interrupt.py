@@ -14,9 +14,9 @@ import harness as z
 def at_once(folder, bundle):
     """Two signals in quick succession, as timeout(1) sends them, are one request: checkpoint and snapshot are written."""
     results = []
-    for way in ([], ["--processes"]):
+    for way in ([], ["--spawn"]):
         checkpoint, snapshots = os.path.join(folder, "at-once.safetensors"), os.path.join(folder, "snapshots" + "".join(way))
-        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", "100000000", "--checkpoint", checkpoint, "--snapshots",
+        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--max-steps", "100000000", "--save-weights", checkpoint, "--checkpoint-dir",
                  snapshots, *way]
         run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for line in run.stdout:
@@ -46,8 +46,8 @@ def at_once(folder, bundle):
 def unusual_starts(folder, bundle):
     """With closed standard streams, and with a limit on address space, the run still ends."""
     results = []
-    run = f"{z.BIN}/zorse-run {bundle} --data {z.SMALL}/gpt.tokens.bin --steps 3"
-    lines = [(f"{run} {way} {closed}", 0) for way in ("", "--processes") for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-")]
+    run = f"{z.BIN}/zorse-run {bundle} --data {z.SMALL}/gpt.tokens.bin --max-steps 3"
+    lines = [(f"{run} {way} {closed}", 0) for way in ("", "--spawn") for closed in (">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-")]
     lines += [(f"ulimit -v {kilobytes}; {z.BIN}/zorse-run --help > {folder}/help", 0) for kilobytes in (60000, 100000, 150000, 250000)] if not z.SANITIZED else []
     for line, expected in lines:
         try:
@@ -75,8 +75,8 @@ def main():
         z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, z.cluster(folder, ["a", "b"]), 8, 32)
         for number in (signal.SIGINT, signal.SIGTERM):
             checkpoint, metrics = os.path.join(folder, "c.safetensors"), os.path.join(folder, "m.jsonl")
-            run = subprocess.Popen([os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", "100000000",
-                                    "--checkpoint", checkpoint, "--metrics", metrics], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            run = subprocess.Popen([os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--max-steps", "100000000",
+                                    "--save-weights", checkpoint, "--metrics-file", metrics], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             for _ in range(int(600 * z.PATIENCE)):  # until it trains
                 if os.path.exists(metrics) and os.path.getsize(metrics) > 0:
                     break

@@ -1,4 +1,4 @@
-"""Runs jobs of several processes for tests that disturb them. A job is started by zorse-run --processes or rank by
+"""Runs jobs of several processes for tests that disturb them. A job is started by zorse-run --spawn or rank by
 rank; its output, its files and the end time of each process are recorded.
 """
 import ctypes
@@ -112,9 +112,9 @@ class Process:
 class Job:
     """A job of `world` ranks.
 
-    :param words: arguments of zorse-run, without --processes
+    :param words: arguments of zorse-run, without --spawn
     :param world: number of ranks
-    :param launcher: True: started with --processes. False: the test starts every rank; rank 0 hosts the coordinator.
+    :param launcher: True: started with --spawn. False: the test starts every rank; rank 0 hosts the coordinator.
     :param watch: a directory of snapshots
     :param each: settings that differ between ranks: rank -> {"prefix": words before the program,
         "only": words instead of `words`, "words": words after them, "environment": variables}
@@ -122,7 +122,7 @@ class Job:
 
     def __init__(self, folder, words, world, launcher=True, watch=None, environment=None, job=None, secret=None, store=None, each=None, ranks=None, attempt=0):
         self.folder, self.world, self.launcher = folder, world, launcher
-        self.words = [os.path.join(z.BIN, "zorse-run")] + [str(w) for w in words] + (["--processes"] if launcher else [])
+        self.words = [os.path.join(z.BIN, "zorse-run")] + [str(w) for w in words] + (["--spawn"] if launcher else [])
         self.tag = uuid.uuid4().hex
         self.job, self.secret, self.store = job or "test/" + self.tag, secret or self.tag, store or Store()
         self.watch = Watch(watch) if watch else None

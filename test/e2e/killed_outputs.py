@@ -76,9 +76,9 @@ def main():
     rng = random.Random(int(sys.argv[sys.argv.index("--seed") + 1]) if "--seed" in sys.argv else 1)
     with tempfile.TemporaryDirectory(prefix="zorse-killed-") as folder:
         cluster = z.cluster(folder, ["a", "b"])
-        compile = lambda rate: ["zorse-compile", GPT, "--cluster", cluster, "--batch", 8, "--seq", 16, "--quiet", f"--lr={rate}"]
+        compile = lambda rate: ["zorse-compile", GPT, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 16, "--quiet", f"--lr={rate}"]
         bundle, snapshots = Target(folder, "b.zorse", [compile("1e-3"), compile("2e-3")]), os.path.join(folder, "snapshots")
-        z.call("zorse-run", bundle.path, "--data", DATA, "--steps", 2, "--snapshots", snapshots, "--snapshot-every", 1, "--quiet")
+        z.call("zorse-run", bundle.path, "--data", DATA, "--max-steps", 2, "--checkpoint-dir", snapshots, "--save-interval", 1, "--quiet")
         taken = sorted(glob.glob(os.path.join(snapshots, "step-*")))
         export = lambda *more: [["zorse-export", snapshot, *more] for snapshot in taken]
         targets = [bundle, Target(folder, "w.safetensors", export()), bundle, Target(folder, "w.onnx", export("--onnx", GPT))]

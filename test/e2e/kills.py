@@ -5,7 +5,7 @@ process is left, and the resumed run is bit-identical to an uninterrupted run.
     kills.py COUNT --tiers     under plans that keep state on the hosts, also while it is
                                stored there; most runs resume under a plan with other memory placement
 
-Most jobs are started by zorse-run --processes, some rank by rank by this script, so that the coordinator dies with rank
+Most jobs are started by zorse-run --spawn, some rank by rank by this script, so that the coordinator dies with rank
 0. Sometimes the launcher itself is killed, sometimes it restarts the job. Kill times: before a rank has joined, while
 it joins, in the first step, in a later one, in an evaluation, while a snapshot is copied, written, acknowledged,
 between the first acknowledgement and the index, and while ranks leave.
@@ -41,11 +41,11 @@ def option(name, default):
 class Plan:
     def __init__(self, folder, name, bundle, data, extra, others=()):
         self.name, self.bundle, self.others = name, bundle, list(others)
-        shuffle = [] if "--shuffle" in extra else ["--shuffle", 3]
-        self.words = [bundle, "--data", data, "--steps", STEPS, "--eval", data, "--eval-every", 4, "--eval-batches", 1, *extra, *shuffle]
+        shuffle = [] if "--shuffle-seed" in extra else ["--shuffle-seed", 3]
+        self.words = [bundle, "--data", data, "--max-steps", STEPS, "--eval-data", data, "--eval-interval", 4, "--eval-iters", 1, *extra, *shuffle]
         metrics, checkpoint = os.path.join(folder, "reference.jsonl"), os.path.join(folder, "reference.safetensors")
         begin = time.monotonic()
-        z.call("zorse-run", *self.words, "--threads", "--quiet", "--metrics", metrics, "--checkpoint", checkpoint)
+        z.call("zorse-run", *self.words, "--in-process", "--quiet", "--metrics-file", metrics, "--save-weights", checkpoint)
         self.seconds = time.monotonic() - begin
         self.metrics, self.checkpoint = jobs.metrics(metrics), jobs.content(checkpoint)
         self.devices = devices_of(name, bundle)
@@ -97,7 +97,7 @@ class Case:
         self.problems, self.delay, self.resumed, self.joined, self.job, self.name = [], 0.0, 0, True, None, None
 
     def words(self, *more):
-        return self.plan.words + ["--snapshots", self.snapshots, "--snapshot-every", EVERY, "--metrics", self.metrics, "--checkpoint", self.checkpoint, *more]
+        return self.plan.words + ["--checkpoint-dir", self.snapshots, "--save-interval", EVERY, "--metrics-file", self.metrics, "--save-weights", self.checkpoint, *more]
 
     def expect(self, good, text):
         if not good:
@@ -106,7 +106,7 @@ class Case:
     def run(self):
         """Returns False if the kill time was missed."""
         os.mkdir(self.snapshots)
-        more = ["--restarts", 1] if self.how == "restart" else ["--join-seconds", JOIN] if self.how == "ranks" else []
+        more = ["--max-restarts", 1] if self.how == "restart" else ["--rdzv-timeout", JOIN] if self.how == "ranks" else []
         delays = {"ZORSE_TEST_DELAYS": f"{self.seed % 1000},{self.randoms.choice((1, 4))}"} if self.randoms.random() < 0.3 else {}
         self.job = job = jobs.Job(self.folder, self.words(*more), len(self.plan.devices), self.how != "ranks", watch=self.snapshots, environment=delays)
         job.seconds = self.plan.seconds
@@ -145,7 +145,7 @@ class Case:
         self.delay = max([0.0] + [t - self.killed for t in ended])
         if not job.launcher and self.absent():
             # Without a launcher, the other ranks do not know a rank that died before it joined: they wait for
-            # --join-seconds.
+            # --rdzv-timeout.
             self.expect(max(ended) - job.start <= JOIN + LIMIT, f"others ended {max(ended) - job.start:.2f} s after the start")
             self.joined, self.delay = False, 0.0
         self.expect(self.delay <= LIMIT, f"others ended after {self.delay:.2f} s")
@@ -193,7 +193,7 @@ class Case:
 
     def resume(self):
         newest = max([int(re.match(r"step-(\d+)", folder).group(1)) for folder, state in self.found if state == "complete"], default=0)
-        way = self.randoms.choice((["--threads"], ["--processes"], ["--processes"]))
+        way = self.randoms.choice((["--in-process"], ["--spawn"], ["--spawn"]))
         words = self.words("--resume")
         if self.plan.others and self.randoms.random() < 0.75:
             words[0] = self.randoms.choice(self.plan.others)

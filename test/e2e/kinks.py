@@ -70,7 +70,7 @@ def compiled_gradients(folder, model, inputs):
     bundle, cluster, gradients = (os.path.join(folder, name) for name in ("k.zorse", "one.yaml", "k.gradients"))
     with open(cluster, "w") as f:
         f.write(CLUSTER)
-    z.call("zorse-compile", model, "--cluster", cluster, "--batch", len(inputs["labels"]), "--precision", "f64", "--optimizer", "sgd", "--lr", 0, "--clip", 0, "--quiet", "-o", bundle)
+    z.call("zorse-compile", model, "--cluster", cluster, "--global-batch-size", len(inputs["labels"]), "--precision", "f64", "--optimizer", "sgd", "--lr", 0, "--max-grad-norm", 0, "--quiet", "-o", bundle)
     z.run(bundle, ",".join(f"{name}={os.path.join(folder, name)}.npy" for name in inputs), 1, gradients=gradients)
     return z.safetensors(gradients)
 

@@ -30,7 +30,7 @@ class Job:
         rank = [os.path.join(z.BIN, "zorse-run"), *map(str, words)]
         self.launcher = launcher
         root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-        command = {"processes": [*rank, "--processes", *options],
+        command = {"processes": [*rank, "--spawn", *options],
                    "mpirun": ["mpirun", *root, "--oversubscribe", "--bind-to", "none", "-n", str(WORLD), *rank],
                    "torchrun": lambda: [torchrun(), "--standalone", "--no-python", f"--nproc-per-node={WORLD}", *options, *rank],
                    "srun": ["srun", "--overcommit", "--kill-on-bad-exit=1", "--nodes=2", f"--ntasks={WORLD}", *rank]}[launcher]
@@ -142,12 +142,12 @@ def stopped(launcher, folder, words):
 
 def restarted(launcher, folder, words):
     steps = 40
-    threads = outcome(folder, "unbroken", lambda more: z.call("zorse-run", *words(steps, None, None), "--threads", *more))
+    threads = outcome(folder, "unbroken", lambda more: z.call("zorse-run", *words(steps, None, None), "--in-process", *more))
     metrics, checkpoint, snapshots = (os.path.join(folder, "restarted" + end) for end in (".jsonl", ".safetensors", ".snapshots"))
-    delayed = {"processes": ["--restarts=1"], "torchrun": ["--max-restarts=1"]}[launcher]
+    delayed = {"processes": ["--max-restarts=1"], "torchrun": ["--max-restarts=1"]}[launcher]
     # Steps are slowed down, so that the killed step is not the last.
     os.environ["ZORSE_TEST_DELAYS"] = "1,20"
-    job = Job(launcher, folder, "restarted", [*words(steps, metrics, checkpoint), "--snapshots", snapshots, "--snapshot-every", 5], delayed)
+    job = Job(launcher, folder, "restarted", [*words(steps, metrics, checkpoint), "--checkpoint-dir", snapshots, "--save-interval", 5], delayed)
     del os.environ["ZORSE_TEST_DELAYS"]
     try:
         job.wait_for(metrics, 12)
@@ -177,7 +177,7 @@ def main():
         z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, z.cluster(folder, list("abc")), 8, 32, z.plan(folder, "p", 8, list("abc"), cells))
 
         def words(steps, metrics, checkpoint):
-            return [bundle, "--data", data, "--steps", steps] + (["--metrics", metrics] if metrics else []) + (["--checkpoint", checkpoint] if checkpoint else [])
+            return [bundle, "--data", data, "--max-steps", steps] + (["--metrics-file", metrics] if metrics else []) + (["--save-weights", checkpoint] if checkpoint else [])
 
         for launcher in launchers:
             tests = [killed, stopped] + ([restarted] if launcher in ("processes", "torchrun") else [])

@@ -23,8 +23,8 @@ def example(name, folder, steps):
     with open(os.path.join(EXAMPLES, name)) as f:
         text = f.read()
     text = text.replace("/shared/", folder + "/").replace("zorse-run ", os.path.join(z.BIN, "zorse-run") + " ").replace("[zorse-run,", f"[{z.BIN}/zorse-run,")
-    text = text.replace("--steps 100000 ", f"--steps {steps} ").replace('--steps, "100000"', f'--steps, "{steps}"').replace("--cpus-per-task=4", "--cpus-per-task=1")
-    return text.replace("--snapshot-every 200", "--snapshot-every 5").replace('--snapshot-every, "200"', '--snapshot-every, "5"')
+    text = text.replace("--max-steps 100000 ", f"--max-steps {steps} ").replace('--max-steps, "100000"', f'--max-steps, "{steps}"').replace("--cpus-per-task=4", "--cpus-per-task=1")
+    return text.replace("--save-interval 200", "--save-interval 5").replace('--save-interval, "200"', '--save-interval, "5"')
 
 
 def snapshots(folder):
@@ -102,7 +102,7 @@ def leader_worker_set(folder):
     out = [p.communicate(timeout=30 * z.PATIENCE)[0] for p in both]
     codes = [p.returncode for p in both]
     # A container that is told to end just as its training ends does not wait for a second signal.
-    ending = pods(folder, command.replace("--steps 12 ", "--steps 24 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
+    ending = pods(folder, command.replace("--max-steps 12 ", "--max-steps 24 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in ending[0].stdout:
         if line.startswith("step 24/24"):
             break
@@ -110,7 +110,7 @@ def leader_worker_set(folder):
         p.send_signal(signal.SIGTERM)
     out += [p.communicate(timeout=60 * z.PATIENCE)[0] for p in ending]
     ends = [p.returncode for p in ending]
-    stopped = pods(folder, command.replace("--steps 12 ", "--steps 100000000 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
+    stopped = pods(folder, command.replace("--max-steps 12 ", "--max-steps 100000000 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in stopped[0].stdout:
         if line.startswith("step 40/"):
             break

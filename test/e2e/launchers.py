@@ -5,7 +5,7 @@ bit-identical.
                                       plan_invariance.py, then random tilings of a tiny GPT with dropout
 
 LAUNCHER:
-    processes  zorse-run --processes
+    processes  zorse-run --spawn
     torchrun   PyTorch's, found next to ZORSE_PYTHON, in PATH or in .venv; every fourth plan over two agents
                ("nodes") if the ranks can be halved
     mpirun     Open MPI's; every fourth plan over two host names that both mean this machine, if mount
@@ -78,7 +78,7 @@ class Launcher:
     def commands(self, number, world, words):
         fourth = number % 4 == 3
         if self.name == "processes":
-            return [words + ["--processes"]], "zorse-run"
+            return [words + ["--spawn"]], "zorse-run"
         if self.name == "torchrun":
             options = [self.program, "--no-python", "--rdzv-id", f"plan-{number}"]
             if fourth and world % 2 == 0:
@@ -124,7 +124,7 @@ class Launcher:
 def outcome(folder, tag, call):
     """Runs `call` with additional words. Returns the metrics without times, and the bytes of the checkpoint."""
     metrics, checkpoint = os.path.join(folder, tag + ".jsonl"), os.path.join(folder, tag + ".safetensors")
-    call(["--metrics", metrics, "--checkpoint", checkpoint])
+    call(["--metrics-file", metrics, "--save-weights", checkpoint])
     with open(metrics) as f:
         lines = [re.sub(rf'"({"|".join(TIMES)})":[^,}}]*,?', "", line) for line in f]
     with open(checkpoint, "rb") as f:
@@ -137,7 +137,7 @@ def bundles(folder, count):
     for name, (devices, cells, more) in list(plans().items())[:count]:
         bundle = os.path.join(folder, name + ".zorse")
         z.compile(path, bundle, z.cluster(folder, devices), BATCH, LENGTH, z.plan(folder, name, BATCH, devices, cells, **more))
-        yield name, bundle, len(devices), ["--data", data, "--steps", 6]
+        yield name, bundle, len(devices), ["--data", data, "--max-steps", 6]
     for seed in range(max(0, count - len(plans()))):
         devices, batch, training = 2 + seed * 3 % 5, (5, 8, 11)[seed % 3], TRAININGS[seed % 4]
         one, plan_file, bundle = (os.path.join(folder, n) for n in (f"one-{batch}.zorse", "random.plan.json", f"random-{seed}.zorse"))
@@ -145,7 +145,7 @@ def bundles(folder, count):
             z.compile(TINY, one, z.cluster(folder, ["d0"]), batch, TINY_LENGTH)
         z.call("random-plan", os.path.join(one, "summary.pb"), devices, batch, seed, plan_file)
         z.compile(TINY, bundle, z.cluster(folder, [f"d{i}" for i in range(devices)]), batch, TINY_LENGTH, plan_file, training)
-        yield f"random-{seed}", bundle, devices, ["--data", make_data(folder, batch), "--steps", 6, "--seed", 5]
+        yield f"random-{seed}", bundle, devices, ["--data", make_data(folder, batch), "--max-steps", 6, "--seed", 5]
 
 
 def main():
@@ -157,7 +157,7 @@ def main():
         launcher = Launcher(name, folder)
         for number, (plan, bundle, world, words) in enumerate(bundles(folder, count)):
             try:
-                threads = outcome(folder, "threads", lambda more: z.call("zorse-run", bundle, "--threads", *words, *more))
+                threads = outcome(folder, "threads", lambda more: z.call("zorse-run", bundle, "--in-process", *words, *more))
                 ranks = outcome(folder, "ranks", lambda more: launcher.run(number, world, ["zorse-run", bundle, *words, *more]))
                 good = threads == ranks and len(threads[0]) > 0
                 what = "equal" if good else "metrics differ" if threads[0] != ranks[0] else "parameters differ"

@@ -73,7 +73,7 @@ class Bench:
         cluster = z.cluster(folder, ["a", "b"])
         uneven = z.plan(folder, "uneven", BATCH, ["a", "b"], [(0, 3, 0, 3, "a"), (0, 3, 3, 4, "b"), (3, 6, 0, 3, "b"), (3, 6, 3, 4, "b")])
         self.bundle = os.path.join(folder, "base.zorse")
-        z.compile(MODEL, self.bundle, cluster, BATCH, LENGTH, uneven, {"optimizer": "sgd", "lr": "1", "clip": "0", "schedule": "constant"}, "f64")
+        z.compile(MODEL, self.bundle, cluster, BATCH, LENGTH, uneven, {"optimizer": "sgd", "lr": "1", "max-grad-norm": "0", "lr-scheduler-type": "constant"}, "f64")
         self.data, labels = labelled(folder, "train", 4 * BATCH)
         self.steps = len(labels) // BATCH
         self.rows = labels != -100
@@ -136,7 +136,7 @@ def known(bench, results):
     data, bundle = f"x={folder}/x.npy,y={folder}/y.npy", os.path.join(folder, "known.zorse")
     for devices, cells in ((["a"], None), (["a", "b"], [(0, 1, 0, 1, "a"), (0, 1, 1, 4, "b"), (0, 1, 4, 5, "a")])):
         plan = cells and z.plan(folder, "known", batch, devices, cells)
-        z.compile(model, bundle, z.cluster(folder, devices), batch, 0, plan, {"optimizer": "sgd", "lr": str(RATE), "clip": "0", "schedule": "constant"}, "f64")
+        z.compile(model, bundle, z.cluster(folder, devices), batch, 0, plan, {"optimizer": "sgd", "lr": str(RATE), "max-grad-norm": "0", "lr-scheduler-type": "constant"}, "f64")
         for text, value in ((None, batch), ("1/(2*B)", 1 / (2 * batch)), ("sqrt(B)/4", math.sqrt(batch) / 4), ("-0.5", -0.5), ("max(B, 7) - 6.75", 0.25)):
             w, expected = weight, []
             for k in (0, 1):
@@ -150,7 +150,7 @@ def known(bench, results):
             results.append(z.check(f"{what}: losses", z.relative([m["loss"] for m in found], expected), 1e-12))
             results.append(z.check(f"{what}: the parameter after two steps", float(np.abs(z.safetensors(saved)["w"] - w).max()), 1e-12))
     for text in ("1/n0", "sqrt(B", ""):
-        code, _, err = z.call("zorse-run", changed(bundle, folder, "other", known=text), "--data", data, "--steps", 1, ok=False)
+        code, _, err = z.call("zorse-run", changed(bundle, folder, "other", known=text), "--data", data, "--max-steps", 1, ok=False)
         good = code == 1 and "summary.pb" in err
         results.append(z.check(f"refused as a known value: {text!r}" + ("" if good else f" {code} {err[-300:]}"), int(not good), 0))
 
@@ -158,10 +158,10 @@ def known(bench, results):
 def refusals(bench, results):
     for text, said in (("", "column 1: expected a number"), ("1/(n0", "column 6: expected ')'"), ("1/n1", "reads n1, and there are 1 counts"), ("1/n99", "n0 to n63"), ("system(1)", "'system'"),
                        ("(" * 300, "nested more than 256"), ("1" * 20000, "at most 16384")):
-        code, _, err = z.call("zorse-run", changed(bench.bundle, bench.folder, "other", text), "--data", bench.data, "--steps", 1, ok=False)
+        code, _, err = z.call("zorse-run", changed(bench.bundle, bench.folder, "other", text), "--data", bench.data, "--max-steps", 1, ok=False)
         good = code == 1 and "summary.pb" in err and said in err and "loss term" in err
         results.append(z.check(f"refused: {text[:20]!r}" + ("" if good else f" {code} {err[-300:]}"), int(not good), 0))
-    code, _, err = z.call("zorse-run", changed(bench.bundle, bench.folder, "other", reduce=7), "--data", bench.data, "--steps", 1, ok=False)
+    code, _, err = z.call("zorse-run", changed(bench.bundle, bench.folder, "other", reduce=7), "--data", bench.data, "--max-steps", 1, ok=False)
     results.append(z.check("refused: a reduction of no kind" + ("" if "unknown reduction" in err else err[-300:]), int(code != 1 or "unknown reduction" not in err), 0))
 
 

@@ -6,7 +6,7 @@ loss_factors.py; refusals of modules at export in export_check.py.)
 
 - bad: a loss without samples, one that no parameter affects and one with a value per sample are refused. A step is
   skipped if its loss or a gradient is not finite (no labels, a NaN among weights or targets, an infinite factor); later
-  steps are as if it had not run. A count that the loss clamps (`clamp(min=1)`) skips nothing. --nonfinite=stop, a run
+  steps are as if it had not run. A count that the loss clamps (`clamp(min=1)`) skips nothing. --on-nonfinite=stop, a run
   with only such steps and an evaluation of such data end with the cause.
 - groups: a batch that is smaller than a group, or no multiple of it, is refused, and valid sizes are named.
 - python: the same inputs through zorse.train and zorse.evaluate.
@@ -29,7 +29,7 @@ from losses.forms import EXACT, Form, all_forms
 from loss_graphs import TRAINED
 
 RATE = 0.0078125
-SGD = {"optimizer": "sgd", "lr": str(RATE), "clip": "0"}
+SGD = {"optimizer": "sgd", "lr": str(RATE), "max-grad-norm": "0"}
 DEVICES = (("a",), ("a", "b"))
 NAN = float("nan")
 
@@ -65,7 +65,7 @@ class Trial:
         metrics = os.path.join(self.folder, "metrics.jsonl")
         if os.path.exists(metrics):
             os.remove(metrics)
-        code, out, err = z.call("zorse-run", self.bundle, "--data", ",".join(files), "--metrics", metrics, "--threads", *words, ok=False)
+        code, out, err = z.call("zorse-run", self.bundle, "--data", ",".join(files), "--metrics-file", metrics, "--in-process", *words, ok=False)
         lines = []
         if os.path.exists(metrics):
             with open(metrics) as f:
@@ -133,26 +133,26 @@ def bad(folder):
         skipped = "the first step is skipped" if wanted[0] is None else "no step is skipped"
         for devices in DEVICES:
             code, said = trial.compile(devices)
-            code, said, lines = trial.run("--steps", 3) if code == 0 else (code, said, [])
+            code, said, lines = trial.run("--max-steps", 3) if code == 0 else (code, said, [])
             found = [None if m["skipped"] else m["loss"] for m in lines if "skipped" in m]
             same = len(found) == 3 and all(a == b if None in (a, b) else abs(a - b) <= judge.LIMIT * max(1, abs(b)) for a, b in zip(found, wanted))
             says(same, f"{name}, {len(devices)} devices: {skipped}", f"losses {found}, expected {wanted}; exit {code}, {said[-200:]}")
     trial = Trial(folder, Form("never", "bad", EXACT, "flat(l, y)"), 4, [changed(tape_functions.data_of(4, 0), "y", ALL, -100)] * 2)
     trial.compile()
-    code, said, _ = trial.run("--steps", 2)
+    code, said, _ = trial.run("--max-steps", 2)
     good = code == 3 and "error" in said and "labels" in said
     says(good, "no labels in a whole run: exit code 3, and the error speaks of labels", f"{code}, {said[-200:]}")
     causes(folder, says)
     trial = Trial(folder, Form("infinite", "bad", EXACT, "square(l, q) / (l.shape[0] - 1)"), 1, [tape_functions.data_of(1, k) for k in range(2)])
     code, said = trial.compile()
-    code, said, lines = trial.run("--steps", 2) if code == 0 else (code, said, [])
+    code, said, lines = trial.run("--max-steps", 2) if code == 0 else (code, said, [])
     good = code == 1 and "error" in said if not lines else code == 3 and all(m["skipped"] for m in lines)
     says(good, "a factor 1/(B - 1) with batches of 1: refused, or every step is skipped and the run fails", f"{code}, {lines}")
     return results
 
 
 LABELS, WEIGHTS, TARGETS = "flat(l, y)", "(each(l, y) * w).sum() / w.sum()", "F.mse_loss(l, q)"
-CAUSES = (  # name, text, changes of a batch, message of --nonfinite=stop, of a run with only such steps and of an evaluation of them
+CAUSES = (  # name, text, changes of a batch, message of --on-nonfinite=stop, of a run with only such steps and of an evaluation of them
     ("no labels", LABELS, ("y", ALL, -100), "the factor 1/n0 of the loss is inf (n0 = 0): the batch has nothing to learn from", "had anything to learn from", "have no loss"),
     ("weights of 0", WEIGHTS, ("w", ALL, 0), "the factor 1/n0 of the loss is inf (n0 = 0): the batch has nothing to learn from", "had anything to learn from", "have no loss"),
     ("a NaN among weights", WEIGHTS, ("w", (1, 1), NAN), "the factor 1/n0 of the loss is nan (n0 = nan);", "were not finite", "have no loss"),
@@ -168,12 +168,12 @@ def causes(folder, says):
         for devices in DEVICES:
             trial = Trial(folder, Form(name, "bad", EXACT, text), 4, [broken, tape_functions.data_of(4, 1)])
             trial.compile(devices)
-            code, said, _ = trial.run("--steps", 2, "--nonfinite", "stop")
-            says(code == 1 and f"step 1: {stops}" in said, f"{name}, {len(devices)} devices: --nonfinite=stop names it", f"{code}, {said[-300:]}")
+            code, said, _ = trial.run("--max-steps", 2, "--on-nonfinite", "stop")
+            says(code == 1 and f"step 1: {stops}" in said, f"{name}, {len(devices)} devices: --on-nonfinite=stop names it", f"{code}, {said[-300:]}")
             trial.data = [broken, broken]
-            code, said, _ = trial.run("--steps", 2)
+            code, said, _ = trial.run("--max-steps", 2)
             says(code == 3 and fails in said, f"{name}, {len(devices)} devices: a run with only such steps ends with exit code 3", f"{code}, {said[-300:]}")
-            code, said, lines = trial.run("--evaluate")
+            code, said, lines = trial.run("--eval-only")
             good = code == 1 and "error" in said and unevaluated in said and all(m["eval_loss"] is None for m in lines)
             says(good, f"{name}, {len(devices)} devices: an evaluation of them is an error", f"{code}, {said[-300:]}, {lines}")
 
@@ -183,12 +183,12 @@ NORM = os.path.join(z.SMALL, "batch-norm")
 
 def groups(folder):
     results, cluster, bundle = [], z.cluster(folder, ["a"]), os.path.join(folder, "groups.zorse")
-    for batch, group, remedy in ((4, 8, "--batch=8, or --batch-norm-rows=4"), (6, 4, "--batch=4 or 8, or --batch-norm-rows=3"), (1, 4, "--batch=4, or --batch-norm-rows=1"),
-                                 (7, 2, "--batch=6 or 8, or --batch-norm-rows=1")):
+    for batch, group, remedy in ((4, 8, "--global-batch-size=8, or --batch-norm-group-size=4"), (6, 4, "--global-batch-size=4 or 8, or --batch-norm-group-size=3"), (1, 4, "--global-batch-size=4, or --batch-norm-group-size=1"),
+                                 (7, 2, "--global-batch-size=6 or 8, or --batch-norm-group-size=1")):
         for tool in ("zorse-compile", "zorse-plan"):
-            words = [tool, os.path.join(NORM, "model.onnx"), "--cluster", cluster, "--batch", batch, f"--batch-norm-rows={group}", *(["--quiet", "-o", bundle] if tool == "zorse-compile" else [])]
+            words = [tool, os.path.join(NORM, "model.onnx"), "--cluster", cluster, "--global-batch-size", batch, f"--batch-norm-group-size={group}", *(["--quiet", "-o", bundle] if tool == "zorse-compile" else [])]
             code, out, err = z.call(*words, ok=False)
-            good = code == 1 and f"expects a multiple of --batch-norm-rows, {group}, got {batch}" in err and remedy in err and not os.path.exists(bundle)
+            good = code == 1 and f"expects a multiple of --batch-norm-group-size, {group}, got {batch}" in err and remedy in err and not os.path.exists(bundle)
             results.append(good)
             print(f"{'ok  ' if good else 'FAIL'} {tool}: groups of {group} in a batch of {batch}" + ("" if good else f": {code}, {(out + err)[-300:]}"), flush=True)
     return results
@@ -233,7 +233,7 @@ def python(folder):
         says(f"zorse.compile, {name}", lambda: zorse.compile(trial.model, trial.bundle, batch=4, quiet=True, train=TRAINED[1]), words)
     arrays = {key: np.load(os.path.join(NORM, key + ".npy")) for key in ("pixels", "label")}
     says("zorse.train, a batch smaller than the group", lambda: zorse.train(os.path.join(NORM, "model.onnx"), arrays, steps=1, batch=4, batch_norm_rows=8),
-         ("expects a multiple of --batch-norm-rows, 8, got 4", "--batch=8, or --batch-norm-rows=4"))
+         ("expects a multiple of --batch-norm-group-size, 8, got 4", "--global-batch-size=8, or --batch-norm-group-size=4"))
     return results
 
 
@@ -270,7 +270,7 @@ def evaluated_in_groups(folder):
     with open(model, "wb") as f:
         f.write(onnx.model(nodes, [onnx.tensor(name, np.shape(v), np.ravel(v).tolist()) for name, v in tensors.items()], [onnx.value("x", ["batch", 3]), onnx.value("y", ["batch", 2]), onnx.value("m", ["batch", 1])],
                            [onnx.value("loss", [])]))
-    z.compile(model, bundle, z.cluster(folder, ["a"]), 4, 0, None, SGD, "f64", extra=("--batch-norm-rows=2", "--train", "w,scale,bias"))
+    z.compile(model, bundle, z.cluster(folder, ["a"]), 4, 0, None, SGD, "f64", extra=("--batch-norm-group-size=2", "--train", "w,scale,bias"))
     for N in (8, 6, 5, 3, 1):
         x, y, m = rng.normal(size=(N, 3)), rng.normal(size=(N, 2)), rng.uniform(0.5, 2, size=(N, 1))
         for name, array in (("x", x), ("y", y), ("m", m)):
@@ -283,7 +283,7 @@ def evaluated_in_groups(folder):
             return float(((out - y[rows])**2 * m[rows]).sum() / m[rows].sum()) * (rows.stop - a)
 
         metrics = os.path.join(folder, "metrics.jsonl")
-        z.call("zorse-run", bundle, "--evaluate", "--data", f"x={folder}/x.npy,y={folder}/y.npy,m={folder}/m.npy", "--metrics", metrics)
+        z.call("zorse-run", bundle, "--eval-only", "--data", f"x={folder}/x.npy,y={folder}/y.npy,m={folder}/m.npy", "--metrics-file", metrics)
         with open(metrics) as f:
             found = json.loads(f.readline())["eval_loss"]
         results.append(z.check(f"B read before a batch norm, weights by their sum: {N} samples in batches of 4, groups of 2", z.relative([found], [sum(map(loss, range(0, N, 4))) / N]), 1e-8))
@@ -308,7 +308,7 @@ def ignored(folder):
     for data, words in ((of(x="x"), ()), (of(x="x", z="z", unread="unread"), ("does not read input 'z', or only its shape", "'unread'", "is not used")),
                         (of(x="x", z="short"), ("has 5 samples", "has 6")), (of(x="x", z="odd"), ("input 'z' expects an array of shape samplesx3, got 6x4",)),
                         (of(x="x", other="x"), ("no input 'other'", "'x'", "not read by the loss: 'z', 'unread'")), (of(x="x") + "," + of(x="x"), ("names an input twice: 'x'",))):
-        code, out, err = z.call("zorse-run", bundle, "--evaluate", "--data", data, ok=False)
+        code, out, err = z.call("zorse-run", bundle, "--eval-only", "--data", data, ok=False)
         fails = bool(words) and "is not used" not in words
         good = all(word in out + err for word in words) and (code == 1 if fails else code == 0 and abs(float(out.split("evaluation: loss ")[1].split(",")[0]) / expected - 1) < 1e-5)
         print(f"{'ok  ' if good else 'FAIL'} data {data.replace(folder + '/', '')}: {'refused' if fails else 'evaluated'}" + ("" if good else f": {code}, {out + err}"), flush=True)
@@ -324,7 +324,7 @@ def guessed(folder):
         f.write(onnx.model(nodes, [onnx.tensor("w", (4, 1), [1, 2, 3, 4])], [onnx.value("numbers", ["batch", 4], onnx.INT64)], [onnx.value("loss", [])]))
     np.arange(32, dtype=np.uint16).tofile(tokens)
     z.compile(model, bundle, z.cluster(folder, ["a"]), 2, 0, None, SGD, "f64")
-    _, out, err = z.call("zorse-run", bundle, "--evaluate", "--data", tokens, "--data-type", "uint16")
+    _, out, err = z.call("zorse-run", bundle, "--eval-only", "--data", tokens, "--data-type", "uint16")
     good = "input 'numbers' is taken for token ids by its name; numbers=FILE.npy" in out + err
     print(f"{'ok  ' if good else 'FAIL'} an input that is taken for ids by its name is named" + ("" if good else f": {out + err}"), flush=True)
     return [good]
@@ -338,7 +338,7 @@ def evaluation(folder):
         trial = Trial(folder, form, batch, [data])
         for devices in DEVICES:
             code, said = trial.compile(devices)
-            code, said, lines = trial.run("--evaluate") if code == 0 else (code, said, [])
+            code, said, lines = trial.run("--eval-only") if code == 0 else (code, said, [])
             found = [m["eval_loss"] for m in lines if "eval_loss" in m]
             if not found:
                 print(f"FAIL {name}: {form.text}: no evaluation: exit {code}, {judge.error_of(said)[:300]}", flush=True)
@@ -351,8 +351,8 @@ def evaluation(folder):
             results.append(z.check(f"{name}: {form.text}: {N} samples in batches of {batch} on {len(devices)} devices", error, judge.LIMIT))
     few = Trial(folder, all_forms()[NUMBERED[0]], batch, [tape_functions.data_of(batch - 1, 0)])
     few.compile()
-    code, said, _ = few.run("--evaluate")
-    good = code == 1 and f"the evaluation data has {batch - 1} samples" in said and "--batch" in said
+    code, said, _ = few.run("--eval-only")
+    good = code == 1 and f"the evaluation data has {batch - 1} samples" in said and "--global-batch-size" in said
     print(f"{'ok  ' if good else 'FAIL'} less than a step of a loss that reads numbers of samples is refused" + ("" if good else f": {said[-300:]}"), flush=True)
     return results + [good]
 

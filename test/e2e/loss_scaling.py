@@ -38,8 +38,8 @@ def bundle(folder, name, devices, plan=None, precision="f64:f16", model=MODEL, b
 def schedules(folder, count):
     """Runs every plan with its share of the schedules."""
     data = f"{TOKENS}"
-    rule = ("--loss-scale-interval", 2)
-    training = {"optimizer": "adamw", "lr": "1e-2", "clip": "0.5"}
+    rule = ("--loss-scale-window", 2)
+    training = {"optimizer": "adamw", "lr": "1e-2", "max-grad-norm": "0.5"}
     one = bundle(folder, "one", ["a"], training=training, extra=rule)
     each = -(-count // len(PLANS))
     for n, (name, (devices, cells, more)) in enumerate(PLANS.items()):
@@ -53,10 +53,10 @@ def f16_trains(folder):
     the metrics, and stored in snapshots."""
     results = []
     name = "f16"
-    path = bundle(folder, name, ["a", "b"], z.plan(folder, name, 8, *PLANS["split"][:2]), "f16", extra=("--loss-scale", 2.0 ** 40))
+    path = bundle(folder, name, ["a", "b"], z.plan(folder, name, 8, *PLANS["split"][:2]), "f16", extra=("--initial-loss-scale", 2.0 ** 40))
     metrics = os.path.join(folder, "metrics.jsonl")
     snapshots = os.path.join(folder, "snapshots")
-    _, out, _ = z.call("zorse-run", path, "--data", TOKENS, "--steps", 40, "--metrics", metrics, "--checkpoint", os.path.join(folder, "whole"))
+    _, out, _ = z.call("zorse-run", path, "--data", TOKENS, "--max-steps", 40, "--metrics-file", metrics, "--save-weights", os.path.join(folder, "whole"))
     whole = [json.loads(line) for line in open(metrics)]
     skipped = [m["skipped"] for m in whole]
     first = skipped.index(False)
@@ -69,12 +69,12 @@ def f16_trains(folder):
         raise z.Failure(f"the scale and the skipped update are not shown:\n{out[:600]}")
     print(f"f16 from a scale of 2^40: {first} steps in a row overflow and are skipped, then {sum(skipped) - first} of {40 - first}")
     # Stopped during the overflows and after them, and resumed under another plan.
-    other = bundle(folder, "other", ["a"], precision="f16", extra=("--loss-scale", 2.0 ** 40))
+    other = bundle(folder, "other", ["a"], precision="f16", extra=("--initial-loss-scale", 2.0 ** 40))
     for stop in (first - 1, first + 2):
         for tag, again in (("same", path), ("other", other)):
-            kept = ["--data", TOKENS, "--metrics", f"{metrics}.{tag}{stop}", "--snapshots", f"{snapshots}-{tag}{stop}"]
-            z.call("zorse-run", path, "--steps", stop, *kept)
-            z.call("zorse-run", again, "--steps", 40, "--resume", "--checkpoint", os.path.join(folder, tag), *kept)
+            kept = ["--data", TOKENS, "--metrics-file", f"{metrics}.{tag}{stop}", "--checkpoint-dir", f"{snapshots}-{tag}{stop}"]
+            z.call("zorse-run", path, "--max-steps", stop, *kept)
+            z.call("zorse-run", again, "--max-steps", 40, "--resume", "--save-weights", os.path.join(folder, tag), *kept)
             scales = [json.loads(line)["loss_scale"] for line in open(f"{metrics}.{tag}{stop}")]
             if scales != [m["loss_scale"] for m in whole][-len(scales):]:
                 raise z.Failure(f"resumed after step {stop}, {tag} plan: scales {scales[:4]}, expects {[m['loss_scale'] for m in whole][stop:stop + 4]}")
@@ -97,7 +97,7 @@ def small_gradients(folder):
     first-step gradients with f32, with and without the scale."""
     results = []
     gradients = {}
-    for name, precision, extra in (("exact", "f32", ()), ("scaled", "f16", ()), ("unscaled", "f16", ("--loss-scale", 1))):
+    for name, precision, extra in (("exact", "f32", ()), ("scaled", "f16", ()), ("unscaled", "f16", ("--initial-loss-scale", 1))):
         gradients[name] = os.path.join(folder, name + ".g")
         z.run(bundle(folder, "small-" + name, ["a"], precision=precision, batch=256, extra=extra), TOKENS, 1, gradients=gradients[name])
     exact = z.safetensors(gradients["exact"])
@@ -110,11 +110,11 @@ def small_gradients(folder):
 
 
 def wrong_inputs(folder):
-    for words, expected in ((("--precision", "f16", "--loss-scale", 0), r"--loss-scale: expects a power of two, at least 1"),
-                            (("--precision", "f16", "--loss-scale", 1000), r"--loss-scale: expects a power of two, at least 1.*got 1000"),
-                            (("--precision", "bf16", "--loss-scale", 1024), r"--loss-scale: .*bf16 needs no loss scale"),
-                            (("--precision", "f32", "--loss-scale-interval", 10), r"--loss-scale-interval: .*f32 needs no loss scale")):
-        code, out, err = z.call("zorse-compile", MODEL, "--cluster", z.cluster(folder, ["a"]), "--batch", 8, "--seq", 32, "-o", os.path.join(folder, "x.zorse"), *words, ok=False)
+    for words, expected in ((("--precision", "f16", "--initial-loss-scale", 0), r"--initial-loss-scale: expects a power of two, at least 1"),
+                            (("--precision", "f16", "--initial-loss-scale", 1000), r"--initial-loss-scale: expects a power of two, at least 1.*got 1000"),
+                            (("--precision", "bf16", "--initial-loss-scale", 1024), r"--initial-loss-scale: .*bf16 needs no loss scale"),
+                            (("--precision", "f32", "--loss-scale-window", 10), r"--loss-scale-window: .*f32 needs no loss scale")):
+        code, out, err = z.call("zorse-compile", MODEL, "--cluster", z.cluster(folder, ["a"]), "--global-batch-size", 8, "--seq-length", 32, "-o", os.path.join(folder, "x.zorse"), *words, ok=False)
         if code != 1 or not re.search(expected, err):
             raise z.Failure(f"{words}: exit {code}, {err!r}; expects {expected}")
 

@@ -24,7 +24,7 @@ def by_hand(folder):
         for name, (devices, cells, more) in shapes.items():
             bundle = os.path.join(folder, f"{model}-{''.join(devices)}-{len(cells)}-{cells[0][3]}.zorse")
             z.compile(os.path.join(z.SMALL, model + ".onnx"), bundle, z.cluster(folder, devices), 12, 32, z.plan(folder, os.path.basename(bundle), 12, devices, cells, **more))
-            yield f"{model}, {name}", bundle, os.path.join(z.SMALL, model + ".tokens.bin"), ["--shuffle", "3"]
+            yield f"{model}, {name}", bundle, os.path.join(z.SMALL, model + ".tokens.bin"), ["--shuffle-seed", "3"]
 
 
 def random(folder, count, most_devices=5):
@@ -63,7 +63,7 @@ def tiers(folder, count, most_devices=4):
     All have the order of the first. Schedules depend on times, which memory placement changes, and another order
     changes the last bits of sums."""
     for seed in range(count):
-        batch, training = BATCHES[1 + seed % (len(BATCHES) - 1)], {**TRAININGS[seed % 4], "clip": "0"}
+        batch, training = BATCHES[1 + seed % (len(BATCHES) - 1)], {**TRAININGS[seed % 4], "max-grad-norm": "0"}
         devices = [f"d{i}" for i in range(2 + seed % (most_devices - 1))]
         one, drawn = os.path.join(folder, "one.zorse"), os.path.join(folder, "random.plan.json")
         z.compile(MODEL, one, z.cluster(folder, ["d0"]), batch, LENGTH, None, training, "f32")
@@ -110,11 +110,11 @@ def outcome(folder, metrics, checkpoint):
 
 def run_words(folder, bundle, data, extra, tag):
     metrics, checkpoint = os.path.join(folder, tag + ".jsonl"), os.path.join(folder, tag + ".safetensors")
-    words = [bundle, "--data", data, "--steps", STEPS, "--eval", data, "--eval-every", 2, "--eval-batches", 1, "--metrics", metrics, "--checkpoint", checkpoint, "--quiet"]
+    words = [bundle, "--data", data, "--max-steps", STEPS, "--eval-data", data, "--eval-interval", 2, "--eval-iters", 1, "--metrics-file", metrics, "--save-weights", checkpoint, "--quiet"]
     return [str(w) for w in words + list(extra)], metrics, checkpoint
 
 
 def threads(folder, bundle, data, extra):
     words, metrics, checkpoint = run_words(folder, bundle, data, extra, "threads")
-    z.call("zorse-run", *words, "--threads")
+    z.call("zorse-run", *words, "--in-process")
     return outcome(folder, metrics, checkpoint)

@@ -31,7 +31,7 @@ UPDATED = {"device": 0.3, "host": 0.02}  # minimum share of the update time that
 MEMORY_RATE, LINK = 4e8, 8e8  # bytes/s
 CLOCK = {"ZORSE_EMULATOR_COMPUTE": "0", "ZORSE_EMULATOR_PACE": str(MEMORY_RATE), "ZORSE_EMULATOR_LINK": str(LINK)}
 HOST = {"parameters": "host", "optimizer_states": "host", "gradients": "host", "reshard_after_forward": True}
-UNCLIPPED = {**z.ADAMW, "clip": "0"}
+UNCLIPPED = {**z.ADAMW, "max-grad-norm": "0"}
 PLANS = {  # residency, state, work that updates overlap with
     "updates on the device, by step": ([HOST], {}, "FORWARD of the next step"),
     "updates by the host, by step": ([{**HOST, "optimizer": "host"}], {}, "FORWARD of the next step"),

@@ -94,7 +94,7 @@ def main():
                 w, expected = w - RATE * gradient, [*expected, loss]
             for devices, cells in ((["a"], None), (["a", "b"], [(0, 1, 0, 1, "a"), (0, 1, 1, 4, "b")])):
                 plan = cells and z.plan(folder, "chain", BATCH, devices, cells)
-                z.compile(model, bundle, z.cluster(folder, devices), BATCH, 0, plan, {"optimizer": "sgd", "lr": str(RATE), "clip": "0", "schedule": "constant"}, "f64")
+                z.compile(model, bundle, z.cluster(folder, devices), BATCH, 0, plan, {"optimizer": "sgd", "lr": str(RATE), "max-grad-norm": "0", "lr-scheduler-type": "constant"}, "f64")
                 found = z.run(bundle, f"x={folder}/x.npy,y={folder}/y.npy", 2, checkpoint=saved)
                 what = f"{' '.join(name for name, _ in chain.steps)} in {kind}, {len(devices)} devices"
                 results.append(z.check(f"{what}: losses", z.relative([m["loss"] for m in found], expected), LIMIT))

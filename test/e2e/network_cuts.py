@@ -146,10 +146,10 @@ class Trial:
         slow = self.short or self.restarts or self.starting
         # Steps take longer than the outage, or continue until the job ends.
         steps = (60 + int(self.deadline) if self.restarts or self.starting else 60 + 2 * int(self.seconds)) if slow else 10 ** 8
-        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", str(steps), "--deadline-seconds", str(self.deadline),
-                 "--join-seconds", "20"]
+        words = [os.path.join(z.BIN, "zorse-run"), bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--max-steps", str(steps), "--heartbeat-timeout", str(self.deadline),
+                 "--rdzv-timeout", "20"]
         if self.restarts:
-            words += ["--restarts=8", "--snapshots", os.path.join(folder, f"snapshots-{self.number}"), "--snapshot-every", "10"]
+            words += ["--max-restarts=8", "--checkpoint-dir", os.path.join(folder, f"snapshots-{self.number}"), "--save-interval", "10"]
         environment = {"ZORSE_SECRET": os.urandom(16).hex(), "ZORSE_TEST_DELAYS": f"{self.number},{60 if slow else 10}"}
         nodes = [Node(network, n, words, folder, environment) for n in range(NODES)]
         begin = time.monotonic()

@@ -57,7 +57,7 @@ class Pods:
 
     def start(self, node, environment, words):
         inside = ["nsenter", "-t", str(self.holders[node].pid), "-n", "-u", "-m", "--"] if self.separate else []
-        more = [] if self.separate else ["--listen", self.addresses[node]]
+        more = [] if self.separate else ["--local-addr", self.addresses[node]]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ZORSE_")}
         # A separate process group, in which nsenter becomes the command: signals reach the launcher itself.
         return subprocess.Popen(inside + [os.path.join(z.BIN, words[0])] + [str(w) for w in words[1:]] + more, env={**clean, **environment}, stdin=subprocess.DEVNULL,
@@ -120,8 +120,8 @@ def main():
         bundle, data = os.path.join(folder, "b.zorse"), os.path.join(z.SMALL, "gpt.tokens.bin")
         cells = [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 8, 0, 3, "b"), (3, 8, 3, 6, "c"), (3, 8, 6, 8, "d")]
         z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster(folder), 8, 32, z.plan(folder, "p", 8, list("abcd"), cells))
-        words = ["zorse-run", bundle, "--data", data, "--steps", 6]
-        threads = outcome(folder, "threads", lambda more: z.call(*words, "--threads", *more))
+        words = ["zorse-run", bundle, "--data", data, "--max-steps", 6]
+        threads = outcome(folder, "threads", lambda more: z.call(*words, "--in-process", *more))
         pods = Pods(folder)
         try:
             for name, environment in environments(pods).items():
@@ -150,12 +150,12 @@ def main():
             # The same with snapshots and a restart: both nodes start again. Steps are slowed down, so that the killed
             # step is not the last.
             longer = words[:-1] + [30]
-            unbroken = outcome(folder, "unbroken", lambda more: z.call(*longer, "--threads", *more))
+            unbroken = outcome(folder, "unbroken", lambda more: z.call(*longer, "--in-process", *more))
             slow = [{**e, "ZORSE_TEST_DELAYS": "1,20"} for e in environment]
             said = []
 
             def broken(more):
-                said.append(both(pods, slow, longer + ["--snapshots", os.path.join(folder, "snapshots"), "--snapshot-every", 5, "--restarts=1"] + more,
+                said.append(both(pods, slow, longer + ["--checkpoint-dir", os.path.join(folder, "snapshots"), "--save-interval", 5, "--max-restarts=1"] + more,
                                  lambda nodes: os.kill(children(nodes[1])[1], signal.SIGKILL), at=12))
             equal = outcome(folder, "broken", broken) == unbroken
             codes, outputs, _ = said[0]

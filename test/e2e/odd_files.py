@@ -28,7 +28,7 @@ class Odd:
         self.bundle = os.path.join(folder, "good.zorse")
         self.small = self.write("small.onnx", onnx.regression(weights=onnx.external("w", (4, 4), "small.data"), after="x"))
         self.write("small.data", bytes(64))
-        z.call("zorse-compile", self.small, "--cluster", self.cluster, "--batch", 4, "--quiet", "-o", self.bundle, "--train", "w")
+        z.call("zorse-compile", self.small, "--cluster", self.cluster, "--global-batch-size", 4, "--quiet", "-o", self.bundle, "--train", "w")
 
     def write(self, name, data):
         path = os.path.join(self.folder, name)
@@ -83,23 +83,23 @@ class Odd:
 
 def compilers(c):
     out = os.path.join(c.folder, "out.zorse")
-    compile = ["zorse-compile", c.small, "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", out, "--train", "w"]
+    compile = ["zorse-compile", c.small, "--cluster", c.cluster, "--global-batch-size", 4, "--quiet", "-o", out, "--train", "w"]
     for option in ("--plan", "--profile", "--config"):
         c.each(f"compile {option}", compile + [option, None])
-    c.each("compile: the cluster", ["zorse-compile", c.small, "--cluster", None, "--batch", 4, "--quiet", "-o", out])
-    c.each("compile: the model", ["zorse-compile", None, "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", out])
+    c.each("compile: the cluster", ["zorse-compile", c.small, "--cluster", None, "--global-batch-size", 4, "--quiet", "-o", out])
+    c.each("compile: the model", ["zorse-compile", None, "--cluster", c.cluster, "--global-batch-size", 4, "--quiet", "-o", out])
     data = os.path.join(c.folder, "small.data")
     c.each("compile: external data", compile, path=data)
     os.path.isdir(data) and shutil.rmtree(data)
-    plan = ["zorse-plan", "--cluster", c.cluster, "--batch", 4, "--quiet"]
+    plan = ["zorse-plan", "--cluster", c.cluster, "--global-batch-size", 4, "--quiet"]
     for suffix in (".onnx", ".json", ".pb"):
         for kind in c.kinds:
             if (suffix, kind) != (".pb", "folder"):  # a bundle's folder is a model
                 odd = c.put(os.path.join(c.folder, "odd-model" + suffix), kind)
                 c.expect(f"plan: the model{suffix}, {kind}", odd, plan + [odd])
     for option in ("--plan", "--profile", "--config"):
-        c.each(f"plan {option}", plan + ["--shape", "llama-7b", "--seq", 64, option, None])
-    c.each("plan: the cluster", ["zorse-plan", "--shape", "llama-7b", "--seq", 64, "--batch", 4, "--cluster", None])
+        c.each(f"plan {option}", plan + ["--model-shape", "llama-7b", "--seq-length", 64, option, None])
+    c.each("plan: the cluster", ["zorse-plan", "--model-shape", "llama-7b", "--seq-length", 64, "--global-batch-size", 4, "--cluster", None])
     c.each("import: the model", ["zorse-import", None])
 
 
@@ -110,7 +110,7 @@ def files_of(folder):
 def bundles(c):
     """Every file of a bundle."""
     data = "x=" + c.write("x.npy", npy(8)) + ",y=" + c.write("y.npy", npy(8))
-    run = ["zorse-run", None, "--data", data, "--steps", 1, "--quiet"]
+    run = ["zorse-run", None, "--data", data, "--max-steps", 1, "--quiet"]
     for name in files_of(c.bundle):
         for kind in c.kinds:
             copy = os.path.join(c.folder, "copy.zorse")
@@ -122,18 +122,18 @@ def bundles(c):
                 if read:
                     c.expect(f"{tool}: {name}, {kind}", odd, words)
     good = [c.bundle if w is None else w for w in run]
-    for option in ("--init", "--cluster", "--config"):
-        c.each(f"run {option}", good + [option, None], kinds=[k for k in c.kinds if (option, k) != ("--init", "folder")])
-    for option in ("--data", "--eval"):
+    for option in ("--load-weights", "--cluster", "--config"):
+        c.each(f"run {option}", good + [option, None], kinds=[k for k in c.kinds if (option, k) != ("--load-weights", "folder")])
+    for option in ("--data", "--eval-data"):
         for kind in c.kinds:
             odd = c.put(os.path.join(c.folder, f"odd-{kind}.npy"), kind)
-            words = ["zorse-run", c.bundle, "--data", data, "--steps", 1, "--quiet"]
-            words = words[:3] + [f"x={odd}," + data.split(",")[1]] + words[4:] if option == "--data" else words + ["--eval", f"x={odd}," + data.split(",")[1]]
+            words = ["zorse-run", c.bundle, "--data", data, "--max-steps", 1, "--quiet"]
+            words = words[:3] + [f"x={odd}," + data.split(",")[1]] + words[4:] if option == "--data" else words + ["--eval-data", f"x={odd}," + data.split(",")[1]]
             c.expect(f"run {option}, {kind}", odd, words)
     hub = os.path.join(c.folder, "hub")
     os.makedirs(hub, exist_ok=True)
     for name in ("model.safetensors", "model.safetensors.index.json"):
-        c.each(f"run --init: {name}", good + ["--init", hub], path=os.path.join(hub, name))
+        c.each(f"run --load-weights: {name}", good + ["--load-weights", hub], path=os.path.join(hub, name))
         odd = os.path.join(hub, name)
         shutil.rmtree(odd) if os.path.isdir(odd) and not os.path.islink(odd) else os.remove(odd)
     snapshots(c, good, data)
@@ -141,7 +141,7 @@ def bundles(c):
 
 def snapshots(c, good, data):
     kept = os.path.join(c.folder, "snapshots")
-    z.call(*[w for w in good if w != "--quiet"], "--snapshots", kept)
+    z.call(*[w for w in good if w != "--quiet"], "--checkpoint-dir", kept)
     step = next(name for name in os.listdir(kept) if name.startswith("step"))
     for name in sorted(os.listdir(os.path.join(kept, step))):
         for kind in c.kinds:
@@ -150,7 +150,7 @@ def snapshots(c, good, data):
             shutil.copytree(kept, copy)
             odd = c.put(os.path.join(copy, step, name), kind)
             c.expect(f"export: {name}, {kind}", odd, ["zorse-export", os.path.join(copy, step), "-o", os.path.join(c.folder, "exported.safetensors")], says=step)
-            c.expect(f"evaluate: {name}, {kind}", odd, ["zorse-run", c.bundle, "--evaluate", "--eval", data, "--snapshots", copy], says="kept")
+            c.expect(f"evaluate: {name}, {kind}", odd, ["zorse-run", c.bundle, "--eval-only", "--eval-data", data, "--checkpoint-dir", copy], says="kept")
 
 
 def links(c):
@@ -159,7 +159,7 @@ def links(c):
     os.makedirs(outside, exist_ok=True)
     secret = c.write("outside/secret", bytes(64))
     data = os.path.join(c.folder, "small.data")
-    compile = ["zorse-compile", None, "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", os.path.join(c.folder, "linked.zorse"), "--train", "w"]
+    compile = ["zorse-compile", None, "--cluster", c.cluster, "--global-batch-size", 4, "--quiet", "-o", os.path.join(c.folder, "linked.zorse"), "--train", "w"]
     own = os.path.join(c.folder, "own")
     os.makedirs(os.path.join(own, "below"), exist_ok=True)
     shutil.copy(c.small, os.path.join(own, "small.onnx"))

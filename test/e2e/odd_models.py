@@ -47,7 +47,7 @@ class Odd:
 
     def compile(self, name, model, seconds, codes=(0, 1), says="", more=()):
         path = self.write("odd.onnx", model)
-        return self.call(name, ["zorse-compile", path, "--cluster", self.cluster, "--batch", 4, "--quiet", "-o", os.path.join(self.folder, "odd.zorse"), "--train", "w", *more], seconds, codes, says)
+        return self.call(name, ["zorse-compile", path, "--cluster", self.cluster, "--global-batch-size", 4, "--quiet", "-o", os.path.join(self.folder, "odd.zorse"), "--train", "w", *more], seconds, codes, says)
 
 
 def chain(op, count, first, last, second=None):
@@ -108,13 +108,13 @@ def sizes(c):
     model = onnx.model([onnx.node("MatMul", ["x", name], ["p"]), onnx.node("Sub", ["p", "y"], ["d"]), onnx.node("Mul", ["d", "d"], ["s"]), onnx.node("ReduceMean", ["s"], ["loss"], keepdims=0)],
                        [weights], [onnx.value("x", ["N", 4]), onnx.value("y", ["N", 4])], [onnx.value("loss", [])])
     path = c.write("odd.onnx", model)
-    c.call("a parameter's name of 50 MB", ["zorse-compile", path, "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", os.path.join(c.folder, "odd.zorse"), "--trust-guess"], 60)
+    c.call("a parameter's name of 50 MB", ["zorse-compile", path, "--cluster", c.cluster, "--global-batch-size", 4, "--quiet", "-o", os.path.join(c.folder, "odd.zorse"), "--infer-trainable"], 60)
 
 
 def unused(c, count):
     """Checkpoints and models with many tensors that the model does not use: linear time."""
     bundle = os.path.join(c.folder, "few.zorse")
-    z.call("zorse-compile", c.write("few.onnx", onnx.regression(after="x")), "--cluster", c.cluster, "--batch", 4, "--quiet", "-o", bundle, "--train", "w")
+    z.call("zorse-compile", c.write("few.onnx", onnx.regression(after="x")), "--cluster", c.cluster, "--global-batch-size", 4, "--quiet", "-o", bundle, "--train", "w")
     header, begin = {"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}, 64
     for i in range(count):
         header[f"block.{i}.weight"] = {"dtype": "F32", "shape": [2], "data_offsets": [begin, begin + 8]}
@@ -123,9 +123,9 @@ def unused(c, count):
     many = c.write("many.safetensors", len(text).to_bytes(8, "little") + text + bytes(begin))
     import odd_files
     data = "x=" + c.write("x.npy", odd_files.npy(8)) + ",y=" + c.write("y.npy", odd_files.npy(8))
-    run = ["zorse-run", bundle, "--data", data, "--steps", 1, "--quiet", "--init", many]
-    c.call(f"--init with {count} tensors of other modules", run, 4, codes=(0,), says="block.10000.weight")
-    c.call(f"--init with {count} tensors left out", run + ["--init-skip", "block.*"], 4, codes=(0,))
+    run = ["zorse-run", bundle, "--data", data, "--max-steps", 1, "--quiet", "--load-weights", many]
+    c.call(f"--load-weights with {count} tensors of other modules", run, 4, codes=(0,), says="block.10000.weight")
+    c.call(f"--load-weights with {count} tensors left out", run + ["--ignore-tensors", "block.*"], 4, codes=(0,))
     more = [onnx.tensor(f"u{i}", (2, 3), [0.0] * 6) for i in range(count)]
     c.compile(f"{count} initializers that nothing reads", onnx.regression(after="x", more=more), 20, codes=(0,))
 

@@ -9,7 +9,7 @@ A transfer to the host or between GPUs runs at another rate (ZORSE_EMULATOR_LINK
 participant has arrived. The ratio of the two rates is that of a network and GPU memory. Kernels compute nothing
 (ZORSE_EMULATOR_COMPUTE=0). The cluster file has the same two rates; the times of bodies are profiled on the same GPUs.
 If transfers are staged through host memory, the transport between the host's threads takes no time, and none is
-simulated (--links-times).
+simulated (--bandwidth-scale).
 
 Host threads submit the work, and the emulated clock is the wall clock, so a thread that the operating system delays
 makes a step longer. A measurement outside its limits is repeated with both rates halved: a host delay is then half as
@@ -71,7 +71,7 @@ def profile_of(folder, bundle, cells, rate):
     """Profiles the times of bodies. Transfer times are in the cluster file."""
     path = os.path.join(folder, "profile.json")
     rows = ",".join(map(str, sorted({end - begin for _, _, begin, end, _ in cells})))
-    paced(rate, "zorse-profile", bundle, "-o", path, "--rows", rows, "--seconds", PROFILED, "--no-links", "--as", "emulated", "--memory", MEMORY, "--quiet", link=False)
+    paced(rate, "zorse-profile", bundle, "-o", path, "--batch-sizes", rows, "--max-seconds", PROFILED, "--no-links", "--device-type", "emulated", "--max-memory", MEMORY, "--quiet", link=False)
     with open(path) as f:
         profile = json.load(f)
     for device in profile["devices"]:
@@ -120,7 +120,7 @@ def merged(intervals):
 
 def trace_of(folder, tool, bundle, *words):
     trace = os.path.join(folder, "trace.json")
-    tool("zorse-run", bundle, "--steps", STEPS, "--trace", trace, "--trace-steps", STEPS, *words)
+    tool("zorse-run", bundle, "--max-steps", STEPS, "--trace", trace, "--trace-steps", STEPS, *words)
     return parts(trace)
 
 
@@ -144,9 +144,9 @@ def measured(folder, name, hows, rate):
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan)
     profile = profile_of(folder, bundle, cells, rate)
     z.compile(model, bundle, cluster(folder, devices, rate), BATCH, LENGTH, plan, extra=("--profile", profile))
-    data, lines = ["--data", os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), "--threads"], []
+    data, lines = ["--data", os.path.join(z.SMALL, "gpt.bf16.tokens.bin"), "--in-process"], []
     for how in hows:
-        planned, beside = trace_of(folder, z.call, bundle, "--simulate", *how, *(["--links-times", INSTANT] if how else []))
+        planned, beside = trace_of(folder, z.call, bundle, "--simulate", *how, *(["--bandwidth-scale", INSTANT] if how else []))
         what = name + (", by way of the host" if how else "")
         moved, hidden = trace_of(folder, lambda *words: paced(rate, *words), bundle, *data, *how)
         print(f"{what}: {hidden:.2f} s of {moved:.2f} beside computing, planned {beside:.2f} of {planned:.2f}", flush=True)
@@ -162,7 +162,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in list(PLANS)[:1 if quick else None]:
             for slower in SLOWER:
-                found = measured(folder, name, ([],) if quick else ([], ["--staged"]), RATE / slower)
+                found = measured(folder, name, ([],) if quick else ([], ["--host-staged"]), RATE / slower)
                 wrong = [problem for line in found for problem in problems_of(*line)]
                 if not wrong:
                     break

@@ -69,7 +69,7 @@ def expected(folder, bundle, data, x, labels, update):
 
 def compiled(folder, path, *extra, ok=True, name=None):
     bundle = os.path.join(folder, (name or os.path.basename(path)) + ".zorse")
-    return bundle, z.call("zorse-compile", path, "--cluster", z.cluster(folder, ["a", "b"]), "--batch", ROWS, "-o", bundle, *extra, ok=ok)
+    return bundle, z.call("zorse-compile", path, "--cluster", z.cluster(folder, ["a", "b"]), "--global-batch-size", ROWS, "-o", bundle, *extra, ok=ok)
 
 
 def training_info(folder):

@@ -124,7 +124,7 @@ def main():
         gpt = os.path.join(z.SMALL, "gpt.onnx")
         plan = z.plan(folder, "p", 8, "abc", [(0, 3, 0, 8, "a"), (3, 8, 0, 3, "b"), (3, 8, 3, 8, "c")])
         page = os.path.join(folder, "plan.html")
-        z.call("zorse-plan", gpt, "--cluster", cluster, "--batch", 8, "--seq", 16, "--plan", plan, "--html", page, "--quiet")
+        z.call("zorse-plan", gpt, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 16, "--plan", plan, "--html", page, "--quiet")
         html = dom(folder, page)
         legends = re.findall(r'<div[^>]*class="legend"[^>]*>(.*?)</div>', html, re.S)
         words = re.sub(r"<[^>]*>", " ", " ".join(legends))
@@ -140,7 +140,7 @@ def main():
 
         bundle, page = os.path.join(folder, "m.zorse"), os.path.join(folder, "run.html")
         z.compile(gpt, bundle, z.cluster(folder, ["a"]), 8, 16)
-        z.call("zorse-run", bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--steps", 30, "--lr", "1e-2", "--eval", os.path.join(z.SMALL, "gpt.tokens.bin"), "--eval-every", 10, "--eval-batches", 1, "--page", page,
+        z.call("zorse-run", bundle, "--data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--max-steps", 30, "--lr", "1e-2", "--eval-data", os.path.join(z.SMALL, "gpt.tokens.bin"), "--eval-interval", 10, "--eval-iters", 1, "--html-report", page,
                "--quiet")
         html = dom(folder, page)
         holds("the run's page has its legend and the table of time", "loss of training" in html and "loss on held-back data" in html and "Where the time went" in html)

@@ -21,7 +21,7 @@ def main():
         for name, bundle, data, extra in many_plans.bundles(folder, count):
             expected = many_plans.threads(folder, bundle, data, extra)
             words, metrics, checkpoint = many_plans.run_words(folder, bundle, data, extra, "processes")
-            code, _, err = z.call("zorse-run", *words, "--processes", ok=False, timeout=120 * z.PATIENCE)
+            code, _, err = z.call("zorse-run", *words, "--spawn", ok=False, timeout=120 * z.PATIENCE)
             good = code == 0 and many_plans.outcome(folder, metrics, checkpoint) == expected
             print(f"{'ok  ' if good else 'FAIL'} {name}" + ("" if good else f": exit {code} {err.strip()}"), flush=True)
             results.append(good)

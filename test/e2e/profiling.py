@@ -44,24 +44,24 @@ def main():
             f.write("nodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, flops_per_second: 2e10, memory: 1GiB}\n      - {name: b, kind: cpu, flops_per_second: 1e10, memory: 1GiB}\n"
                     "  - name: n1\n    devices:\n      - {name: c, kind: cpu, flops_per_second: 1e10, memory: 1GiB}\n")
         bundle = os.path.join(folder, "gpt.zorse")
-        h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--split-bodies", "-o", bundle)
+        h.call("zorse-compile", model, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 64, "--quiet", "--compile-split-backward", "-o", bundle)
         with open(os.path.join(bundle, "functions.pb"), "rb") as f:
             splits = b".backward_inputs" in f.read()
-        expect(splits, "--split-bodies compiles the parts of backwards")
+        expect(splits, "--compile-split-backward compiles the parts of backwards")
 
         alone = os.path.join(folder, "alone.json")
-        _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--rows", "4,1", "--seconds", 1)
+        _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--batch-sizes", "4,1", "--max-seconds", 1)
         expect("block attention: rows 1 4, forward" in said and "round 1:" in said, said)
         profile, devices = devices_of(alone)
         expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
         check_times(devices["a"], [1, 4], splits)
         expect(devices["a"]["unit_classes"] == devices["c"]["unit_classes"], "equal devices have equal times")
 
-        _, typed, _ = h.call("zorse-profile", bundle, "-o", "-", "--rows", 1, "--seconds", 0, "--as", "H900", "--quiet")
+        _, typed, _ = h.call("zorse-profile", bundle, "-o", "-", "--batch-sizes", 1, "--max-seconds", 0, "--device-type", "H900", "--quiet")
         expect([d["device"] for d in json.loads(typed)["devices"]] == ["H900"], typed[:200])
 
         together = os.path.join(folder, "together.json")
-        h.call("zorse-profile", bundle, "-o", together, "--rows", "1,2", "--seconds", 1, "--processes", "--link-seconds", 0.2)
+        h.call("zorse-profile", bundle, "-o", together, "--batch-sizes", "1,2", "--max-seconds", 1, "--spawn", "--link-measure-seconds", 0.2)
         profile, devices = devices_of(together)
         expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
         check_times(devices["b"], [1, 2], splits)
@@ -82,21 +82,21 @@ def main():
         help_text = h.call("zorse-compile", "--help")[1]
         if "--profile" in help_text:
             for file, name in ((together, "fast"), (slow, "slow")):
-                h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--profile", file, "-o", os.path.join(folder, name + ".zorse"))
-            code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", cluster, "--batch", 8, "--seq", 32, "--quiet", "--profile", together,
+                h.call("zorse-compile", model, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 64, "--quiet", "--profile", file, "-o", os.path.join(folder, name + ".zorse"))
+            code, _, said = h.call("zorse-compile", os.path.join(h.SMALL, "gpt.onnx"), "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 32, "--quiet", "--profile", together,
                                    "-o", os.path.join(folder, "other.zorse"), ok=False)
             expect(code == 1 and "another model" in said, said)
-            code, _, said = h.call("zorse-compile", model, "--cluster", cluster, "--batch", 8, "--seq", 64, "--quiet", "--profile", together, "--precision", "bf16",
+            code, _, said = h.call("zorse-compile", model, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 64, "--quiet", "--profile", together, "--precision", "bf16",
                                    "-o", os.path.join(folder, "other.zorse"), ok=False)
             expect(code == 1 and "the profile was measured in f32" in said, said)
 
         for words, text in (
                 ([folder], "cannot be read"),
-                ([bundle, "--rows", "0"], "not in range"),
-                ([bundle, "--rows", "many"], "--rows"),
-                ([bundle, "--memory", "4096", "--rows", "1"], "set smaller batch sizes with --rows or a higher limit with --memory"),
+                ([bundle, "--batch-sizes", "0"], "not in range"),
+                ([bundle, "--batch-sizes", "many"], "--batch-sizes"),
+                ([bundle, "--max-memory", "4096", "--batch-sizes", "1"], "set smaller batch sizes with --batch-sizes or a higher limit with --max-memory"),
                 ([bundle, "-o", os.path.join(folder, "none", "p.json")], "cannot be written"),
-                ([bundle, "--as"], "--as"),
+                ([bundle, "--device-type"], "--device-type"),
                 ([], "bundle is required")):
             code, _, said = h.call("zorse-profile", *words, ok=False)
             expect(code == 1 and text in said and said.count("\n") <= 3, f"{words}: exit {code}, {said!r}")

@@ -141,7 +141,7 @@ class Check:
         return module, run
 
     def frozen_from_init(self):
-        """--init also sets frozen parameters, small and large."""
+        """--load-weights also sets frozen parameters, small and large."""
         import torch
         import zorse
 
@@ -157,7 +157,7 @@ class Check:
         self.train(other, steps=1, lr=0.0).save(weights)
         bundle = zorse.compile(path, os.path.join(self.folder, "tables.zorse"), batch=BATCH, seq=LENGTH, cluster=self.cluster, quiet=True, lr=0.0)
         run = zorse.train(bundle, self.tokens, steps=1, init=weights)
-        self.holds(f"--init sets frozen parameters ({run.losses[0]:.6f}, {expected:.6f})", abs(run.losses[0] - expected) < 1e-5 * expected)
+        self.holds(f"--load-weights sets frozen parameters ({run.losses[0]:.6f}, {expected:.6f})", abs(run.losses[0] - expected) < 1e-5 * expected)
         self.holds("and a checkpoint holds them under their own names", set(run.weights) == {n for n, _ in other.named_parameters()} and
                    np.array_equal(run.weights["norm.weight"], other.norm.weight.detach().numpy()))
         frozen = zorse.compile(path, os.path.join(self.folder, "flags.zorse"), batch=BATCH, seq=LENGTH, cluster=self.cluster, quiet=True, lr=1e-2, freeze=["head*"])
@@ -200,7 +200,7 @@ class Check:
             zorse.train(other, data, steps=1, batch=16, cluster=self.cluster, lr=0.0, clip=0.0).save(weights)
             zorse.export(Normed(), path, inputs={k: torch.from_numpy(v[:2]) for k, v in data.items()})
             run = zorse.train(path, data, steps=1, batch=16, cluster=self.cluster, init=weights)
-        self.holds(f"frozen statistics are set by --init ({run.losses[0]:.6f}, {expected:.6f})", abs(run.losses[0] - expected) < 1e-5 * expected)
+        self.holds(f"frozen statistics are set by --load-weights ({run.losses[0]:.6f}, {expected:.6f})", abs(run.losses[0] - expected) < 1e-5 * expected)
         self.holds("and frozen ones are a warning", any("running statistics" in str(w.message) for w in said))
 
     def wrappers(self):
@@ -235,7 +235,7 @@ class Check:
         config = transformers.LlamaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24, max_position_embeddings=64)
         transformers.LlamaForCausalLM(config).save_pretrained(folder)
         self.holds("a directory of the hub trains", len(self.train(folder).losses) == 4)
-        code, out, err = z.call("zorse-compile", folder, "--cluster", self.cluster, "--batch", BATCH, "-o", os.path.join(self.folder, "x.zorse"), ok=False)
+        code, out, err = z.call("zorse-compile", folder, "--cluster", self.cluster, "--global-batch-size", BATCH, "-o", os.path.join(self.folder, "x.zorse"), ok=False)
         other = os.path.join(self.folder, "bert")
         transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)).save_pretrained(other)
         tried = subprocess.run([sys.executable, "-m", "zorse.torch_export", "--hf", other, "-o", os.path.join(self.folder, "b.onnx")], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=os.path.join(z.ROOT, "python")))

@@ -91,7 +91,7 @@ def without_torch(results, folder):
     said(results, "an option of compiling is refused for a bundle", TypeError, "no option 'precision'", lambda: zorse.train(again.bundle, TOKENS, steps=1, precision="bf16"))
     said(results, "a bundle has its batch", TypeError, "a bundle has its batch", lambda: zorse.train(again.bundle, TOKENS, steps=1, batch=4))
     said(results, "batch is missing", TypeError, "expected batch", lambda: zorse.train(GPT, TOKENS, steps=1))
-    said(results, "errors are the tools'", zorse.ZorseError, "--clip: expects a finite number", lambda: zorse.compile(GPT, os.path.join(folder, "y"), batch=8, seq=16, cluster=cluster, clip=-1.0))
+    said(results, "errors are the tools'", zorse.ZorseError, "--max-grad-norm: expects a finite number", lambda: zorse.compile(GPT, os.path.join(folder, "y"), batch=8, seq=16, cluster=cluster, clip=-1.0))
     said(results, "a module is for zorse.train", TypeError, "zorse.export(module", lambda: zorse.compile(object(), "x", batch=8))
     said(results, "no such model", zorse.ZorseError, "nowhere.onnx", lambda: zorse.plan("nowhere.onnx", cluster=cluster, batch=8))
     said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), steps=1))
@@ -201,7 +201,7 @@ def pipes(results, folder, bundle):
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDWR)
     try:
-        code = z.call("zorse-run", bundle.path, "--data", TOKENS, "--steps", 3, "--snapshots", snapshots, "--resume", "--metrics", pipe, "--quiet", timeout=60)[0]
+        code = z.call("zorse-run", bundle.path, "--data", TOKENS, "--max-steps", 3, "--checkpoint-dir", snapshots, "--resume", "--metrics-file", pipe, "--quiet", timeout=60)[0]
         holds(results, "a run continues with metrics in a pipe", code == 0 and json.loads(os.read(end, 4096))["step"] == 3)
     finally:
         os.close(end)
@@ -215,7 +215,7 @@ def completion(results):
         line = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zorse; echo ${{COMPREPLY[@]}}"
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=dict(os.environ, PATH=z.BIN + ":" + os.environ["PATH"])).stdout.split()
 
-    holds(results, "completion of options", offers("zorse-run", "--snap") == ["--snapshots", "--snapshot-every"])
+    holds(results, "completion of options", offers("zorse-run", "--snap") == ["--checkpoint-dir", "--save-interval"])
     holds(results, "completion of values", offers("zorse-compile", "--optimizer", "ad") == ["adamw", "adam"])
 
 

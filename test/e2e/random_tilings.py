@@ -28,8 +28,8 @@ import harness as z
 MODEL = os.path.join(z.SMALL, "gpt-tiny-dropout.onnx")
 LENGTH, VOCABULARY, STEPS = 8, 32, 3
 BATCHES = (1, 2, 3, 5, 7, 8, 11, 13)
-TRAININGS = ({"optimizer": "adamw", "lr": "1e-2", "clip": "0.5"}, {"optimizer": "adamw", "lr": "1e-2", "clip": "0"},
-             {"optimizer": "sgd", "lr": "0.1", "momentum": "0.9"}, {"optimizer": "sgd", "lr": "0.1", "clip": "0.3"})
+TRAININGS = ({"optimizer": "adamw", "lr": "1e-2", "max-grad-norm": "0.5"}, {"optimizer": "adamw", "lr": "1e-2", "max-grad-norm": "0"},
+             {"optimizer": "sgd", "lr": "0.1", "momentum": "0.9"}, {"optimizer": "sgd", "lr": "0.1", "max-grad-norm": "0.3"})
 LIMIT = 1e-9
 
 

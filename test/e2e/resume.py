@@ -28,7 +28,7 @@ SEEN = ("step", "loss", "grad_norm", "lr", "skipped")
 
 def run(bundle, data, steps, metrics, *extra, ok=True):
     """Train; returns (metrics by step, exit code, stderr)."""
-    code, _, err = z.call("zorse-run", bundle, "--data", data, "--steps", steps, "--metrics", metrics, *extra, ok=ok)
+    code, _, err = z.call("zorse-run", bundle, "--data", data, "--max-steps", steps, "--metrics-file", metrics, *extra, ok=ok)
     return lines(metrics), code, err
 
 
@@ -73,9 +73,9 @@ def killed(words, number, seconds, metrics):
 def cases(folder):
     """name -> (bundle, data, options of the run): everything that state, data, random numbers and schedule depend on."""
     out = {}
-    schedule = ["--schedule=cosine", "--total-steps=30", "--warmup=5", "--shuffle=3", "--seed=9"]
+    schedule = ["--lr-scheduler-type=cosine", "--lr-decay-steps=30", "--warmup-steps=5", "--shuffle-seed=3", "--seed=9"]
     adamw = {**z.ADAMW, "seed": "5"}
-    sgd = {"optimizer": "sgd", "lr": "1e-2", "momentum": "0.9", "nesterov": "true", "clip": "0.5"}
+    sgd = {"optimizer": "sgd", "lr": "1e-2", "momentum": "0.9", "nesterov": "true", "max-grad-norm": "0.5"}
     one, three = z.cluster(folder, ["a"]), z.cluster(folder, ["a", "b", "c"])
     pipeline = z.plan(folder, "pipeline", BATCH, "abc", [(0, 3, 0, 4, "a"), (0, 3, 4, 8, "a"), (3, 5, 0, 4, "b"), (3, 5, 4, 8, "b"), (5, UNITS, 0, 4, "c"), (5, UNITS, 4, 8, "c")],
                       schedule="1f1b")
@@ -102,7 +102,7 @@ def cases(folder):
     np.save(os.path.join(folder, "ids.npy"), ids)
     np.save(os.path.join(folder, "labels.npy"), labels)
     out["skipped steps"] = (out["dropout, uneven shares"][0], f"input_ids={folder}/ids.npy,labels={folder}/labels.npy",
-                            [s for s in schedule if not s.startswith("--shuffle")])
+                            [s for s in schedule if not s.startswith("--shuffle-seed")])
     return out
 
 
@@ -115,39 +115,39 @@ def exact():
                 continue
             where = os.path.join(folder, str(number))
             os.mkdir(where)
-            unbroken, _, _ = run(bundle, data, 30, where + "/m0", "--checkpoint", where + "/c0", *options)
+            unbroken, _, _ = run(bundle, data, 30, where + "/m0", "--save-weights", where + "/c0", *options)
             skipped = sum(bool(m[4]) for m in unbroken.values())
             # In two halves, and with a snapshot at every step.
             for every in (0, 1, 4):
                 snapshots = f"{where}/s{every}"
-                words = ["--snapshots", snapshots, "--snapshot-every", every, *options]
+                words = ["--checkpoint-dir", snapshots, "--save-interval", every, *options]
                 first, _, _ = run(bundle, data, 11, where + "/m1", *words)
-                second, _, _ = run(bundle, data, 30, where + "/m2", "--resume", "--checkpoint", where + "/c1", *words)
+                second, _, _ = run(bundle, data, 30, where + "/m2", "--resume", "--save-weights", where + "/c1", *words)
                 seen = {**first, **second}
                 good = seen == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
                 results.append(say(f"{name}: 11 steps and 19 more, a snapshot every {every or 'end'}", good, f"{skipped} steps skipped"))
             # The same with a process per device, and with a change between threads and processes.
             if "three" in name:
-                for ways in (("--processes", "--processes"), ("--threads", "--processes"), ("--processes", "--threads")):
+                for ways in (("--spawn", "--spawn"), ("--in-process", "--spawn"), ("--spawn", "--in-process")):
                     snapshots = f"{where}/s{''.join(ways)}"
-                    words = ["--snapshots", snapshots, "--snapshot-every", 4, *options]
+                    words = ["--checkpoint-dir", snapshots, "--save-interval", 4, *options]
                     first, _, _ = run(bundle, data, 11, where + "/m3", *words, ways[0])
-                    second, _, _ = run(bundle, data, 30, where + "/m4", "--resume", "--checkpoint", where + "/c1", *words, ways[1])
+                    second, _, _ = run(bundle, data, 30, where + "/m4", "--resume", "--save-weights", where + "/c1", *words, ways[1])
                     good = {**first, **second} == unbroken and min(second) == 12 and content(where + "/c0") == content(where + "/c1")
                     results.append(say(f"{name}: 11 steps {ways[0]} and 19 more {ways[1]}", good))
             # Interrupted, and killed repeatedly.
             for signals in ([signal.SIGTERM], [signal.SIGKILL] * (2 if QUICK else 6)):
                 snapshots = f"{where}/k{len(signals)}{signals[0]}"
-                words = ["zorse-run", bundle, "--data", data, "--steps", 30, "--snapshots", snapshots, "--snapshot-every", 3, *options]
+                words = ["zorse-run", bundle, "--data", data, "--max-steps", 30, "--checkpoint-dir", snapshots, "--save-interval", 3, *options]
                 seen, codes, disagree = {}, [], 0
                 for i, number_ in enumerate(signals):
                     metrics = f"{snapshots}.{i}"
-                    code, _ = killed([*words, "--metrics", metrics, *(["--resume"] if i else [])], number_, randoms.uniform(0, 0.15), metrics)
+                    code, _ = killed([*words, "--metrics-file", metrics, *(["--resume"] if i else [])], number_, randoms.uniform(0, 0.15), metrics)
                     codes.append(code)
                     part = lines(metrics)
                     disagree += sum(seen.get(s, v) != v for s, v in part.items())  # repeated steps
                     seen.update(part)
-                code, out, err = z.call(*words, "--metrics", snapshots + ".last", "--resume", "--checkpoint", where + "/c2", ok=False)
+                code, out, err = z.call(*words, "--metrics-file", snapshots + ".last", "--resume", "--save-weights", where + "/c2", ok=False)
                 part = lines(snapshots + ".last")
                 disagree += sum(seen.get(s, v) != v for s, v in part.items())
                 seen.update(part)
@@ -178,11 +178,11 @@ def plans():
                     bundles[name] = os.path.join(folder, f"{model}-{precision}-{name}.zorse")
                     z.compile(path, bundles[name], z.cluster(folder, devices), b, LENGTH, z.plan(folder, name, b, devices, cells, **more), z.ADAMW, precision)
                 tag = os.path.join(folder, f"{model}-{precision}")
-                options = ["--shuffle=2", "--schedule=cosine", f"--total-steps={stops[-1]}"]
-                unbroken, _, _ = run(bundles["five"], data, stops[-1], tag + ".m", "--checkpoint", tag + ".c", *options)
+                options = ["--shuffle-seed=2", "--lr-scheduler-type=cosine", f"--lr-decay-steps={stops[-1]}"]
+                unbroken, _, _ = run(bundles["five"], data, stops[-1], tag + ".m", "--save-weights", tag + ".c", *options)
                 seen = {}
-                for (name, _, _, _), stop, way in zip(layouts, stops, ("--processes", "--threads", "--processes")):
-                    part, _, _ = run(bundles[name], data, stop, tag + ".p", "--snapshots", tag + ".s", "--resume", "--checkpoint", tag + ".d", *options, way)
+                for (name, _, _, _), stop, way in zip(layouts, stops, ("--spawn", "--in-process", "--spawn")):
+                    part, _, _ = run(bundles[name], data, stop, tag + ".p", "--checkpoint-dir", tag + ".s", "--resume", "--save-weights", tag + ".d", *options, way)
                     seen.update(part)
                 results.append(say(f"{model} {precision}: every step once", sorted(seen) == sorted(unbroken)))
                 results.append(z.check(f"{model} {precision}: losses, 5 devices to {stops[0]}, 3 to {stops[1]}, 7 to {stops[2]}",
@@ -207,14 +207,14 @@ def refusals():
         z.compile(MODEL, other, cluster, BATCH, LENGTH, training={**z.ADAMW, "betas": "0.8,0.9"})
         z.compile(MODEL, half, cluster, BATCH // 2, LENGTH)
         s, m = os.path.join(folder, "s"), os.path.join(folder, "m")
-        take = ["--snapshots", s, "--snapshot-every", 2]
+        take = ["--checkpoint-dir", s, "--save-interval", 2]
         run(bundle, DATA, 8, m, *take)
         fresh = (os.path.join(folder, f"m{i}") for i in range(100))  # metrics of a resumed run are appended to the file
 
         _, code, err = run(bundle, DATA, 10, m, *take, ok=False)
         results.append(refused("a directory with snapshots is not overwritten", code, err, "--resume", "step-00000008"))
-        _, code, err = run(bundle, DATA, 10, m, *take, "--resume", "--shuffle=3", "--lr=0.5", ok=False)
-        results.append(refused("another order and learning rate", code, err, "shuffle: none in the snapshot, 3 here", "learning rate: 0.0003 in the snapshot, 0.5 here", "--allow-change"))
+        _, code, err = run(bundle, DATA, 10, m, *take, "--resume", "--shuffle-seed=3", "--lr=0.5", ok=False)
+        results.append(refused("another order and learning rate", code, err, "shuffle: none in the snapshot, 3 here", "learning rate: 0.0003 in the snapshot, 0.5 here", "--allow-config-change"))
         _, code, err = run(other, DATA, 10, m, *take, "--resume", ok=False)
         results.append(refused("another optimizer", code, err, "beta1: 0.9 in the snapshot, 0.8 here"))
         text = os.path.join(folder, "other.bin")
@@ -223,19 +223,19 @@ def refusals():
         results.append(refused("other data", code, err, "data: uint16 tokens"))
         llama = os.path.join(folder, "llama.zorse")
         z.compile(os.path.join(z.SMALL, "llama.onnx"), llama, cluster, BATCH, LENGTH)
-        _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-change", ok=False)
+        _, code, err = run(llama, os.path.join(z.SMALL, "llama.tokens.bin"), 10, m, *take, "--resume", "--allow-config-change", ok=False)
         results.append(refused("another model", code, err, "another model", "not in the snapshot"))
         # Another matrix library rounds differently: this is reported, and only then.
         def with_library(name, *more):
             before = dict(os.environ)
             os.environ["ZORSE_GEMM"] = name
             try:
-                return run(bundle, DATA, 4, next(fresh), "--snapshots", os.path.join(folder, "library"), *more, ok=False)
+                return run(bundle, DATA, 4, next(fresh), "--checkpoint-dir", os.path.join(folder, "library"), *more, ok=False)
             finally:
                 os.environ.clear()
                 os.environ.update(before)
 
-        _, code, err = with_library("onednn", "--snapshot-every", 2)
+        _, code, err = with_library("onednn", "--save-interval", 2)
         if "expects \"openblas\"" in err:
             print("skip another matrix library: built without oneDNN")
         else:
@@ -244,7 +244,7 @@ def refusals():
             _, code, err = with_library("openblas", "--resume")
             results.append(say("another matrix library is", code == 0 and "matrices were multiplied by onednn" in err and "here by openblas" in err and "except for rounding" in err, err.strip()))
         # The data continues at its position.
-        after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
+        after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-config-change", ok=False)
         results.append(say("another batch, allowed", code == 0 and sorted(after) == [9, 10] and "batch: 8 in the snapshot, 4 here" in err, err.strip()))
         newest = os.path.join(s, max(n for n in os.listdir(s) if n.startswith("step-")))
         with open(os.path.join(newest, "index.json")) as f:
@@ -260,7 +260,7 @@ def refusals():
             f.write(bytes([byte[0] ^ 1]))
         code, out, _ = z.call("zorse-export", s, "--list")
         results.append(say("zorse-export --list shows it", out.count("damaged: ") == 1 and out.count(" complete\n") == 1, out))
-        after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-change", ok=False)
+        after, code, err = run(half, DATA, 10, next(fresh), *take, "--resume", "--allow-config-change", ok=False)
         results.append(say("a damaged snapshot is passed over", code == 0 and sorted(after) == [9, 10] and "passed over" in err and os.path.basename(victim) in err and "checksum" in err, err.strip()))
 
         # A full disk: training continues, older snapshots stay, and the end is an error only if the last snapshot
@@ -269,12 +269,12 @@ def refusals():
         os.mkdir(small)
         if os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", small], capture_output=True).returncode == 0:
             try:
-                take = ["--snapshots", os.path.join(small, "s"), "--snapshot-every", 1, "--keep-snapshots", 100]
+                take = ["--checkpoint-dir", os.path.join(small, "s"), "--save-interval", 1, "--save-total-limit", 100]
                 after, code, err = run(bundle, DATA, 12, next(fresh), *take, ok=False)
                 kept = [n for n in os.listdir(os.path.join(small, "s")) if n.startswith("step-")]
                 results.append(say("full disk", code == 1 and len(after) == 12 and "No space left on device" in err and kept and "the last snapshot, of step 12, is not complete" in err,
                                    f"{len(kept)} kept; " + err.strip()[-300:]))
-                after, code, err = run(bundle, DATA, 12, next(fresh), "--snapshots", os.path.join(small, "s"), "--resume", "--keep-snapshots", 1, ok=False)
+                after, code, err = run(bundle, DATA, 12, next(fresh), "--checkpoint-dir", os.path.join(small, "s"), "--resume", "--save-total-limit", 1, ok=False)
                 results.append(say("resumed from the newest of them", min(after) == len(kept) + 1, err.strip()[-300:]))
             finally:
                 subprocess.run(["umount", "-l", small])

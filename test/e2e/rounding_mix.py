@@ -65,7 +65,7 @@ def casts(folder, precision, arch):
     with open(cluster, "w") as f:
         f.write(f"name: one\nnodes:\n  - name: here\n    devices:\n      - {{ name: a, type: {GPUS[arch]} }}\n")
     bundle = os.path.join(folder, f"{precision}-{arch}.zorse")
-    z.call("zorse-compile", os.path.join(z.SMALL, "gpt.onnx"), "--cluster", cluster, "--batch", 8, "--seq", 32, "--precision", precision, "--quiet", "-o", bundle)
+    z.call("zorse-compile", os.path.join(z.SMALL, "gpt.onnx"), "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 32, "--precision", precision, "--quiet", "-o", bundle)
     return os.path.join(bundle, "kernels", arch, "kernels.ptx")
 
 

@@ -15,7 +15,7 @@ LENGTH = 32
 
 def per_sample(bundle, data, folder, name):
     path = os.path.join(folder, name + ".json")
-    z.run(bundle, data, 1, extra=("--per-sample-losses", path))
+    z.run(bundle, data, 1, extra=("--dump-losses", path))
     with open(path) as f:
         return json.load(f)
 

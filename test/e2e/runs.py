@@ -66,12 +66,12 @@ zorse-compile:
 """)
     z.call("zorse-run", "--config", file)
     lines = [json.loads(line) for line in open(metrics)]
-    flags = losses(one, "--shuffle=5", "--seed=7", "--eval", TOKENS, "--eval-batches=2", steps=3)
+    flags = losses(one, "--shuffle-seed=5", "--seed=7", "--eval-data", TOKENS, "--eval-iters=2", steps=3)
     holds("a run from a file is the run from flags", [m["loss"] for m in lines if "loss" in m] == flags and len(lines) == 4, lines)
-    z.call("zorse-run", "--config", file, "--steps", 2)
+    z.call("zorse-run", "--config", file, "--max-steps", 2)
     holds("flags go before the file", sum("loss" in json.loads(line) for line in open(metrics)) == 2)
     z.call("zorse-compile", "--config", file, "--quiet")
-    configured = losses(os.path.join(folder, "configured.zorse"), "--lr=3e-4", "--warmup=10", steps=3)
+    configured = losses(os.path.join(folder, "configured.zorse"), "--lr=3e-4", "--warmup-steps=10", steps=3)
     holds("zorse-compile reads its section", np.allclose(configured, losses(one, steps=3), rtol=1e-6), configured)
     two = write(folder, "two.yaml", f"data: [{TOKENS}, {TOKENS}]\nsteps: 2\nthreads: true\n")
     z.call("zorse-run", one, "--config", two, "--quiet")
@@ -98,24 +98,24 @@ def evaluate(folder, one, two):
     np.fromfile(TOKENS, np.uint16)[:9 * BATCH * LENGTH + 1].tofile(data)
     checkpoint, snapshots = os.path.join(folder, "e.safetensors"), os.path.join(folder, "e-snapshots")
     metrics = os.path.join(folder, "e.jsonl")
-    z.call("zorse-run", one, "--data", TOKENS, "--steps", 4, "--eval", data, "--eval-batches", 0, "--checkpoint", checkpoint, "--snapshots", snapshots, "--snapshot-every", 2, "--metrics", metrics)
+    z.call("zorse-run", one, "--data", TOKENS, "--max-steps", 4, "--eval-data", data, "--eval-iters", 0, "--save-weights", checkpoint, "--checkpoint-dir", snapshots, "--save-interval", 2, "--metrics-file", metrics)
     expected = [json.loads(line)["eval_loss"] for line in open(metrics) if "eval_loss" in line][-1]
 
     def said(bundle, *words):
-        _, out, _ = z.call("zorse-run", bundle, "--evaluate", "--eval", data, *words)
+        _, out, _ = z.call("zorse-run", bundle, "--eval-only", "--eval-data", data, *words)
         found = re.search(r"^evaluation: loss (\S+), perplexity (\S+), \d+ samples$", out, re.M)
         return (float(found[1]), float(found[2])) if found else (float("nan"),) * 2
 
-    for name, bundle, words in (("a checkpoint", one, ("--init", checkpoint)), ("the newest snapshot, under another plan", two, ("--snapshots", snapshots)),
-                                ("one snapshot", two, ("--snapshots", sorted(glob.glob(os.path.join(snapshots, "step-*")))[-1])), ("processes", two, ("--snapshots", snapshots, "--processes"))):
+    for name, bundle, words in (("a checkpoint", one, ("--load-weights", checkpoint)), ("the newest snapshot, under another plan", two, ("--checkpoint-dir", snapshots)),
+                                ("one snapshot", two, ("--checkpoint-dir", sorted(glob.glob(os.path.join(snapshots, "step-*")))[-1])), ("processes", two, ("--checkpoint-dir", snapshots, "--spawn"))):
         loss, perplexity = said(bundle, *words)
-        holds(f"--evaluate of {name}", abs(loss - expected) < 2e-6 * expected and abs(perplexity - np.exp(loss)) < 1e-4 * perplexity, f"{loss}, expected {expected}")
+        holds(f"--eval-only of {name}", abs(loss - expected) < 2e-6 * expected and abs(perplexity - np.exp(loss)) < 1e-4 * perplexity, f"{loss}, expected {expected}")
     # All samples count, including a short last batch: the mean over 75 samples, in batches of 8 and of 3, and from
     # parts.
     def loss_of(bundle, samples, first=0):
         some = os.path.join(folder, f"some-{first}-{samples}.bin")
         np.fromfile(TOKENS, np.uint16)[first * LENGTH:(first + samples) * LENGTH + 1].tofile(some)
-        _, out, _ = z.call("zorse-run", bundle, "--evaluate", "--eval", some, "--init", checkpoint)
+        _, out, _ = z.call("zorse-run", bundle, "--eval-only", "--eval-data", some, "--load-weights", checkpoint)
         found = re.search(r"^evaluation: loss (\S+), perplexity \S+, (\d+) samples$", out, re.M)
         holds(f"{samples} samples are evaluated", found and int(found[2]) == samples, out)
         return float(found[1])
@@ -125,14 +125,14 @@ def evaluate(folder, one, two):
     rest, all_of_them = 3, 9 * BATCH + 3
     by_batches, by_threes, parts = loss_of(two, all_of_them), loss_of(three, all_of_them), (9 * BATCH * loss_of(one, 9 * BATCH) + rest * loss_of(one, rest, 9 * BATCH)) / all_of_them
     holds("the remainder of the data is evaluated", abs(by_batches - by_threes) < 2e-6 * by_threes and abs(by_batches - parts) < 2e-6 * parts, (by_batches, by_threes, parts))
-    earlier = said(one, "--snapshots", sorted(glob.glob(os.path.join(snapshots, "step-*")))[0])[0]
+    earlier = said(one, "--checkpoint-dir", sorted(glob.glob(os.path.join(snapshots, "step-*")))[0])[0]
     holds("an earlier snapshot is another state", abs(earlier - expected) > 1e-4)
     before = sorted(os.listdir(snapshots)), os.stat(os.path.join(snapshots, "generation")).st_mtime_ns
-    said(one, "--snapshots", snapshots)
+    said(one, "--checkpoint-dir", snapshots)
     holds("evaluating claims nothing", before == (sorted(os.listdir(snapshots)), os.stat(os.path.join(snapshots, "generation")).st_mtime_ns))
-    refused("training options", "--evaluate does not train and cannot be combined with --steps", "zorse-run", one, "--evaluate", "--eval", data, "--steps", 3)
-    refused("no data", "--evaluate needs --eval", "zorse-run", one, "--evaluate")
-    refused("no snapshot", "expected a snapshot, or a directory with complete ones, found none", "zorse-run", one, "--evaluate", "--eval", data, "--snapshots", os.path.join(folder, "nowhere"))
+    refused("training options", "--eval-only does not train and cannot be combined with --max-steps", "zorse-run", one, "--eval-only", "--eval-data", data, "--max-steps", 3)
+    refused("no data", "--eval-only needs --eval-data", "zorse-run", one, "--eval-only")
+    refused("no snapshot", "expected a snapshot, or a directory with complete ones, found none", "zorse-run", one, "--eval-only", "--eval-data", data, "--checkpoint-dir", os.path.join(folder, "nowhere"))
 
 
 def crc32c(data):
@@ -190,7 +190,7 @@ def fields(body):
 
 def outputs(folder, two):
     board, trace, page, metrics = (os.path.join(folder, n) for n in ("board", "trace.json", "page.html", "o.jsonl"))
-    _, out, _ = z.call("zorse-run", two, "--data", TOKENS, "--steps", 6, "--eval", TOKENS, "--eval-batches", 1, "--tensorboard", board, "--trace", trace, "--page", page, "--metrics", metrics,
+    _, out, _ = z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 6, "--eval-data", TOKENS, "--eval-iters", 1, "--tensorboard-dir", board, "--trace", trace, "--html-report", page, "--metrics-file", metrics,
                        "--throttle", "b=0.3")
     lines = [json.loads(line) for line in open(metrics)]
     (path,) = glob.glob(os.path.join(board, "events.out.tfevents.*"))
@@ -237,23 +237,23 @@ def outputs(folder, two):
     holds("and where the time went", "Where the time went" in text and "to change:" in text)
     resumed = os.path.join(folder, "board2")
     for extra in ((), ("--resume",)):
-        z.call("zorse-run", two, "--data", TOKENS, "--steps", 2 if not extra else 3, "--tensorboard", resumed, "--snapshots", os.path.join(folder, "board-snapshots"), "--quiet", *extra)
+        z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 2 if not extra else 3, "--tensorboard-dir", resumed, "--checkpoint-dir", os.path.join(folder, "board-snapshots"), "--quiet", *extra)
     starts = [e[2][0] for p in sorted(glob.glob(os.path.join(resumed, "*"))) for e in events(p) if 7 in e]
     holds("a resumed run voids events after its first step", sorted(starts) == [1, 3], starts)
 
     # A longer run with a decay that ends at its last step.
     snapshots = os.path.join(folder, "decay")
-    z.call("zorse-run", two, "--data", TOKENS, "--steps", 2, "--schedule=cosine", "--snapshots", snapshots, "--quiet")
-    _, _, err = z.call("zorse-run", two, "--data", TOKENS, "--steps", 4, "--schedule=cosine", "--snapshots", snapshots, "--resume", "--metrics", metrics)
+    z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 2, "--lr-scheduler-type=cosine", "--checkpoint-dir", snapshots, "--quiet")
+    _, _, err = z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 4, "--lr-scheduler-type=cosine", "--checkpoint-dir", snapshots, "--resume", "--metrics-file", metrics)
     longer = [json.loads(line)["lr"] for line in open(metrics)]
     holds("a longer run under cosine is explained", "the cosine decay of the learning rate ends with the run, at step 4 now and at step 2 in the snapshot's run" in err and len(longer) >= 2, err)
-    code, _, err = z.call("zorse-run", two, "--data", TOKENS, "--steps", 5, "--schedule=linear", "--snapshots", snapshots, "--resume", ok=False)
+    code, _, err = z.call("zorse-run", two, "--data", TOKENS, "--max-steps", 5, "--lr-scheduler-type=linear", "--checkpoint-dir", snapshots, "--resume", ok=False)
     holds("another schedule is still refused", code == 1 and "schedule: cosine in the snapshot, linear here" in err, err)
 
 
 def memory_of(folder, bundle):
     path = os.path.join(folder, "memory.json")
-    z.call("zorse-run", bundle, "--data", TOKENS, "--steps", 1, "--report-memory", path, "--quiet")
+    z.call("zorse-run", bundle, "--data", TOKENS, "--max-steps", 1, "--memory-report", path, "--quiet")
     return json.load(open(path))["devices"]
 
 
@@ -268,19 +268,19 @@ def shards(folder, one):
     pattern = os.path.join(folder, "part-*.bin")
     holds("shards by a pattern are the whole", losses(one, data=pattern, steps=6) == expected)
     holds("shards by name", losses(one, data=",".join(sorted(glob.glob(pattern))), steps=6) == expected)
-    holds("shards are shuffled as one", losses(one, "--shuffle=3", data=pattern, steps=8) == losses(one, "--shuffle=3", data=whole, steps=8))
+    holds("shards are shuffled as one", losses(one, "--shuffle-seed=3", data=pattern, steps=8) == losses(one, "--shuffle-seed=3", data=whole, steps=8))
     for name, array in (("ids", ids[:-1]), ("labels", ids[1:])):
         for i, part in enumerate(np.split(array.astype(np.int32).reshape(-1, LENGTH), [10, 31])):
             np.save(os.path.join(folder, f"{name}-{i}.npy"), part)
     holds("shards of arrays", losses(one, data=f"input_ids={folder}/ids-*.npy,labels={folder}/labels-*.npy", steps=6) == expected)
     ids[:5].tofile(os.path.join(folder, "part-3.bin"))
-    _, out, _ = z.call("zorse-run", one, "--data", pattern, "--steps", 1)
+    _, out, _ = z.call("zorse-run", one, "--data", pattern, "--max-steps", 1)
     holds("a shard that is too short is reported", "part-3.bin: uint16 tokens, 5 tokens, too few for a sample: it is not used" in out, out)
-    refused("a pattern that nothing matches", "expects files of names that match, found none", "zorse-run", one, "--data", os.path.join(folder, "none-*.bin"), "--steps", 1)
+    refused("a pattern that nothing matches", "expects files of names that match, found none", "zorse-run", one, "--data", os.path.join(folder, "none-*.bin"), "--max-steps", 1)
     snapshots = os.path.join(folder, "shard-snapshots")
-    z.call("zorse-run", one, "--data", pattern, "--steps", 1, "--snapshots", snapshots, "--quiet")
+    z.call("zorse-run", one, "--data", pattern, "--max-steps", 1, "--checkpoint-dir", snapshots, "--quiet")
     os.rename(os.path.join(folder, "part-0.bin"), os.path.join(folder, "part-9.bin"))
-    refused("other shards on resume", "data: ", "zorse-run", one, "--data", pattern, "--steps", 2, "--snapshots", snapshots, "--resume", "--quiet")
+    refused("other shards on resume", "data: ", "zorse-run", one, "--data", pattern, "--max-steps", 2, "--checkpoint-dir", snapshots, "--resume", "--quiet")
 
 
 def likeliest(folder, bundle, checkpoint, ids, batch):
@@ -293,7 +293,7 @@ def likeliest(folder, bundle, checkpoint, ids, batch):
     np.save(os.path.join(folder, "c-ids.npy"), row)
     np.save(os.path.join(folder, "c-labels.npy"), labels)
     path = os.path.join(folder, "c.json")
-    z.call("zorse-run", bundle, "--data", f"input_ids={folder}/c-ids.npy,labels={folder}/c-labels.npy", "--steps", 1, "--lr", 0, "--init", checkpoint, "--per-sample-losses", path, "--quiet")
+    z.call("zorse-run", bundle, "--data", f"input_ids={folder}/c-ids.npy,labels={folder}/c-labels.npy", "--max-steps", 1, "--lr", 0, "--load-weights", checkpoint, "--dump-losses", path, "--quiet")
     return int(np.argmin(json.load(open(path))[0]))
 
 
@@ -301,18 +301,18 @@ def sampling(folder):
     devices = ["a", "b", "c"]
     plan = z.plan(folder, "s", BATCH, devices, [(0, 3, 0, 8, "a"), (3, 8, 0, 3, "b"), (3, 8, 3, 8, "c")])
     one, three, plain = (os.path.join(folder, n + ".zorse") for n in ("s-one", "s-three", "s-plain"))
-    z.compile(GPT, one, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--sampling",))
-    z.compile(GPT, three, z.cluster(folder, devices), BATCH, LENGTH, plan, extra=("--sampling",))
+    z.compile(GPT, one, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--with-generation",))
+    z.compile(GPT, three, z.cluster(folder, devices), BATCH, LENGTH, plan, extra=("--with-generation",))
     z.compile(GPT, plain, z.cluster(folder, ["a"]), BATCH, LENGTH)
     wide = os.path.join(folder, "s-wide.zorse")
     z.compile(GPT, wide, z.cluster(folder, ["a"]), VOCABULARY, LENGTH)
     checkpoint, metrics = os.path.join(folder, "s.safetensors"), os.path.join(folder, "s.jsonl")
 
     def samples(bundle, *words):
-        z.call("zorse-run", bundle, "--data", TOKENS, "--steps", 6, "--lr", "1e-2", "--sample-every", 3, "--sample-tokens", 6, "--sample-prompt", "10,20,30", "--metrics", metrics, *words)
+        z.call("zorse-run", bundle, "--data", TOKENS, "--max-steps", 6, "--lr", "1e-2", "--generate-interval", 3, "--max-new-tokens", 6, "--prompt", "10,20,30", "--metrics-file", metrics, *words)
         return [json.loads(line) for line in open(metrics)]
 
-    lines = samples(one, "--checkpoint", checkpoint)
+    lines = samples(one, "--save-weights", checkpoint)
     texts = [m for m in lines if "generated" in m]
     holds("text after steps 3 and 6", [m["step"] for m in texts] == [3, 6] and all(m["prompt"] == [10, 20, 30] and len(m["generated"]) == 6 for m in texts), texts)
     holds("sampling changes no step", [m["loss"] for m in lines if "loss" in m] == losses(plain, "--lr", "1e-2", steps=6))
@@ -321,23 +321,23 @@ def sampling(folder):
         ids.append(likeliest(folder, wide, checkpoint, ids, BATCH))
     holds("the tokens are those of the least loss", texts and texts[-1]["generated"][:3] == ids[3:], (texts[-1:], ids))
     holds("the same under another plan", [m["generated"] for m in samples(three) if "generated" in m] == [m["generated"] for m in texts])
-    holds("and in processes", [m["generated"] for m in samples(three, "--processes") if "generated" in m] == [m["generated"] for m in texts])
-    warm = [[m["generated"] for m in samples(b, "--sample-temperature", 1.5) if "generated" in m] for b in (one, three)]
+    holds("and in processes", [m["generated"] for m in samples(three, "--spawn") if "generated" in m] == [m["generated"] for m in texts])
+    warm = [[m["generated"] for m in samples(b, "--temperature", 1.5) if "generated" in m] for b in (one, three)]
     holds("drawn by temperature: another text, the same whatever the plan", warm[0] == warm[1] != [m["generated"] for m in texts], warm)
-    _, out, _ = z.call("zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1, "--sample-tokens", 3, "--sample-prompt", "text:Hi")
+    _, out, _ = z.call("zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--max-new-tokens", 3, "--prompt", "text:Hi")
     holds("bytes are shown as text", re.search(r"step 1  sample: Hi \| ", out), out)
-    refused("a bundle without it", "was not compiled for text to be sampled; give zorse-compile --sampling", "zorse-run", plain, "--data", TOKENS, "--steps", 1, "--sample-every", 1)
+    refused("a bundle without it", "was not compiled for text to be sampled; give zorse-compile --with-generation", "zorse-run", plain, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1)
     words, tokens, text = os.path.join(folder, "words.zorse"), os.path.join(folder, "words.bin"), write(folder, "words.txt", "Who wrote Faust? " * 200)
-    z.compile(os.path.join(z.SMALL, "gpt-words.onnx"), words, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--sampling",))
+    z.compile(os.path.join(z.SMALL, "gpt-words.onnx"), words, z.cluster(folder, ["a"]), BATCH, LENGTH, extra=("--with-generation",))
     np.random.default_rng(1).integers(0, 1000, 5000).astype(np.uint16).tofile(tokens)
     refused("a text prompt for a model with tokens that are not bytes", "found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode 'Hi'", "zorse-run", words, "--data", tokens,
-            "--steps", 1, "--sample-every", 1, "--sample-prompt", "text:Hi")
-    refused("and as its data", "expected token ids below 1000, found a text", "zorse-run", words, "--data", text, "--steps", 1)
-    refused("a prompt that is too long", "expected fewer tokens than the 16 positions of the model, got 16", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1,
-            "--sample-prompt", ",".join(["1"] * 16))
-    refused("a token that is none", "expected ids from 0 to", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1, "--sample-prompt", "70000")
-    refused("no ids", "expected token ids separated by commas", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-every", 1, "--sample-prompt", "Hi")
-    refused("options without it", "--sample-tokens needs --sample-every", "zorse-run", one, "--data", TOKENS, "--steps", 1, "--sample-tokens", 4)
+            "--max-steps", 1, "--generate-interval", 1, "--prompt", "text:Hi")
+    refused("and as its data", "expected token ids below 1000, found a text", "zorse-run", words, "--data", text, "--max-steps", 1)
+    refused("a prompt that is too long", "expected fewer tokens than the 16 positions of the model, got 16", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1,
+            "--prompt", ",".join(["1"] * 16))
+    refused("a token that is none", "expected ids from 0 to", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--prompt", "70000")
+    refused("no ids", "expected token ids separated by commas", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--prompt", "Hi")
+    refused("options without it", "--max-new-tokens needs --generate-interval", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--max-new-tokens", 4)
 
 
 def main():

@@ -31,8 +31,8 @@ def of(folder, action):
 
 def functions(model):
     """Uses the first sequence length that the file accepts."""
-    for length in (["--seq", 32], ["--seq", 8], []):
-        code, text, _ = z.call("zorse-compile", model, "--batch", 8, *length, "--compile-to=backward", "--emit=units", "--quiet", ok=not length)
+    for length in (["--seq-length", 32], ["--seq-length", 8], []):
+        code, text, _ = z.call("zorse-compile", model, "--global-batch-size", 8, *length, "--compile-to=backward", "--emit=units", "--quiet", ok=not length)
         if code == 0:
             return text
 

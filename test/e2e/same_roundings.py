@@ -3,7 +3,7 @@ parameters after 5 steps are bit-identical.
 
     same_roundings.py [--quick]     --quick: GPT only
 
-In f64:bf16, f64:f16 and bf16, for every save policy (--save), each with a backward in one part and in two. A rounding
+In f64:bf16, f64:f16 and bf16, for every save policy (--recompute), each with a backward in one part and in two. A rounding
 that recomputation or a split omits or duplicates would change results by 1e-3. In bf16, sums of a kernel that
 recomputes a value may be contracted differently: gradients may differ by 5e-7 there, and so may the losses, which are
 reported in f64.
@@ -39,7 +39,7 @@ def main():
                         tag = os.path.join(folder, f"{save}-{split}")
                         cells = [(0, units or unit_count(folder, model, batch, length), a, b, "a") for a, b in ((0, 3), (3, 8))]
                         plan = z.plan(folder, f"p{save}{split}", batch, ["a"], cells, **({"split_backward": True} if split else {}))
-                        z.compile(model, tag + ".zorse", z.cluster(folder, ["a"]), batch, length, plan, {"optimizer": "adamw", "lr": "1e-3"}, precision, extra=("--save", save))
+                        z.compile(model, tag + ".zorse", z.cluster(folder, ["a"]), batch, length, plan, {"optimizer": "adamw", "lr": "1e-3"}, precision, extra=("--recompute", save))
                         metrics = z.run(tag + ".zorse", data, 5, gradients=tag + ".g", checkpoint=tag + ".c", extra=("--seed", 3))
                         seen[(save, split)] = ([m["loss"] for m in metrics], z.safetensors(tag + ".g"), z.safetensors(tag + ".c"))
                 base = seen[("min-cut", False)]
@@ -57,7 +57,7 @@ def unit_count(folder, model, batch, length):
     import json
     path = os.path.join(folder, "units.json")
     if not os.path.exists(path):
-        _, out, _ = z.call("zorse-compile", model, "--cluster", z.cluster(folder, ["a"]), "--batch", batch, "--seq", length, "--quiet", "--emit", "plan")
+        _, out, _ = z.call("zorse-compile", model, "--cluster", z.cluster(folder, ["a"]), "--global-batch-size", batch, "--seq-length", length, "--quiet", "--emit", "plan")
         with open(path, "w") as f:
             f.write(out)
     with open(path) as f:

@@ -19,7 +19,7 @@ def expect(what, good):
 with tempfile.TemporaryDirectory() as folder:
     bundle, figures = os.path.join(folder, "gpt.zorse"), os.path.join(folder, "figures.json")
     cluster, sequence = z.cluster(folder, [("a", 1e10), ("b", 5e9)]), 64
-    _, _, text = z.call("zorse-compile", os.path.join(z.SMALL, "gpt.onnx"), "--cluster", cluster, "--seq", sequence, "--batch", 8, "--compile-to=bodies")
+    _, _, text = z.call("zorse-compile", os.path.join(z.SMALL, "gpt.onnx"), "--cluster", cluster, "--seq-length", sequence, "--global-batch-size", 8, "--compile-to=bodies")
     units = int(text.split(" units of")[0].split()[-1])
     cells = [(a, b, s, s + 4, d) for a, b, d in ((0, units // 2, "a"), (units // 2, units, "b")) for s in (0, 4)]
     z.compile(os.path.join(z.SMALL, "gpt.onnx"), bundle, cluster, 8, sequence, z.plan(folder, "two", 8, "ab", cells, schedule="1f1b"))
@@ -35,11 +35,11 @@ with tempfile.TemporaryDirectory() as folder:
     expect("first step near the plan's prediction", abs(plain["first_step_seconds"] / plain["planned_seconds"] - 1) < 0.05)
     expect("the cluster's links are used", plain["links"] == "topology")
 
-    simulate("--json", figures, "--speed-times=*=2")
+    simulate("--json", figures, "--compute-scale=*=2")
     with open(figures) as f:
         fast = json.load(f)
     expect("twice as fast devices compute half as long", abs(fast["devices"][0]["compute_seconds"] / plain["devices"][0]["compute_seconds"] - 0.5) < 0.05)
-    simulate("--json", figures, "--links-times=0.001")
+    simulate("--json", figures, "--bandwidth-scale=0.001")
     with open(figures) as f:
         slow = json.load(f)
     expect("slower links make slower steps", slow["step_seconds"] > plain["step_seconds"])
@@ -51,7 +51,7 @@ with tempfile.TemporaryDirectory() as folder:
     data = os.path.join(folder, "data.txt")
     with open(data, "wb") as f:
         f.write(bytes((i * i // 7) % 251 for i in range(20000)))
-    z.run(bundle, data, 2, extra=("--trace", trace, "--threads", "--throttle", "b=0.5"))
+    z.run(bundle, data, 2, extra=("--trace", trace, "--in-process", "--throttle", "b=0.5"))
     with open(trace) as f:
         real = {(e["pid"], e["name"]) for e in json.load(f)["traceEvents"] if e.get("ph") == "X"}
     expect("a simulated trace has the entries of a real one, by the same names", simulated == real)
@@ -60,15 +60,15 @@ with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(bundle, name)
         shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
     expect("weights and kernels need not be there", simulate()[0] == 0)
-    expect("and evaluations are simulated too", "evaluations simulated" in simulate("--simulate-evaluation")[1])
+    expect("and evaluations are simulated too", "evaluations simulated" in simulate("--simulate-eval")[1])
 
-    for words, said in ((("--speed-times=c=2",), "no device 'c'"), (("--speed-times=a",), "DEVICE=NUMBER"), (("--speed-times=a=-1",), "DEVICE=NUMBER"), (("--data", data), "executes nothing"),
-                        (("--steps", 1 << 30), "limited to"), (("--links-times=0",), "--links-times")):
+    for words, said in ((("--compute-scale=c=2",), "no device 'c'"), (("--compute-scale=a",), "DEVICE=NUMBER"), (("--compute-scale=a=-1",), "DEVICE=NUMBER"), (("--data", data), "executes nothing"),
+                        (("--max-steps", 1 << 30), "limited to"), (("--bandwidth-scale=0",), "--bandwidth-scale")):
         code, _, err = simulate(*words, ok=False)
         expect(f"{' '.join(map(str, words))}: exit 1, '{said}'", code == 1 and said in err)
-    code, _, err = z.call("zorse-run", bundle, "--json", figures, "--data", data, "--steps", 1, ok=False)
+    code, _, err = z.call("zorse-run", bundle, "--json", figures, "--data", data, "--max-steps", 1, ok=False)
     expect("--json without --simulate is refused", code == 1 and "--simulate" in err)
-    code, _, err = z.call("zorse-run", bundle, "--steps", 1, ok=False)
+    code, _, err = z.call("zorse-run", bundle, "--max-steps", 1, ok=False)
     expect("without --simulate data is required", code == 1 and "--data is required" in err)
 
     with open(os.path.join(bundle, "topology.pb"), "r+b") as f:

@@ -1,7 +1,7 @@
 """Plans that split the backward, compared with one device that does not: losses, every first-step gradient and every
 parameter after 3 steps in f64, to 1e-9.
 
-    split_backward.py [--processes]     --processes: also as one process per device, bit-identical to threads
+    split_backward.py [--spawn]     --spawn: also as one process per device, bit-identical to threads
 
 Pipelines of GPT and LLaMA with W right after its B, as late as possible, and anywhere in between; random plans with W
 are in random_tilings.py. Orders that list W too early, twice or not at all are errors.
@@ -42,7 +42,7 @@ def by_hand():
 def outcome(folder, bundle, data, processes=False):
     """Losses, gradients of the first step (in threads) and parameters after the last."""
     gradients, checkpoint = None if processes else os.path.join(folder, "g"), os.path.join(folder, "c")
-    metrics = z.run(bundle, data, STEPS, gradients=gradients, checkpoint=checkpoint, extra=("--seed", 5, "--processes" if processes else "--threads"))
+    metrics = z.run(bundle, data, STEPS, gradients=gradients, checkpoint=checkpoint, extra=("--seed", 5, "--spawn" if processes else "--in-process"))
     return [m["loss"] for m in metrics], {} if processes else z.safetensors(gradients), z.safetensors(checkpoint)
 
 
@@ -108,7 +108,7 @@ def main():
             expected = outcome(folder, one, data)
             for name, (devices, cells, more) in by_hand().items():
                 plan = json.load(open(z.plan(folder, "by-hand", BATCH, devices, cells, **more)))
-                compare(f"{model}, {name}", path, 32, data, split(plan, 0), z.ADAMW, expected, processes="--processes" in sys.argv and len(devices) > 1)
+                compare(f"{model}, {name}", path, 32, data, split(plan, 0), z.ADAMW, expected, processes="--spawn" in sys.argv and len(devices) > 1)
     z.finish(results, f"{splitting} plans that split the backward against one device: worst difference {max(differences):.2g} (limit {LIMIT:g})")
 
 

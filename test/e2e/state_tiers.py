@@ -4,7 +4,7 @@ last gradient or each as soon as its gradients are reduced; gather parameters on
 recompute or offload activations. Each is compared with the same plan with everything on the device.
 
     state_tiers.py [--quick]     --quick: CPUs in f32, emulated GPUs in bf16
-    state_tiers.py --spoil [--quick]     only runs in which every byte becomes NaN after its last read
+    state_tiers.py --poison-after-last-use [--quick]     only runs in which every byte becomes NaN after its last read
 
 The order of tasks, the owners and the kernels are the same: losses, norms, gradients of the first step and the final
 checkpoint are byte-identical, in f32, f64 and bf16, on CPUs and on emulated GPUs, in threads and in processes. A run
@@ -19,7 +19,7 @@ import tempfile
 import cuda
 import harness as z
 
-QUICK, SPOIL = "--quick" in sys.argv, "--spoil" in sys.argv
+QUICK, SPOIL = "--quick" in sys.argv, "--poison-after-last-use" in sys.argv
 UNITS, BATCH, LENGTH, STEPS = 8, 8, 32, 6
 TILINGS = {  # devices and cells (first unit, end unit, first sample, end sample, device)
     "one device": (1, [(0, 8, 0, 4, 0), (0, 8, 4, 8, 0)], {}),
@@ -31,7 +31,7 @@ TILINGS = {  # devices and cells (first unit, end unit, first sample, end sample
     "uneven shares": (3, [(0, 8, 0, 5, 0), (0, 8, 5, 8, 1)], {"owners": [(0, 50), (2, 30), (1, 20)]}),
 }
 KINDS = ("parameters", "optimizer_states", "gradients")
-UNCLIPPED = {**z.ADAMW, "clip": "0"}
+UNCLIPPED = {**z.ADAMW, "max-grad-norm": "0"}
 
 
 def draw(randoms, names):
@@ -84,15 +84,15 @@ class Training:
 
     def outcome(self, table, *words, **how):
         gradients, checkpoint = os.path.join(self.folder, "g"), os.path.join(self.folder, "c")
-        metrics = z.run(self.bundle(table, **how), self.data, STEPS, gradients=None if "--processes" in words else gradients, checkpoint=checkpoint, extra=words)
+        metrics = z.run(self.bundle(table, **how), self.data, STEPS, gradients=None if "--spawn" in words else gradients, checkpoint=checkpoint, extra=words)
         read = lambda path: open(path, "rb").read()
-        return [(m["loss"], m["grad_norm"]) for m in metrics], b"" if "--processes" in words else read(gradients), read(checkpoint)
+        return [(m["loss"], m["grad_norm"]) for m in metrics], b"" if "--spawn" in words else read(gradients), read(checkpoint)
 
     def resumed(self, first, then):
         """The checkpoint of a run that stops after half of its steps under one plan and resumes under another."""
         snapshots, checkpoint = os.path.join(self.folder, "s"), os.path.join(self.folder, "c")
-        z.run(self.bundle(first), self.data, STEPS // 2, extra=("--snapshots", snapshots, "--total-steps", STEPS))
-        z.run(self.bundle(then), self.data, STEPS, checkpoint=checkpoint, extra=("--snapshots", snapshots, "--total-steps", STEPS, "--resume"))
+        z.run(self.bundle(first), self.data, STEPS // 2, extra=("--checkpoint-dir", snapshots, "--lr-decay-steps", STEPS))
+        z.run(self.bundle(then), self.data, STEPS, checkpoint=checkpoint, extra=("--checkpoint-dir", snapshots, "--lr-decay-steps", STEPS, "--resume"))
         return open(checkpoint, "rb").read()
 
 
@@ -124,15 +124,15 @@ def main():
                     if SPOIL:
                         unclipped = training.outcome(None, training=UNCLIPPED)
                         for table in tables:
-                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes overwritten", training.outcome(table, "--spoil"), expected))
-                            found = training.outcome(table, "--spoil", training=UNCLIPPED, commit="group")
+                            results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, dead bytes overwritten", training.outcome(table, "--poison-after-last-use"), expected))
+                            found = training.outcome(table, "--poison-after-last-use", training=UNCLIPPED, commit="group")
                             results.append(same(f"{precision}, {tiling} ({', '.join(names)}), {table}, by group, dead bytes overwritten", found, unclipped))
                         continue
                     for table in tables:
                         label = f"{precision}, {tiling} ({', '.join(names)}), {table}"
                         results.append(same(label, training.outcome(table), expected))
                     if "g0" not in names and len(names) > 1:
-                        results.append(same(label + ", processes", training.outcome(tables[-1], "--processes")[2], expected[2]))
+                        results.append(same(label + ", processes", training.outcome(tables[-1], "--spawn")[2], expected[2]))
                     results.append(same(label + ", then on the device", training.resumed(tables[-1], None), expected[2]))
                     # Without clipping, every group can be updated as soon as its gradients are reduced, with the same
                     # result.

@@ -40,10 +40,10 @@ def stamp(directory):
 class Case(kills.Case):
     def run(self):
         os.mkdir(self.snapshots)
-        more = ["--deadline-seconds", DEADLINE, "--join-seconds", JOIN]
+        more = ["--heartbeat-timeout", DEADLINE, "--rdzv-timeout", JOIN]
         launcher = self.how == "launcher" or (self.how != "lost" and self.randoms.random() < 0.5)
         if self.how == "launcher":
-            more += ["--restarts", 1]
+            more += ["--max-restarts", 1]
         self.job = job = jobs.Job(self.folder, self.words(*more), len(self.plan.devices), launcher, watch=self.snapshots)
         second = None
         try:

@@ -34,7 +34,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             bundle = os.path.join(folder, "b.zorse")
             plan = z.plan(folder, "p", batch, devices, cells, **more)
-            z.compile(model, bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, ("f32", "bf16", "f16")[seed % 3])
+            z.compile(model, bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0"}, ("f32", "bf16", "f16")[seed % 3])
             code, out, _ = z.call("stream-runs", bundle, data, delays, mutants, seed * delays, ok=False, timeout=3600)
         for hit, of, kind in re.findall(r"(\d+) of (\d+) ([a-z ]+)", out):
             found[kind] = found.get(kind, 0) + int(hit)

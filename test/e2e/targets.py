@@ -48,7 +48,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         def made(name, devices, cells, ok=True):
             bundle = os.path.join(folder, name + ".zorse")
-            done = z.compile(model, bundle, cluster(folder, name, devices), BATCH, LENGTH, z.plan(folder, name, BATCH, [d for d, _ in devices], cells), ok=ok, extra=("--arch", high))
+            done = z.compile(model, bundle, cluster(folder, name, devices), BATCH, LENGTH, z.plan(folder, name, BATCH, [d for d, _ in devices], cells), ok=ok, extra=("--cpu-arch", high))
             return bundle, done
 
         def losses(bundle, *more):
@@ -67,7 +67,7 @@ def main():
                 targets = [d["target"] for d in json.load(f)["devices"]]
             expect(f"{shape}: two libraries", sorted(os.listdir(os.path.join(bundle, "kernels"))) == [low, high] and sorted(targets) == [0, 1] and
                    os.path.exists(os.path.join(bundle, "functions.1.pb")), targets)
-            for way in ((), ("--processes",)):
+            for way in ((), ("--spawn",)):
                 error = z.relative(losses(bundle, *way), expected)
                 worst = max(worst, error)
                 results.append(z.check(f"{shape}{' in processes' if way else ''}: loss over {steps} steps", error, 1e-5))
@@ -77,15 +77,15 @@ def main():
         if len(here) < len(LEVELS):
             lacking = LEVELS[len(here)]
             bundle, _ = made("lacking", [two[0], ("b", f"kind: cpu, arch: {lacking}")], shapes["stages"])
-            for way in ((), ("--processes",)):
-                code, _, said = z.call("zorse-run", bundle, "--data", data, "--steps", 1, *way, ok=False)
+            for way in ((), ("--spawn",)):
+                code, _, said = z.call("zorse-run", bundle, "--data", data, "--max-steps", 1, *way, ok=False)
                 expect(f"missing CPU features are refused {' '.join(way)}", code == 1 and lacking in said and ("device b" in said or "device 'b'" in said) and low not in said, said)
         _, (code, _, said) = made("wrong", [("a", "kind: cpu, arch: x86-64-v9")], [(0, UNITS, 0, BATCH, "a")], ok=False)
         expect("an unknown architecture is named with those there are", code == 1 and "x86-64-v9" in said and "x86-64-v3" in said, said)
         _, (code, _, said) = made("empty", [("a", "kind: null")], [(0, UNITS, 0, BATCH, "a")], ok=False)
         expect("an empty kind does not give a null device", code == 1 and "in quotes" in said, said)
         bundle, _ = made("null", [("a", "kind: cpu"), ("n", 'kind: "null"')], [(0, half, 0, BATCH, "a"), (half, UNITS, 0, BATCH, "n")])
-        code, _, said = z.call("zorse-run", bundle, "--data", data, "--steps", 2, "--quiet", ok=False)
+        code, _, said = z.call("zorse-run", bundle, "--data", data, "--max-steps", 2, "--quiet", ok=False)
         expect("a null device runs, and its results are reported as meaningless", code == 0 and "device n" in said and "meaningless" in said, said)
     z.finish(results, f"two targets ({low}, {high}) train to the loss of one device within {worst:.2g} (limit 1e-05) over {steps} steps")
 

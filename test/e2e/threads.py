@@ -23,7 +23,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         def train(bundle, *more):
             metrics = os.path.join(folder, "metrics.jsonl")
-            z.call(program, bundle, "--data", data, "--steps", steps, "--metrics", metrics, *more)
+            z.call(program, bundle, "--data", data, "--max-steps", steps, "--metrics-file", metrics, *more)
             with open(metrics) as f:
                 return [m["loss"] for m in map(json.loads, f) if "loss" in m]
 
@@ -37,8 +37,8 @@ def main():
             out = [os.path.join(folder, "out" + s) for s in ("trace", "gradients", "checkpoint", "memory", "rows")]
             plain = train(bundle)
             ways = {"a thread per queue": train(bundle, "--thread-per-queue"),
-                    "evaluation, trace, dumps": train(bundle, "--eval", data, "--eval-every", 2, "--eval-batches", 2, "--trace", out[0], "--dump-gradients", out[1],
-                                                      "--checkpoint", out[2], "--report-memory", out[3], "--per-sample-losses", out[4])}
+                    "evaluation, trace, dumps": train(bundle, "--eval-data", data, "--eval-interval", 2, "--eval-iters", 2, "--trace", out[0], "--dump-gradients", out[1],
+                                                      "--save-weights", out[2], "--memory-report", out[3], "--dump-losses", out[4])}
             for way, got in ways.items():
                 good = got == plain and len(plain) == steps
                 results.append(good)

@@ -32,7 +32,7 @@ nodes:
 """,
 }
 PRECISIONS = ("f32", "bf16", "f16")
-MODELS = [("gpt.onnx", ["--seq=32"]), ("llama.onnx", ["--seq=32"]), ("mlp-tiny.onnx", ["--seq=16"]), ("gpt-tiny-dropout.onnx", ["--seq=16"])]
+MODELS = [("gpt.onnx", ["--seq-length=32"]), ("llama.onnx", ["--seq-length=32"]), ("mlp-tiny.onnx", ["--seq-length=16"]), ("gpt-tiny-dropout.onnx", ["--seq-length=16"])]
 
 
 def call(tool, *words):
@@ -60,8 +60,8 @@ def compare(folder, model, words, precision, cluster, more=()):
     graph, made, dump = os.path.join(folder, "graph.mlir"), os.path.join(folder, "made.mlir"), os.path.join(folder, "dump")
     with open(graph, "w") as f:
         f.write(call("zorse-import", source, "--full", *words))
-    flags = [source, "--batch", "8", *[word.replace("=", " ") for word in words], "--precision", precision, "--cluster", cluster, "--quiet", *more]
-    flags = [part for word in flags for part in (word.split(" ") if word.startswith("--seq") else [word])]
+    flags = [source, "--global-batch-size", "8", *[word.replace("=", " ") for word in words], "--precision", precision, "--cluster", cluster, "--quiet", *more]
+    flags = [part for word in flags for part in (word.split(" ") if word.startswith("--seq-length") else [word])]
     call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
     flags += ["--plan", os.path.join(dump, "5-plan.json")]
     programs = call("zorse-compile", *flags, "--emit", "exec").splitlines()
@@ -88,7 +88,7 @@ def main():
                 f.write(text)
         cases = [(model, words, precision, cluster, ()) for m, (model, words) in enumerate(MODELS) for p, precision in enumerate(PRECISIONS) for c, cluster in enumerate(CLUSTERS)
                  if (m + p + c) % 2 or "--quick" not in sys.argv]
-        cases.append(("gpt.onnx", ["--seq=32"], "f32", "processors", ("--optimizer", "sgd", "--momentum", "0.9", "--decay", "names:attn,mlp")))
+        cases.append(("gpt.onnx", ["--seq-length=32"], "f32", "processors", ("--optimizer", "sgd", "--momentum", "0.9", "--weight-decay-params", "names:attn,mlp")))
         for model, words, precision, cluster, more in cases:
             difference, kernels = compare(folder, model, words, precision, os.path.join(folder, cluster + ".yaml"), more)
             label = f"{model} {precision} {cluster}{' ' + ' '.join(more) if more else ''}: {kernels} kernels"

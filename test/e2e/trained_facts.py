@@ -217,7 +217,7 @@ def differences(found, expected, module, stored):
 def compiled(folder, path, ids):
     """With the compiled program."""
     bundle, dumped = os.path.join(folder, "m.zorse"), os.path.join(folder, "gradients.safetensors")
-    words = ["zorse-compile", path, "--cluster", z.cluster(folder, ["a"]), "--batch", len(ids), "--seq", LENGTH, "--precision", "f64", "-o", bundle]
+    words = ["zorse-compile", path, "--cluster", z.cluster(folder, ["a"]), "--global-batch-size", len(ids), "--seq-length", LENGTH, "--precision", "f64", "-o", bundle]
     code, out, err = z.call(*words, *(f"--{k}={v}" for k, v in SGD.items()), ok=False)
     if code != 0:
         return code, out + err, {}
@@ -227,7 +227,7 @@ def compiled(folder, path, ids):
 
 def evaluated(folder, path, ids):
     """With the reference evaluator: the same import and the same differentiation rules, without machine code."""
-    code, out, err = z.call("evaluate-onnx", path, len(ids), "--seq", LENGTH, "--f64", "--gradients", f"input_ids={folder}/ids.bin", f"labels={folder}/labels.bin", ok=False)
+    code, out, err = z.call("evaluate-onnx", path, len(ids), "--seq-length", LENGTH, "--f64", "--gradients", f"input_ids={folder}/ids.bin", f"labels={folder}/labels.bin", ok=False)
     lines = [line.split(" ") for line in out.splitlines() if line.startswith("gradient ")]
     return code, err, {words[1]: np.array([float(w) for w in words[2:]]) for words in lines}
 

@@ -185,8 +185,8 @@ def compiled(path, folder, batch, found, planned):
     if planned:
         plan = ["--plan", os.path.join(folder, "plan.json")]
         z.call("random-plan", os.path.join(folder, "0.zorse", "summary.pb"), DEVICES, batch, sum(map(ord, os.path.basename(path))), plan[1])
-    words = ["--batch", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup", "0", "--clip", "0", "--weight-decay", "0", "--quiet"]
-    words += ["--batch-norm-rows", batch] * found["statistics"]
+    words = ["--global-batch-size", batch, "--precision", "f64", "--optimizer", "sgd", "--momentum", "0", "--lr", repr(found["rate"]), "--warmup-steps", "0", "--max-grad-norm", "0", "--weight-decay", "0", "--quiet"]
+    words += ["--batch-norm-group-size", batch] * found["statistics"]
     code, out, err = z.call("zorse-compile", path, "--cluster", cluster, *words, *plan, "-o", bundle, ok=False)
     if code < 0 or code > 127:
         raise z.Failure(f"zorse-compile ended with {code}")

@@ -57,7 +57,7 @@ def crossed():
 
 def start(mode, *words):
     folder = tempfile.mkdtemp(dir=top)
-    return [subprocess.Popen(["ip", "netns", "exec", SPACES[site], RANK, mode, "--folder", folder, "--rank", str(rank), "--ranks", str(len(SITES)), "--listen",
+    return [subprocess.Popen(["ip", "netns", "exec", SPACES[site], RANK, mode, "--folder", folder, "--rank", str(rank), "--ranks", str(len(SITES)), "--local-addr",
                               ADDRESSES[site], *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             for rank, site in enumerate(SITES)]
 
@@ -82,7 +82,7 @@ def measured(mode, mib, *words):
 def test():
     sites = ("--sites", ",".join(map(str, SITES)))
     for seed, extra in ((11, ()), (12, sites), (13, (*sites, "--contexts", 3)), (14, (*sites, "--delays", 15))):
-        out = finish(start("random", "--seed", seed, "--operations", 24, "--count", 60000, "--steps", 2, *extra))
+        out = finish(start("random", "--seed", seed, "--operations", 24, "--count", 60000, "--max-steps", 2, *extra))
         print(f"random operations, seed {seed} {' '.join(map(str, extra))}: {out[0].strip()}")
 
     mib, half = 8, 4 << 20  # two of four shards are on each site

@@ -49,7 +49,7 @@ def main():
 
             def trained(devices, cells):
                 plan = cells and z.plan(folder, "uneven", BATCH, devices, cells)
-                z.compile(file, bundle, z.cluster(folder, devices), BATCH, 0, plan, {"optimizer": "sgd", "lr": "0.001", "clip": "0"}, "f64", extra=("--train", "w,v"))
+                z.compile(file, bundle, z.cluster(folder, devices), BATCH, 0, plan, {"optimizer": "sgd", "lr": "0.001", "max-grad-norm": "0"}, "f64", extra=("--train", "w,v"))
                 metrics = z.run(bundle, f"x={folder}/x.npy,y={folder}/y.npy", STEPS, checkpoint=saved, extra=("--seed", "1"))
                 return [m["loss"] for m in metrics], z.safetensors(saved)
 

@@ -17,7 +17,7 @@ def main():
         four = z.cluster(folder, [("a", 1.5e6), ("b", 1e6), ("c", 1e6), ("d", 1e6)])  # slow enough that every device is used
         for name, model in reference["models"].items():
             bundle = os.path.join(folder, name + ".zorse")
-            words = ["zorse-compile", os.path.join(zoo, name + ".onnx"), "--cluster", four, "--batch", reference["batch"], "--lr", "1e-2", "--precision", "f64",
+            words = ["zorse-compile", os.path.join(zoo, name + ".onnx"), "--cluster", four, "--global-batch-size", reference["batch"], "--lr", "1e-2", "--precision", "f64",
                      "--quiet", "-o", bundle]
             z.call(*words)
             data = ",".join(f"{key}={os.path.join(zoo, f'{name}.{key}.npy')}" for key in model["inputs"])

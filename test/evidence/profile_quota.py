@@ -67,7 +67,7 @@ def main():
 
         def profile():
             path = os.path.join(folder, "profile.json")
-            z.call("zorse-profile", bundle, "--rows", a.rows, "--seconds", a.seconds, "-o", path, "--quiet")
+            z.call("zorse-profile", bundle, "--batch-sizes", a.rows, "--max-seconds", a.seconds, "-o", path, "--quiet")
             with open(path) as f:
                 return json.load(f)
 

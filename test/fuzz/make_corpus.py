@@ -198,8 +198,8 @@ def bundles(binaries):
                 cells = [{"units": [u, units if v is None else v], "samples": [s, t], "device": d} for u, v, s, t, d in plan["cells"]]
                 with open(path, "w") as f:
                     json.dump({"global_batch_size": batch, "devices": ["a", "b"], "cells": cells}, f)
-                done = subprocess.run([os.path.join(binaries, "zorse-compile"), os.path.join(SMALL, model + ".onnx"), "--cluster", cluster, "--plan", path, "--batch", str(batch),
-                                       *(("--seq", "4") if model == "mlp-tiny" else ()), "--quiet", "--optimizer", "sgd", "-o", out], capture_output=True, text=True)
+                done = subprocess.run([os.path.join(binaries, "zorse-compile"), os.path.join(SMALL, model + ".onnx"), "--cluster", cluster, "--plan", path, "--global-batch-size", str(batch),
+                                       *(("--seq-length", "4") if model == "mlp-tiny" else ()), "--quiet", "--optimizer", "sgd", "-o", out], capture_output=True, text=True)
                 if done.returncode == 0:
                     break
                 units += 1

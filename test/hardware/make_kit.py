@@ -169,7 +169,7 @@ def main():
         plan = z.plan(folder, "p", batch, devices, cells, **more)
         bundle = f"{next(numbers)}.zorse"
         z.compile(model, os.path.join(out, bundle), write_cluster(os.path.join(folder, "c.yaml"), devices, options.arch, memory), batch, length, plan,
-                  {"optimizer": "adamw", "lr": "1e-3", "clip": "1.0"}, precision, extra=extra)
+                  {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0"}, precision, extra=extra)
         cases.append({"name": name, "bundle": bundle, "precision": precision, "model": os.path.basename(model), **facts})
         print(f"{len(cases)}: {name}", flush=True)
 
@@ -193,11 +193,11 @@ def main():
     kit = {"arch": options.arch, "version": version, "cases": cases, "memory": memory_case(out, next(c for c in cases if c["name"].endswith("f32, one GPU")))}
     if options.gpt2:
         carry_pytorch_step(out)
-        add(f"GPT-2 124M, {precisions[1]}, 32 x 1024, one GPU", options.gpt2, precisions[1], ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "later"))
+        add(f"GPT-2 124M, {precisions[1]}, 32 x 1024, one GPU", options.gpt2, precisions[1], ["g0"], [(0, 26, 0, 32, "g0")], {}, 32, 1024, "20GiB", ("--weights", "defer"))
         kit["gpt2"] = {**cases.pop(), "parameters": parameters(options.gpt2), "tokens": 32 * 1024}
         kit["gpt2_techniques"] = []
         for name, (more, by_units) in TECHNIQUES.items():
-            add(f"GPT-2 124M, {name}", options.gpt2, precisions[1], ["g0"], technique_cells(32, 4, [5, 11, 17, 23, 26], by_units), {"schedule": "gpipe", **more}, 32, 1024, "60GiB", ("--weights", "later"))
+            add(f"GPT-2 124M, {name}", options.gpt2, precisions[1], ["g0"], technique_cells(32, 4, [5, 11, 17, 23, 26], by_units), {"schedule": "gpipe", **more}, 32, 1024, "60GiB", ("--weights", "defer"))
             kit["gpt2_techniques"].append(cases.pop())
     with open(os.path.join(out, "kit.json"), "w") as f:
         json.dump(kit, f, indent=1)

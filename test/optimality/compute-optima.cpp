@@ -1,6 +1,6 @@
 // Enumerates all layouts of small random instances and prints their optima.
 //
-//     compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N --batch=N]
+//     compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N --global-batch-size=N]
 //
 // Prints one line per seed, in order, and progress on stderr. --start reads optima of an older simulator; their layouts
 // bound the search from the start.
@@ -21,7 +21,7 @@ using namespace zorse::planning;
 
 int main(int argc, char **argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: compute-optima FIRST-SEED COUNT [--start=FILE] [--threads=N] [--devices=N] [--units=N] [--batch=N]\n");
+    std::fprintf(stderr, "usage: compute-optima FIRST-SEED COUNT [--start=FILE] [--threads=N] [--devices=N] [--units=N] [--global-batch-size=N]\n");
     return 2;
   }
   uint64_t first = std::strtoull(argv[1], nullptr, 10), count = std::strtoull(argv[2], nullptr, 10);
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
       most.devices = std::atoi(v);
     else if (const char *v = value("--units="))
       most.units = std::atoi(v);
-    else if (const char *v = value("--batch="))
+    else if (const char *v = value("--global-batch-size="))
       most.batch = std::atoi(v);
   }
   std::atomic<uint64_t> next{0};

@@ -240,7 +240,7 @@ TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
   w = good, w.permutation = {1};
   EXPECT_NE(problem().find("permutation"), std::string::npos);
   w = good, w.file = "/nonexistent/model.data";
-  EXPECT_NE(problem().find("--init"), std::string::npos);
+  EXPECT_NE(problem().find("--load-weights"), std::string::npos);
   w = good, w.type = "f16", w.bytes = 8;
   EXPECT_EQ(problem(), "accepted");
 }

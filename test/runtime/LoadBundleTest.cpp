@@ -183,7 +183,7 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   };
   const std::string version = std::to_string(bundle::kFormatVersion), expected = "expects format version " + version + ", got 999";
   expectSays(with([&] { manifest["format_version"] = 999; }),
-             {"manifest.json", expected.c_str(), "compile it again: zorse-compile MODEL.onnx", "--batch 5"});
+             {"manifest.json", expected.c_str(), "compile it again: zorse-compile MODEL.onnx", "--global-batch-size 5"});
   expectSays(with([&] { manifest.erase("global_batch_size"); }), {"manifest.json", "global_batch_size"});
   expectSays(with([&] { manifest["global_batch_size"] = 0; }), {"batch of at least 1"});
   // Real numbers and numbers out of range are not converted.

@@ -100,20 +100,20 @@ TEST_F(MatchTensors, BeginningsOfNames) {
   // A head next to a base model keeps its name.
   EXPECT_EQ(match({{"wte", {8, 4}}, {"head", {8, 4}}, {"w", {6, 4}}, {"norm", {4}}}, facts).text(), "wte=head w^T norm -");
   Outcome both = match({{"a.t.wte", {8, 4}}, {"a.t.w", {6, 4}}, {"a.t.norm", {4}}, {"b.t.wte", {8, 4}}, {"b.t.w", {6, 4}}, {"b.t.norm", {4}}}, facts);
-  expectSays(both.error, {"'a.t.wte'", "'b.t.wte'", "both choices match the same number of parameters", "--init-skip=PATTERN"});
+  expectSays(both.error, {"'a.t.wte'", "'b.t.wte'", "both choices match the same number of parameters", "--ignore-tensors=PATTERN"});
 }
 
 TEST_F(MatchTensors, WhatIsWrongIsListedWithShapes) {
   Outcome wrong = match({{"t.wte", {8, 5}}, {"t.norm", {4}}, {"t.q_norm", {3}}}, facts);
   expectSays(wrong.error,
              {"1 parameter of the model missing: 'val_3' 4x6 ('t.w' there)", "expects shape 8x4, got 8x5",
-              "1 tensor is not of the model: 't.q_norm' 3", "--init-skip=PATTERN", "give the checkpoint of the model that was exported"});
+              "1 tensor is not of the model: 't.q_norm' 3", "--ignore-tensors=PATTERN", "give the checkpoint of the model that was exported"});
   // A frozen parameter that the hub has must be present. Otherwise it would keep the values of another checkpoint.
   expectSays(match({{"t.wte", {8, 4}}, {"t.w", {6, 4}}}, facts).error, {"1 parameter of the model missing: 'm.t.norm' 4"});
   expectSays(match({{"t.wte", {8, 4}}, {"t.w", {6, 4}}, {"t.norm", {4}, 1, StoredType::I64}}, facts).error,
              {"'t.norm'", "expects floating-point numbers, got I64"});
   expectSays(match({{"t.wte", {8, 4}, 1}, {"head", {8, 4}, 2}, {"t.w", {6, 4}}, {"t.norm", {4}}}, facts).error,
-             {"'t.wte' and 'head' hold different numbers", "the model ties them", "--init-skip=head"});
+             {"'t.wte' and 'head' hold different numbers", "the model ties them", "--ignore-tensors=head"});
   expectSays(match({{"t.wte", {8, 4}}}, facts, {"none*"}).error, {"no tensor is called 'none*'"});
 }
 
@@ -129,7 +129,7 @@ TEST_F(MatchTensors, WhatIsLeftOverOnPurpose) {
   expectSays(match(more, facts).error, {"2 tensors are not of the model"});
   Outcome skipped = match(more, facts, {"t.rope.*", "*.attn.bias"});
   EXPECT_EQ(skipped.text(), "t.wte t.w^T t.norm -");
-  expectSays(skipped.matching.note, {"2 tensors left out (--init-skip)"});
+  expectSays(skipped.matching.note, {"2 tensors left out (--ignore-tensors)"});
   // One of two tied names, with different values.
   tensors.push_back({"head", {8, 4}, 2});
   EXPECT_EQ(match(tensors, facts, {"head"}).text(), "t.wte t.w^T t.norm -");

@@ -313,7 +313,7 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
   Resumed resumed = resume(bundle, 2, other);
   expectSays(resumed.error, {"batch: 8 in the snapshot, 4 here", "data: bytes, 100 bytes, 0123 in the snapshot, something else here",
                              "shuffle: none in the snapshot, 3 here", "beta2: 0 in the snapshot, 0.5 here",
-                             "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-change"});
+                             "optimizer: adamw in the snapshot, adam here", "seed: 0 in the snapshot, 5 here", "--allow-config-change"});
   resumed = resume(bundle, 3, other, true);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0); // Adam's moments are also valid for AdamW
@@ -423,7 +423,7 @@ TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
   ASSERT_FALSE(snapshots.failed());
   auto point = (*snapshots)->resume(false, nullptr);
   ASSERT_TRUE(point.failed());
-  expectSays(point.message(), {"frozen parameter 'p3'", "--init"});
+  expectSays(point.message(), {"frozen parameter 'p3'", "--load-weights"});
 }
 
 TEST_F(SnapshotTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {

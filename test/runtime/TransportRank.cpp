@@ -1,13 +1,13 @@
 // transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for tests that start
 // ranks in any way (network namespaces, hosts with a shared directory).
 //
-//   random     random operations, compared bit by bit with plain sums         --seed, --operations, --count, --steps, --queues
+//   random     random operations, compared bit by bit with plain sums         --seed, --operations, --count, --max-steps, --queues
 //   gather     all-gathers of equal shards; rank 0 prints the seconds of the fastest one   --mib, --repeat
 //   reduce     reduce-scatters of equal shards, same options and output
 //   transfer   rank 0 sends to the last rank, same options and output
 //   endless    endless sums
 //
-//   --listen ADDRESS   --sites 0,0,1,1   --contexts N (to ranks of other sites)   --delays MILLISECONDS (injected)
+//   --local-addr ADDRESS   --sites 0,0,1,1   --contexts N (to ranks of other sites)   --delays MILLISECONDS (injected)
 #include "FileGroup.h"
 #include "RandomOperations.h"
 
@@ -90,8 +90,8 @@ Status meet(Transport &transport, uint32_t ranks, uint32_t entry, uint64_t step)
 } // namespace
 
 int main(int argc, char **argv) {
-  std::map<std::string, std::string> given{{"--rank", "0"},        {"--ranks", "1"},     {"--listen", "127.0.0.1"}, {"--seed", "1"},
-                                           {"--operations", "30"}, {"--count", "30000"}, {"--steps", "3"},          {"--queues", "2"},
+  std::map<std::string, std::string> given{{"--rank", "0"},        {"--ranks", "1"},     {"--local-addr", "127.0.0.1"}, {"--seed", "1"},
+                                           {"--operations", "30"}, {"--count", "30000"}, {"--max-steps", "3"},          {"--queues", "2"},
                                            {"--mib", "4"},         {"--repeat", "5"},    {"--contexts", "1"},       {"--delays", "0"},
                                            {"--sites", ""},        {"--folder", "."}};
   if (argc < 2 || argc % 2 != 0)
@@ -107,7 +107,7 @@ int main(int argc, char **argv) {
   GlooOptions options;
   options.job = "transport-rank";
   options.secret = "not a secret at all";
-  options.listenAddress = given["--listen"];
+  options.listenAddress = given["--local-addr"];
   for (size_t at = 0; at < given["--sites"].size();
        at = given["--sites"].find(',', at) == std::string::npos ? std::string::npos : given["--sites"].find(',', at) + 1)
     options.sites.push_back(uint32_t(std::atoi(given["--sites"].c_str() + at)));
@@ -129,7 +129,7 @@ int main(int argc, char **argv) {
 
   if (mode == "random")
     return randomOperations(*transport, randomProgram(number("--seed"), ranks, number("--queues"), number("--operations"), number("--count")), rank,
-                            number("--steps"));
+                            number("--max-steps"));
   if (mode == "endless")
     for (uint64_t step = 0;; ++step)
       if (Status status = meet(*transport, ranks, 1, step); status.failed())

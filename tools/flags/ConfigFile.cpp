@@ -17,7 +17,7 @@ const std::vector<std::string> kTools = {"zorse-cluster", "zorse-compile", "zors
                                          "zorse-plan",    "zorse-profile", "zorse-run"};
 const std::set<std::string> kNotInFiles = {"--help", "--version", "--config"};
 
-/// The option's key in the file: "steps" for --steps, "bundle" for a positional argument.
+/// The option's key in the file: "steps" for --max-steps, "bundle" for a positional argument.
 std::string keyOf(const CLI::Option &option) {
   std::string name = option.get_name();
   size_t begin = name.find_first_not_of('-');
@@ -178,7 +178,7 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream &input) const 
 std::string ConfigFile::placeOf(const std::string &message) const {
   for (const Place &place : places_) {
     std::string name = place.option->get_name();
-    const size_t at = message.find(name); // "--steps: ...", "Could not convert: --steps = ..."
+    const size_t at = message.find(name); // "--max-steps: ...", "Could not convert: --max-steps = ..."
     bool about =
         at != std::string::npos && (at + name.size() == message.size() || message[at + name.size()] == ':' || message[at + name.size()] == ' ');
     if (about)

@@ -27,7 +27,7 @@ public:
   std::vector<CLI::ConfigItem> from_config(std::istream &input) const override;
   std::string to_config(const CLI::App *, bool, bool, std::string) const override { return {}; }
 
-  /// Returns " (line 4 of run.yaml)" if the value that a CLI11 message is about ("--steps: ...")
+  /// Returns " (line 4 of run.yaml)" if the value that a CLI11 message is about ("--max-steps: ...")
   /// was read from the file; otherwise an empty string.
   std::string placeOf(const std::string &message) const;
 

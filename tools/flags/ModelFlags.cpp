@@ -3,7 +3,7 @@
 using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
-  app.add_option("--seq", o.sequence, "length of symbolic sequence dimensions");
+  app.add_option("--seq-length", o.sequence, "length of symbolic sequence dimensions");
   app.add_option("--precision", precision, "compute type: f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
   app.add_option("--residual", residual,
                  "type of the residual connection with bf16 and f16: compute (default: the type of --precision) or f32 (as under torch.autocast)")
@@ -11,12 +11,12 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--accumulate", accumulate, "accumulation type of f16 matrix products on GPUs: f32 (default) or f16 (twice as fast on GeForce GPUs)")
       ->check(CLI::IsMember({"f32", "f16"}));
   app.add_option(
-         "--save", o.saved,
+         "--recompute", o.saved,
          "activations that a unit's forward saves for its backward: min-cut (default: results of matrix products and attention), keep (all that "
          "the backward reads) or full (none: full recomputation)")
       ->check(CLI::IsMember({"min-cut", "keep", "full"}));
   const char *model = "Model";
-  app.add_option("--batch-norm-rows", o.batchNormRows, "compute batch norm statistics over groups of N consecutive samples (docs/training.md)")
+  app.add_option("--batch-norm-group-size", o.batchNormRows, "compute batch norm statistics over groups of N consecutive samples (docs/training.md)")
       ->group(model);
   app.add_option("--dim", dims, "sizes of other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss, "loss to add to the graph, computed from --logits and --labels: cross_entropy")
@@ -26,16 +26,16 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--logits", o.logits, "output with the logits of the added loss")->group(model);
   app.add_option("--labels", o.labels, "input with the labels; a new name adds an input")->group(model);
   app.add_flag("--shift-labels", o.shiftLabels, "compare position i with label i + 1 in the added loss")->group(model);
-  app.add_option("--shifted-in-graph", shifted, "whether the graph shifts its labels itself: yes or no; overrides the importer's guess")
+  app.add_option("--labels-shifted-in-graph", shifted, "whether the graph shifts its labels itself: yes or no; overrides the importer's guess")
       ->group(model)
       ->check(CLI::IsMember({"yes", "no"}));
   app.add_option("--ignore-index", o.ignoreIndex, "label that the loss ignores (default: -100)")->group(model);
   app.add_option("--train", o.train, "initializers to train: names or patterns (* matches any characters)")->group(model)->delimiter(',');
   app.add_option("--freeze", o.freeze, "initializers to freeze: names or patterns")->group(model)->delimiter(',');
-  app.add_flag("--trust-guess", o.trustGuess, "infer which initializers are trained if the file does not specify it (docs/training.md)")
+  app.add_flag("--infer-trainable", o.trustGuess, "infer which initializers are trained if the file does not specify it (docs/training.md)")
       ->group(model);
   app.add_flag("--trust-import", o.trustImport, "skip the numerical comparison of the imported loss with the ONNX nodes")->group(model);
-  app.add_option("--decay", o.decay, "parameters with weight decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
+  app.add_option("--weight-decay-params", o.decay, "parameters with weight decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
 }
 
 Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
@@ -52,9 +52,9 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
   if (!shifted.empty())
     o.shiftedInGraph = shifted == "yes";
   if (o.batchNormRows < 0)
-    return userError("--batch-norm-rows: expects a positive number, got " + std::to_string(o.batchNormRows));
+    return userError("--batch-norm-group-size: expects a positive number, got " + std::to_string(o.batchNormRows));
   if (o.sequence < 0)
-    return userError("--seq: expects a positive number, got " + std::to_string(o.sequence));
+    return userError("--seq-length: expects a positive number, got " + std::to_string(o.sequence));
   for (const std::string &dim : dims) {
     size_t equals = dim.find('=');
     char *end = nullptr;
@@ -64,6 +64,6 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
     o.dims[dim.substr(0, equals)] = value;
   }
   if (o.decay != "rank" && o.decay != "all" && o.decay != "none" && o.decay.rfind("names:", 0) != 0)
-    return userError("--decay: expects rank, all, none or names:P,Q, got '" + o.decay + "'");
+    return userError("--weight-decay-params: expects rank, all, none or names:P,Q, got '" + o.decay + "'");
   return Status::success();
 }

@@ -28,7 +28,7 @@ size_t distance(const std::string &a, const std::string &b) {
   return d[a.size()][b.size()];
 }
 
-/// Returns "--steps" for "--step=4" style words: the part before '='. Empty if the word is not a
+/// Returns "--max-steps" for "--step=4" style words: the part before '='. Empty if the word is not a
 /// flag.
 std::string flagOf(const std::string &word) { return word.size() > 1 && word[0] == '-' ? word.substr(0, word.find('=')) : std::string(); }
 

@@ -18,15 +18,15 @@ void TrainingFlags::addTo(CLI::App &app) {
   ofOptimizer.push_back(weightDecay);
   ofOptimizer.push_back(add("--momentum", momentum, "momentum of SGD (default: 0)")->check(finiteNumber()));
   ofOptimizer.push_back(app.add_flag("--nesterov", nesterov, "use Nesterov momentum")->group(group));
-  clip = add("--clip", clipValue, "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")->check(finiteNumber());
+  clip = add("--max-grad-norm", clipValue, "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")->check(finiteNumber());
   app.add_flag("--skip-nonfinite", skipNonFinite, "no effect: every run skips the update if a gradient or the loss is not finite")->group(group);
-  add("--schedule", schedule, "learning rate schedule: constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
-  add("--warmup", warmup, "steps of linear learning rate warm-up (default: 0)")->check(wholeNumber(INT64_MAX));
-  add("--total-steps", totalSteps, "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
+  add("--lr-scheduler-type", schedule, "learning rate schedule: constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
+  add("--warmup-steps", warmup, "steps of linear learning rate warm-up (default: 0)")->check(wholeNumber(INT64_MAX));
+  add("--lr-decay-steps", totalSteps, "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
       ->check(wholeNumber(INT64_MAX));
-  add("--final-ratio", finalRatio, "learning rate at the end of the decay, as a fraction of --lr (default: 0.1)")->check(finiteNumber());
-  lossScale = add("--loss-scale", lossScaleValue, "initial loss scale of f16, a power of two (docs/precision.md)")->check(finiteNumber());
-  add("--loss-scale-interval", lossScaleInterval, "steps without overflow after which the loss scale of f16 doubles (default: 2000)")
+  add("--min-lr-ratio", finalRatio, "learning rate at the end of the decay, as a fraction of --lr (default: 0.1)")->check(finiteNumber());
+  lossScale = add("--initial-loss-scale", lossScaleValue, "initial loss scale of f16, a power of two (docs/precision.md)")->check(finiteNumber());
+  add("--loss-scale-window", lossScaleInterval, "steps without overflow after which the loss scale of f16 doubles (default: 2000)")
       ->check(wholeNumber(INT64_MAX));
   add("--seed", seed, "random seed of dropout (default: 0)")->check(wholeNumber());
 }
@@ -72,14 +72,14 @@ Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
   for (double beta : betas)
     expect(beta >= 0 && beta < 1, "--betas", "two numbers in [0, 1)", beta);
   int exponent = 0;
-  expect(!(lossScale && lossScale->count()) || (lossScaleValue >= 1 && std::frexp(lossScaleValue, &exponent) == 0.5), "--loss-scale",
+  expect(!(lossScale && lossScale->count()) || (lossScaleValue >= 1 && std::frexp(lossScaleValue, &exponent) == 0.5), "--initial-loss-scale",
          "a power of two, at least 1, because small gradients underflow in f16 (remove the option for the default)", lossScaleValue);
   if (error.empty() && nesterov && momentum == 0)
     error = "--nesterov: expects a --momentum above 0";
   if (error.empty() && optimizer != "sgd" && momentum != 0)
     error = "--momentum: belongs to --optimizer=sgd; " + optimizer + " has --betas";
   if (error.empty() && schedule != "constant" && totalSteps > 0 && totalSteps <= warmup)
-    error = "--total-steps: expects more than the " + std::to_string(warmup) + " steps of --warmup, got " + std::to_string(totalSteps);
+    error = "--lr-decay-steps: expects more than the " + std::to_string(warmup) + " steps of --warmup-steps, got " + std::to_string(totalSteps);
   return error.empty() ? Status::success() : Status(userError(error));
 }
 

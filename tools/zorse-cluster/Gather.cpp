@@ -129,7 +129,7 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     std::string remote = "read -r ZORSE_SECRET; export ZORSE_SECRET; exec env ZORSE_RANK=" + std::to_string(i) +
                          " ZORSE_WORLD_SIZE=" + std::to_string(children.size()) + " ZORSE_LOCAL_RANK=0 ZORSE_JOB=" + inQuotes(key.job) +
                          " ZORSE_STORE=" + inQuotes(options.hosts[0] + ":" + std::to_string(first) + "-" + std::to_string(first + 7)) + " " +
-                         inQuotes(options.command) + " --gather";
+                         inQuotes(options.command) + " --all-nodes";
     for (const std::string &word : options.more)
       remote += " " + inQuotes(word);
     std::vector<std::string> words = options.shell;
@@ -175,7 +175,7 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
     return failure;
   if (!problems.empty())
     return userError("no description from these hosts: " + problems + ". Each needs '" + options.command +
-                     "' in its PATH (--command), a login without a password (ssh), and the ports " + std::to_string(first) + " to " +
+                     "' in its PATH (--remote-command), a login without a password (ssh), and the ports " + std::to_string(first) + " to " +
                      std::to_string(first + 7) + " of " + options.hosts[0] + " open to the others");
   return children[0].said;
 }

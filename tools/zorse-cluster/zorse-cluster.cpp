@@ -57,7 +57,7 @@ Status write(const Options &o, const std::string &text) {
   ::execvp("srun", words.data());
   std::fprintf(
       stderr,
-      "error: cannot run srun in this Slurm allocation: %s. Run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --gather ...' yourself\n",
+      "error: cannot run srun in this Slurm allocation: %s. Run 'srun --ntasks-per-node=1 --cpu-bind=none zorse-cluster --all-nodes ...' yourself\n",
       std::strerror(errno));
   ::_exit(1);
 }
@@ -72,7 +72,7 @@ Status start(Options &o, char **argv) {
       if (given)
         o.hosts.more.push_back(flag);
     for (const auto &[option, value] :
-         {std::make_pair("--name", o.gather.name), std::make_pair("--nvml", o.describe.nvml), std::make_pair("--listen", o.gather.listen)})
+         {std::make_pair("--name", o.gather.name), std::make_pair("--nvml", o.describe.nvml), std::make_pair("--local-addr", o.gather.listen)})
       if (!value.empty()) {
         o.hosts.more.push_back(option);
         o.hosts.more.push_back(value);
@@ -92,7 +92,7 @@ Status start(Options &o, char **argv) {
     if (std::getenv("SLURM_JOB_NODELIST"))
       becomeSrun(argv);
     return userError(
-        "--gather: this process was not started by a launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
+        "--all-nodes: this process was not started by a launcher; start it with srun, mpirun or torchrun, one process per node, or give --hosts");
   }
   Result<Description> mine = describe(o.describe);
   if (mine.failed())
@@ -120,26 +120,26 @@ int main(int argc, char **argv) {
   CLI::App app{"Writes cluster.yaml for this machine, or for the machines of a job or of a list of hosts (docs/cluster.md)."};
   app.add_option("-o,--output", o.output, "output file; -: standard output")->capture_default_str();
   app.add_option("--name", o.gather.name, "name of the cluster");
-  app.add_option("--node", o.describe.node, "node name of this machine (default: the host name)");
+  app.add_option("--node-name", o.describe.node, "node name of this machine (default: the host name)");
   app.add_flag("--cpu", o.describe.cpu, "list the CPUs as a device even if there are GPUs");
   app.add_flag("--pin-gpus", o.describe.pinGpus, "name every GPU by its UUID; runs then fail if it is not found");
-  app.add_flag("--measure", o.describe.measure, "measure CPU speed, and with --gather or --hosts the links between nodes");
-  auto *together = app.add_flag("--gather", o.together,
+  app.add_flag("--measure", o.describe.measure, "measure CPU speed, and with --all-nodes or --hosts the links between nodes");
+  auto *together = app.add_flag("--all-nodes", o.together,
                                 "describe all nodes of a launcher's job (srun, mpirun, torchrun: one process per node; docs/launching.md) or of a "
                                 "Slurm allocation; rank 0 writes the file");
   app.add_option("--hosts", o.hosts.hosts, "host names, separated by commas: starts zorse-cluster on each over ssh")
       ->delimiter(',')
       ->excludes(together);
-  app.add_option("--shell", o.shell, "command that runs on a remote host, placed before the host name (default: 'ssh -o BatchMode=yes')");
-  app.add_option("--command", o.hosts.command, "zorse-cluster command on the hosts")->capture_default_str();
-  app.add_option("--link-seconds", o.gather.linkSeconds, "approximate measurement time per link, in seconds")
+  app.add_option("--ssh-command", o.shell, "command that runs on a remote host, placed before the host name (default: 'ssh -o BatchMode=yes')");
+  app.add_option("--remote-command", o.hosts.command, "zorse-cluster command on the hosts")->capture_default_str();
+  app.add_option("--link-measure-seconds", o.gather.linkSeconds, "approximate measurement time per link, in seconds")
       ->capture_default_str()
       ->check(CLI::Range(0.05, 600.0));
-  app.add_option("--join-seconds", o.gather.joinSeconds, "seconds after the start within which all ranks must connect")
+  app.add_option("--rdzv-timeout", o.gather.joinSeconds, "seconds after the start within which all ranks must connect")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
   app.add_option("--secret-file", o.gather.secretFile, "file with the job's secret, as for zorse-run");
-  app.add_option("--listen", o.gather.listen, "address of this host for other ranks, as for zorse-run");
+  app.add_option("--local-addr", o.gather.listen, "address of this host for other ranks, as for zorse-run");
   app.add_option("--nvml", o.describe.nvml, "path of the NVML library (default: libnvidia-ml.so.1)");
   app.add_flag("--quiet", o.quiet, "print errors only");
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-cluster"))
@@ -156,7 +156,7 @@ int main(int argc, char **argv) {
       return 1;
     }
   if (!o.describe.node.empty() && o.describe.node.find_first_of("/\\ \t\n") != std::string::npos) {
-    std::fprintf(stderr, "error: --node: expected a name without spaces or slashes, got '%s'\n", o.describe.node.c_str());
+    std::fprintf(stderr, "error: --node-name: expected a name without spaces or slashes, got '%s'\n", o.describe.node.c_str());
     return 1;
   }
   Status status = start(o, argv);

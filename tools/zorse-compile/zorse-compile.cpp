@@ -31,7 +31,7 @@ struct Words {
 void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("model", o.model, "ONNX file with the forward graph and its loss")->required();
   app.add_option("--cluster", o.cluster, "cluster.yaml with devices and links (docs/cluster.md)");
-  app.add_option("--batch", o.batch, "samples per step");
+  app.add_option("--global-batch-size", o.batch, "samples per step");
   app.add_option("--profile", o.profiles,
                  "profile with measured times of the model's functions and of links (docs/profile.md); repeatable, later files take precedence")
       ->expected(1);
@@ -46,16 +46,16 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
                  "initial weights: copy into the bundle, reference the model's files, or later (the files may be created later); default auto: "
                  "copy up to 64 MiB")
       ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
-  app.add_option("--threads", o.threads, "compiler threads; the bundle does not depend on their number");
-  app.add_option("--arch", o.arch, "CPU to compile for, an LLVM CPU name (default: this CPU)");
+  app.add_option("--num-threads", o.threads, "compiler threads; the bundle does not depend on their number");
+  app.add_option("--cpu-arch", o.arch, "CPU to compile for, an LLVM CPU name (default: this CPU)");
   app.add_flag("--simulate-only", o.simulateOnly, "compile only for zorse-run --simulate; permits device types that cannot run the bundle");
   app.add_flag("--quiet", o.quiet, "print no line per phase");
 }
 
 void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_flag("--split-bodies", o.splitBodies, "compile split backwards even if the plan does not use them, for zorse-profile");
+  app.add_flag("--compile-split-backward", o.splitBodies, "compile split backwards even if the plan does not use them, for zorse-profile");
 
-  app.add_flag("--sampling", o.sampling, "also compile text generation (logits of one position), for zorse-run --sample-every");
+  app.add_flag("--with-generation", o.sampling, "also compile text generation (logits of one position), for zorse-run --generate-interval");
 
   const char *look = "Looking inside";
   app.add_option("--compile-to", words.compileTo,
@@ -118,9 +118,9 @@ std::string missing(const pipelines::CompileOptions &o) {
   if (needsPlan && o.cluster.empty())
     return "expects --cluster CLUSTER.yaml, the devices to compile for (docs/cluster.md)";
   if (needsPlan && o.batch < 1)
-    return "expects --batch, the samples per step, of at least 1";
+    return "expects --global-batch-size, the samples per step, of at least 1";
   if (o.batch < 0)
-    return "--batch: expects a positive number";
+    return "--global-batch-size: expects a positive number";
   return "";
 }
 
@@ -131,7 +131,7 @@ static int run(int argc, char **argv) {
   std::vector<char *> words(argv, argv + argc);
   const bool mlirFlags = pipelines::takeMlirFlags(words);
   CLI::App app("Compiles an ONNX model for the devices of a cluster: one verified program per device, and kernels.\n"
-               "  zorse-compile model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o model.zorse\n");
+               "  zorse-compile model.onnx --cluster cluster.yaml --global-batch-size 64 --seq-length 512 -o model.zorse\n");
   pipelines::CompileOptions o;
   Words named;
   addOptions(app, o, named);
@@ -155,9 +155,9 @@ static int run(int argc, char **argv) {
   o.optimizerGiven = training.optimizerGiven();
   o.learningRateGiven = training.learningRateGiven();
   o.clipGiven = training.clipGiven();
-  o.decayGiven = app.count("--decay") > 0;
+  o.decayGiven = app.count("--weight-decay-params") > 0;
   if (!o.precision.needsScaling() && (o.training.loss_scale() > 0 || o.training.loss_scale_interval() > 0))
-    return fail(std::string(o.training.loss_scale() > 0 ? "--loss-scale" : "--loss-scale-interval") +
+    return fail(std::string(o.training.loss_scale() > 0 ? "--initial-loss-scale" : "--loss-scale-window") +
                 ": belongs to --precision f16, in which gradients below 6e-8 underflow; " + o.precision.name() + " needs no loss scale");
   if (status = o.rebuild.empty() ? Status::success() : pipelines::adoptBundle(o); status.failed())
     return fail(status.message());

@@ -74,7 +74,7 @@ private:
     if (others.empty())
       return Status::success();
     return userError(options_.hub + ": the run started from other weights: these frozen parameters have other values: " + list(others) +
-                     "; give the directory that --init named");
+                     "; give the directory that --load-weights named");
   }
 
   static std::string list(const std::vector<std::string> &names) {

@@ -186,7 +186,7 @@ private:
       if (bytes.failed() || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
           !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
         note += (note.empty() ? "" : "\n") +
-                ("frozen parameter '" + parameters[p].name + "' keeps the values of " + model_.path() + ", but the run used other values (--init?)");
+                ("frozen parameter '" + parameters[p].name + "' keeps the values of " + model_.path() + ", but the run used other values (--load-weights?)");
     }
   }
 

@@ -37,7 +37,7 @@ Result<std::string> findSnapshot(const std::string &path) {
     if (snapshot.complete)
       return folder + "/" + snapshot.name;
   return userError(folder + ": contains no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
-                   "; expected the directory that zorse-run --snapshots wrote, or one snapshot in it");
+                   "; expected the directory that zorse-run --checkpoint-dir wrote, or one snapshot in it");
 }
 
 /// Prints one line per snapshot. Reads and verifies every file.
@@ -75,13 +75,13 @@ int run(int argc, char **argv) {
   app.add_option("-o,--output", output, "output file: safetensors, or ONNX with --onnx; with --hub an output directory");
   app.add_option("--onnx", original, "ONNX file that was compiled; the output is a copy of it with the trained weights");
   app.add_option("--hub", hub.hub,
-                 "Hugging Face hub directory that was given to --init; the output is a copy of it with the trained weights or, for a model with "
+                 "Hugging Face hub directory that was given to --load-weights; the output is a copy of it with the trained weights or, for a model with "
                  "adapters, an adapter in the PEFT layout")
       ->excludes("--onnx");
   app.add_option("--dtype", type, "type of the weights with --hub (default: types of its files)")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->needs("--hub");
-  app.add_option("--init-skip", hub.skip, "with --hub: value of --init-skip that was given to zorse-run")->delimiter(',')->needs("--hub");
+  app.add_option("--ignore-tensors", hub.skip, "with --hub: value of --ignore-tensors that was given to zorse-run")->delimiter(',')->needs("--hub");
   app.add_option("--base-name", hub.baseName, "with adapters: base model name in the adapter configuration (default: the directory of --hub)")
       ->needs("--hub");
   app.add_flag("--list", listing, "read and verify every snapshot of the directory and print the list");

@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
       app.add_option("--arch", asked.arch, "with --kernels: only kernels for this architecture, such as sm_80")->needs(kernelsOption);
   app.add_option("--device", asked.device, "with --kernels: only kernels of a device (name or number)")->needs(kernelsOption)->excludes(archOption);
   app.add_option("--gpu", asked.gpu, "with --kernels: GPU type with the memory bandwidth to assume, such as A100-80")->needs(kernelsOption);
-  app.add_option("--rows", asked.rows, "with --kernels: samples per call of a unit (default: as in the programs)")
+  app.add_option("--batch-size", asked.rows, "with --kernels: samples per call of a unit (default: as in the programs)")
       ->needs(kernelsOption)
       ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
   app.add_option("--ptxas", asked.assembler,

@@ -56,7 +56,7 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
     if (equals == std::string::npos) {
       std::optional<planning::ModelShape> known = planning::findModelShape(part);
       if (!known)
-        return userError("--shape: '" + part + "' is unknown; known shapes: " + planning::knownModelShapes() +
+        return userError("--model-shape: '" + part + "' is unknown; known shapes: " + planning::knownModelShapes() +
                          "; or set layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
       known->sequence = shape.sequence;
       shape = *known;
@@ -66,7 +66,7 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
     if (key == "precision") {
       precision = true;
       if (value != "f32" && value != "f16" && value != "bf16")
-        return userError("--shape: precision: expected f32, f16 or bf16, got '" + value + "'");
+        return userError("--model-shape: precision: expected f32, f16 or bf16, got '" + value + "'");
       shape.computeType = value == "f32" ? bundle::F32 : value == "f16" ? bundle::F16 : bundle::BF16;
       continue;
     }
@@ -75,16 +75,16 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
                                                        {"sequence", &shape.sequence}};
     auto it = std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
     if (it == std::end(keys))
-      return userError("--shape: unknown setting '" + key +
+      return userError("--model-shape: unknown setting '" + key +
                        "'; known settings: layers, hidden, ffn, heads, kv_heads, vocabulary, sequence, precision");
     if (value.empty() || value.size() > 15 || value.find_first_not_of("0123456789") != std::string::npos)
-      return userError("--shape: " + key + ": expected a whole number, got '" + value + "'");
+      return userError("--model-shape: " + key + ": expected a whole number, got '" + value + "'");
     *it->second = std::stoll(value);
   }
   if (shape.kvHeads == 0)
     shape.kvHeads = shape.heads;
   if (shape.sequence == 0)
-    return userError("--shape needs --seq, the tokens of a sample");
+    return userError("--model-shape needs --seq-length, the tokens of a sample");
   if (!precision && cluster)
     for (const planning::ClusterDevice &device : cluster->devices)
       if (device.speed[planning::speedIndex(bundle::BF16)] <= 0)

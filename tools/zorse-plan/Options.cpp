@@ -9,13 +9,13 @@ using namespace zorse;
 
 void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("model", o.model, "ONNX file, bundle, table of layers (layers.json, docs/layers.md)or model summary (summary.pb)");
-  app.add_option("--shape", o.shape,
+  app.add_option("--model-shape", o.shape,
                  "model dimensions instead of a model: llama-7b ... llama-70b, and layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
                  "precision=f16 (comma-separated)");
   app.add_option("--summary", o.summary, "same as a summary as the model")->group("");
   app.add_option("--cluster", o.cluster, "cluster.yaml with sites, nodes, devices and links (docs/cluster.md)");
   app.add_option("--profile", o.profile, "profile with measured times, written by zorse-profile (docs/profile.md)");
-  app.add_option("--batch", o.batch, "samples per step");
+  app.add_option("--global-batch-size", o.batch, "samples per step");
   app.add_option("--plan", o.plan, "plan.json to evaluate instead of searching for a plan (docs/plan.md)");
   app.add_option("-o,--output", o.output, "output file for plan.json");
   app.add_option("--html", o.html, "output file for an HTML report with timeline, memory, tiling and reasons");
@@ -35,15 +35,15 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("--objective", o.objective, "search objective: throughput (default) or cost (lowest price per token)")
       ->group(search)
       ->check(CLI::IsMember({"throughput", "cost"}));
-  app.add_option("--least-throughput", o.search.leastThroughput, "with --objective=cost: minimum throughput in samples/s")->group(search);
-  app.add_option("--most-price", o.search.mostPrice, "maximum price per hour of the devices in use")->group(search);
-  app.add_option("--stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
-  app.add_option("--pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
-  app.add_option("--microbatch", o.search.rows, "maximum micro-batch size (default: chosen)")->group(search);
+  app.add_option("--min-throughput", o.search.leastThroughput, "with --objective=cost: minimum throughput in samples/s")->group(search);
+  app.add_option("--max-price", o.search.mostPrice, "maximum price per hour of the devices in use")->group(search);
+  app.add_option("--pipeline-stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
+  app.add_option("--num-pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
+  app.add_option("--max-micro-batch-size", o.search.rows, "maximum micro-batch size (default: chosen)")->group(search);
   std::vector<std::string> schedules;
   for (step::ScheduleKind kind : planning::searchedSchedules())
     schedules.push_back(step::scheduleRule(kind).name);
-  app.add_option("--schedule", o.schedule, "pipeline schedule (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
+  app.add_option("--pipeline-schedule", o.schedule, "pipeline schedule (default: chosen)")->group(search)->check(CLI::IsMember(schedules));
   app.add_option("--split-backward", o.split, "whether weight gradients are separate tasks (split backward): yes or no (default: chosen)")
       ->group(search)
       ->check(CLI::IsMember({"yes", "no"}));
@@ -51,11 +51,11 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
       ->group(search)
       ->check(CLI::IsMember({"overlapped", "blocking"}));
   app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")->group(search)->delimiter(',');
-  app.add_option("--candidates", o.search.candidates, "search budget, in simulated candidates (default: depends on the problem size)")->group(search);
+  app.add_option("--search-budget", o.search.candidates, "search budget, in simulated candidates (default: depends on the problem size)")->group(search);
   app.add_option("--seed", o.search.seed, "random seed of the search; the same seed gives the same plan on any machine")
       ->check(wholeNumber())
       ->group(search);
-  app.add_option("--threads", o.search.threads, "search threads (default: all cores); the plan does not depend on their number")->group(search);
-  app.add_flag("!--no-techniques", o.search.techniques, "use neither recomputation nor offload to the host, even if memory is insufficient")
+  app.add_option("--num-threads", o.search.threads, "search threads (default: all cores); the plan does not depend on their number")->group(search);
+  app.add_flag("!--no-memory-optimizations", o.search.techniques, "use neither recomputation nor offload to the host, even if memory is insufficient")
       ->group(search);
 }

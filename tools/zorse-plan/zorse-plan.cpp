@@ -169,7 +169,7 @@ Status readFiles(const Options &o, Inputs &inputs) {
 
 Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   if (path.empty() == o.shape.empty())
-    return userError("expected one model: an ONNX file, a bundle, a table of layers, a summary, or --shape. --help lists the options");
+    return userError("expected one model: an ONNX file, a bundle, a table of layers, a summary, or --model-shape. --help lists the options");
   o.compile.quiet = o.quiet;
   o.compile.weights = pipelines::Weights::Later; // planning needs only shapes
   o.compile.cluster = o.cluster;                 // functions are compiled for every architecture in the cluster
@@ -220,7 +220,7 @@ Status takePlan(const Options &o, Inputs &inputs) {
   } else if (!inputs.cluster) {
     return userError("--cluster is missing: the devices to plan for (docs/cluster.md)");
   } else if (o.batch < 1 && o.compare.empty()) {
-    return userError("--batch is missing: the samples per step, at least 1");
+    return userError("--global-batch-size is missing: the samples per step, at least 1");
   }
   if (!inputs.cluster)
     inputs.cluster = clusterOf(*plan);
@@ -368,8 +368,8 @@ int run(Options &o) {
 static int runTool(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   CLI::App app("Chooses a plan for a model on a cluster (or reads one), and reports its schedule, step time, memory and reasons.\n"
-               "  zorse-plan model.onnx --cluster cluster.yaml --batch 64 --seq 512 -o plan.json --html plan.html\n"
-               "  zorse-plan --shape llama-7b --seq 4096 --cluster cluster.yaml --batch 256\n");
+               "  zorse-plan model.onnx --cluster cluster.yaml --global-batch-size 64 --seq-length 512 -o plan.json --html plan.html\n"
+               "  zorse-plan --model-shape llama-7b --seq-length 4096 --cluster cluster.yaml --global-batch-size 256\n");
   Options o;
   plan::addOptions(app, o);
   ModelFlags model;

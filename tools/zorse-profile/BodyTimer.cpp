@@ -126,7 +126,7 @@ private:
     if (least + workspace > options.memory)
       return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
                        " rows, but the limit is " + std::to_string(options.memory >> 20) +
-                       " MiB; set smaller batch sizes with --rows or a higher limit with --memory");
+                       " MiB; set smaller batch sizes with --batch-sizes or a higher limit with --max-memory");
     Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
       return shared.error();

@@ -184,7 +184,7 @@ Status runAlone(const Options &o, const Bundle &bundle) {
     profile.devices.push_back(std::move(entry));
   }
   if (!o.as.empty() && profile.devices.size() > 1)
-    return userError("--as=" + o.as + ": the bundle has devices of " + std::to_string(profile.devices.size()) + " kinds; compile the model for one");
+    return userError("--device-type=" + o.as + ": the bundle has devices of " + std::to_string(profile.devices.size()) + " kinds; compile the model for one");
   planning::Profile header = profiler.empty();
   header.devices = std::move(profile.devices);
   return profiler.write(header);
@@ -382,7 +382,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
     return status.failed() ? Result<int>(status) : 0;
   }
   if (rank)
-    return userError((*place)->source + " started one process per node; start one per device, or use --processes on one machine");
+    return userError((*place)->source + " started one process per node; start one per device, or use --spawn on one machine");
   if (o.processes) {
     LaunchOptions launching;
     launching.command.assign(argv, argv + argc);
@@ -408,29 +408,29 @@ int main(int argc, char **argv) {
                "zorse-compile (docs/profile.md)."};
   app.add_option("bundle", o.bundle, "bundle directory, compiled for these devices with any plan")->required();
   app.add_option("-o,--output", o.output, "output file; -: standard output")->capture_default_str();
-  app.add_option("--rows", o.rows, "batch sizes to measure, separated by commas (default: 1,2,4,... up to the batch, at most 16)")
+  app.add_option("--batch-sizes", o.rows, "batch sizes to measure, separated by commas (default: 1,2,4,... up to the batch, at most 16)")
       ->delimiter(',')
       ->check(CLI::Range(int64_t(1), int64_t(1) << 31));
-  app.add_option("--seconds", o.seconds, "time budget in seconds: no round starts after it; at least three rounds are done")
+  app.add_option("--max-seconds", o.seconds, "time budget in seconds: no round starts after it; at least three rounds are done")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--memory", o.memory, "memory limit in bytes (default: half of the device's memory, at most 4 GiB)");
-  app.add_option("--as", o.as, "write the times for this device or device type instead of the bundle's devices; only without other processes");
+  app.add_option("--max-memory", o.memory, "memory limit in bytes (default: half of the device's memory, at most 4 GiB)");
+  app.add_option("--device-type", o.as, "write the times for this device or device type instead of the bundle's devices; only without other processes");
   app.add_option("--throttle", o.throttle,
                  "DEVICE=SHARE, as in the run that the profile is for: slow a device down to the fraction SHARE of its speed");
   app.add_flag("--share-gpus", o.shareGpus, "let devices share a GPU if a host has fewer GPUs than devices");
-  app.add_flag("--processes", o.processes,
+  app.add_flag("--spawn", o.processes,
                "start one process per device on this machine; measures all devices at the same time, and the links between them");
   app.add_flag("--no-links", o.noLinks, "do not measure links");
-  app.add_option("--link-seconds", o.linkSeconds, "approximate measurement time per link, in seconds")
+  app.add_option("--link-measure-seconds", o.linkSeconds, "approximate measurement time per link, in seconds")
       ->capture_default_str()
       ->check(CLI::Range(0.05, 600.0));
-  app.add_option("--node-connections", o.nodeConnections, "connections between two ranks of different nodes, as for zorse-run")
+  app.add_option("--connections-per-peer", o.nodeConnections, "connections between two ranks of different nodes, as for zorse-run")
       ->capture_default_str()
       ->check(CLI::Range(1, 16));
   app.add_option("--secret-file", o.secretFile, "file with the job's secret, as for zorse-run");
-  app.add_option("--listen", o.listen, "address of this host for other ranks, as for zorse-run");
-  app.add_option("--join-seconds", o.joinSeconds, "seconds after the start within which all ranks must connect")
+  app.add_option("--local-addr", o.listen, "address of this host for other ranks, as for zorse-run");
+  app.add_option("--rdzv-timeout", o.joinSeconds, "seconds after the start within which all ranks must connect")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
   app.add_flag("--quiet", o.quiet, "print errors only");
@@ -445,7 +445,7 @@ int main(int argc, char **argv) {
     complain(code.error());
     return exitCode(code.error());
   } catch (const std::bad_alloc &) {
-    complain(userError("out of memory; set smaller batch sizes with --rows"));
+    complain(userError("out of memory; set smaller batch sizes with --batch-sizes"));
     return 1;
   }
 }

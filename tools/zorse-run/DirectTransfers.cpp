@@ -21,7 +21,7 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
   if (speaks && !why.empty())
     fprintf(stderr, "warning: GPU transfers are staged through host memory: %s; %s\n", why.c_str(), stagedCost(bundle).c_str());
   else if (speaks && !options.quiet)
-    printf("GPU transfers are staged through host memory (--staged); %s\n", stagedCost(bundle).c_str());
+    printf("GPU transfers are staged through host memory (--host-staged); %s\n", stagedCost(bundle).c_str());
   bundle.useStaged();
 }
 

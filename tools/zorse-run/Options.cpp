@@ -14,22 +14,22 @@ using runtime::Status;
 namespace {
 
 std::vector<runtime::NamedPath> outputsOf(const Options &o) {
-  return {{"--metrics", o.metrics},
+  return {{"--metrics-file", o.metrics},
           {"--trace", o.trace},
-          {"--page", o.page},
+          {"--html-report", o.page},
           {"--json", o.json},
-          {"--checkpoint", o.checkpoint},
+          {"--save-weights", o.checkpoint},
           {"--dump-gradients", o.gradients},
-          {"--per-sample-losses", o.lossRows},
-          {"--report-memory", o.memoryReport}};
+          {"--dump-losses", o.lossRows},
+          {"--memory-report", o.memoryReport}};
 }
 
 /// Outputs, and the folders in which outputs are created.
 std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   std::vector<runtime::NamedPath> all = outputsOf(o);
   if (!o.evaluate)
-    all.push_back({"--snapshots", o.snapshots});
-  all.push_back({"--tensorboard", o.tensorboard});
+    all.push_back({"--checkpoint-dir", o.snapshots});
+  all.push_back({"--tensorboard-dir", o.tensorboard});
   return all;
 }
 
@@ -63,7 +63,7 @@ runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Opti
   const std::string text = "text:";
   if (o.samplePrompt.rfind(text, 0) == 0) {
     if (const int64_t vocabulary = bundle.summary.logits().vocabulary(); !runtime::bytesAreTokens(vocabulary))
-      return runtime::userError("--sample-prompt " + o.samplePrompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
+      return runtime::userError("--prompt " + o.samplePrompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
                                 ", found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode '" +
                                 o.samplePrompt.substr(text.size()) + "' --tokenizer TOKENIZER");
     for (unsigned char byte : o.samplePrompt.substr(text.size()))
@@ -73,7 +73,7 @@ runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Opti
   std::istringstream parts(o.samplePrompt);
   for (std::string part; std::getline(parts, part, ',');) {
     if (part.empty() || part.size() > 18 || part.find_first_not_of("0123456789") != std::string::npos)
-      return runtime::userError("--sample-prompt: expected token ids separated by commas, or text:TEXT, got '" + o.samplePrompt + "'");
+      return runtime::userError("--prompt: expected token ids separated by commas, or text:TEXT, got '" + o.samplePrompt + "'");
     sampling.prompt.push_back(std::strtoll(part.c_str(), nullptr, 10));
   }
   return sampling;
@@ -81,9 +81,9 @@ runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Opti
 
 Status zorse::run::checkOutputs(const Options &o) {
   std::vector<runtime::NamedPath> inputs = {
-      {"the bundle", o.bundle}, {"--init", o.initial}, {"--cluster", o.cluster}, {"--secret-file", o.secretFile}};
+      {"the bundle", o.bundle}, {"--load-weights", o.initial}, {"--cluster", o.cluster}, {"--secret-file", o.secretFile}};
   addData(inputs, "--data", o.data);
-  addData(inputs, "--eval", o.evaluation);
+  addData(inputs, "--eval-data", o.evaluation);
   if (Status status = runtime::checkOverwrites(inputs, writtenBy(o)); status.failed())
     return status;
   for (const runtime::NamedPath &output : outputsOf(o))
@@ -98,8 +98,8 @@ runtime::Result<runtime::Bundle> zorse::run::openBundle(const Options &o, runtim
   if (bundle.failed())
     return bundle;
   if (!o.expect.empty() && bundle->digest != o.expect)
-    return runtime::userError(o.bundle + ": digest is " + bundle->digest + ", but --expect is " + o.expect +
-                              ". This is another bundle; compile the model again, or correct --expect");
+    return runtime::userError(o.bundle + ": digest is " + bundle->digest + ", but --expect-digest is " + o.expect +
+                              ". This is another bundle; compile the model again, or correct --expect-digest");
   std::vector<runtime::NamedPath> weights; // weight files outside the bundle that it references
   for (const runtime::WeightSource &source : bundle->weights)
     if (weights.empty() || weights.back().path != source.file)

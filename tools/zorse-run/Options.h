@@ -72,14 +72,14 @@ std::string resumeCommand(const Options &options, bool isRank);
 /// Checks before training that outputs can be written and do not overwrite inputs.
 runtime::Status checkOutputs(const Options &options);
 
-/// Opens and verifies the bundle. Checks its digest against --expect, and that no output is a file
+/// Opens and verifies the bundle. Checks its digest against --expect-digest, and that no output is a file
 /// of its weights.
 runtime::Result<runtime::Bundle> openBundle(const Options &options, runtime::BundleUse use = runtime::BundleUse::Execute);
 
 /// Returns the bundle's training options, overridden by those of the run.
 bundle::TrainingOptions trainingOptions(const Options &options, const bundle::TrainingOptions &compiled);
 
-/// Returns the options given by --sample-prompt and the other --sample flags.
+/// Returns the options given by --prompt and the other --sample flags.
 /// \param seed  seed of the run
 runtime::Result<runtime::SamplingOptions> samplingOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
 

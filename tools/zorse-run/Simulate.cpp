@@ -124,7 +124,7 @@ Status zorse::run::runSimulation(const Options &o) {
   options.oneThreadPerQueue = o.threadPerQueue;
   options.linkTimes = o.linkTimes;
   options.traceSteps = o.trace.empty() ? 0 : o.traceSteps;
-  Result<std::vector<double>> times = deviceFactors("--speed-times", o.speedTimes, 1e6, *bundle);
+  Result<std::vector<double>> times = deviceFactors("--compute-scale", o.speedTimes, 1e6, *bundle);
   if (times.failed())
     return times.error();
   options.speedTimes = *times;

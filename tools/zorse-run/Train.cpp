@@ -61,8 +61,8 @@ private:
   /// Opens the data and creates devices and executor.
   Status prepare() {
     if (!alone() && (!o.gradients.empty() || !o.lossRows.empty()))
-      return userError(std::string(o.gradients.empty() ? "--per-sample-losses" : "--dump-gradients") +
-                       ": needs all devices in one process; run with --threads");
+      return userError(std::string(o.gradients.empty() ? "--dump-losses" : "--dump-gradients") +
+                       ": needs all devices in one process; run with --in-process");
     if (!o.evaluation.empty()) {
       Result<std::unique_ptr<DataSource>> opened = DataSource::open(bundle, o.evaluation, std::nullopt, o.dataType, DataUse::Evaluation);
       if (opened.failed())
@@ -71,7 +71,7 @@ private:
       if (bundle.summary.reads_sample_numbers() && evaluation->samplesPerEpoch() < uint64_t(bundle.samples()))
         return userError("the evaluation data has " + std::to_string(evaluation->samplesPerEpoch()) +
                          " samples, but the loss depends on the position of samples in a step of " + std::to_string(bundle.samples()) +
-                         ": expected at least one whole step. Provide more samples, or compile with a smaller --batch");
+                         ": expected at least one whole step. Provide more samples, or compile with a smaller --global-batch-size");
     }
     Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
     if (shares.failed())
@@ -142,7 +142,7 @@ private:
     if (Status status = checkTraining(bundle, training.options); status.failed())
       return status;
     if (o.nonFinite == "skip" && commitsByGroup(bundle))
-      return userError("--nonfinite=skip: " + o.bundle +
+      return userError("--on-nonfinite=skip: " + o.bundle +
                        " updates every group as soon as its gradients are there (\"optimizer_in_backward\": true in its plan), so no step can be "
                        "skipped: leave the "
                        "option out, or compile a plan with \"optimizer_in_backward\": false");
@@ -219,7 +219,7 @@ private:
     if (all.failed())
       return all.error();
     if (all->front().empty())
-      return userError("--snapshots " + o.snapshots + ": expected a snapshot, or a directory with complete ones, found none");
+      return userError("--checkpoint-dir " + o.snapshots + ": expected a snapshot, or a directory with complete ones, found none");
     Result<uint64_t> step = loadSnapshotParameters(all->front(), *executor, bundle);
     if (step.failed())
       return step.error();
@@ -291,7 +291,7 @@ private:
     if (made.failed())
       return made.error();
     if (made->front().empty() || made->front()[0] != '=')
-      return userError("--checkpoint " + o.checkpoint + ": " + made->front());
+      return userError("--save-weights " + o.checkpoint + ": " + made->front());
     partsDirectory = made->front().substr(1);
     SnapshotOptions options;
     options.directory = partsDirectory;

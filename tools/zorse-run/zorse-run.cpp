@@ -181,7 +181,7 @@ Result<int> start(const Options &o, int argc, char **argv) {
     return runLauncher(o, argc, argv, place);
   if (place && place->world == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
     place = std::nullopt;
-  // With --processes, only a process that our own launcher started is a rank: the environment of a
+  // With --spawn, only a process that our own launcher started is a rank: the environment of a
   // batch script may look like a launcher's.
   if (place && (!o.processes || std::getenv("ZORSE_RANK")))
     return run::runRank(o, *place);

@@ -220,7 +220,7 @@ Result<PlanHead> readPlanHead(const std::string &path);
 std::string otherBatch(const std::string &path, int64_t planned, int64_t asked);
 
 /// Returns the message for a batch that is not a multiple of the samples of a group
-/// (--batch-norm-rows), with valid numbers.
+/// (--batch-norm-group-size), with valid numbers.
 std::string brokenGroups(int64_t batch, int64_t group);
 
 /// Reads a plan file. Messages start with the path.

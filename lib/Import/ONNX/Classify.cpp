@@ -149,8 +149,8 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
     std::string what =
         "the exporter has merged parameters of equal values, and the file does not say whether the model ties them: " + listed(ambiguous);
     if (!state.options.trustGuess)
-      return error(state, what + ". To settle it, " + kFactsRemedy + "; or train them as one with --trust-guess");
-    warn(state, what + "; they are trained as one (--trust-guess)");
+      return error(state, what + ". To settle it, " + kFactsRemedy + "; or train them as one with --infer-trainable");
+    warn(state, what + "; they are trained as one (--infer-trainable)");
   }
   return success();
 }
@@ -186,7 +186,7 @@ static LogicalResult aliasStored(ImportState &state) {
                                      shapeText(*first) + " and, by " + stored->second.form + ", as '" + tensor->name() + "' " + shapeText(*tensor) +
                                      ", and training both would untie them";
                state.options.trustGuess) {
-      warn(state, problem + " (--trust-guess)");
+      warn(state, problem + " (--infer-trainable)");
     } else {
       return error(state, problem + ". Export with torch.onnx.export(..., dynamo=True, optimize=False)");
     }
@@ -244,13 +244,13 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
   if (!merged.empty())
     text += (text.empty() ? "" : "; ") + std::string("not trained, of the values of a trained parameter, and not in the file: ") + listed(merged);
   if (state.options.trustGuess) {
-    warn(state, text + " (--trust-guess: by their uses)");
+    warn(state, text + " (--infer-trainable: by their uses)");
     return success();
   }
   return error(state,
                text + ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter; or take the file as it is: "
                       "--freeze=PATTERN for what stays as it was folded, "
-                      "--trust-guess to train what looks like a parameter");
+                      "--infer-trainable to train what looks like a parameter");
 }
 
 /// Checks for gradient behavior of PyTorch that the file cannot express.
@@ -267,11 +267,11 @@ static LogicalResult checkGradients(ImportState &state) {
     return success();
   if (state.options.trustGuess) {
     for (const std::string &problem : problems)
-      warn(state, problem + ": gradients differ from PyTorch's (--trust-guess)");
+      warn(state, problem + ": gradients differ from PyTorch's (--infer-trainable)");
     return success();
   }
   return error(state, "gradients would differ from PyTorch's: " + listed(problems, 6) +
-                          ". Write a stop of gradients as detach(); --trust-guess trains without");
+                          ". Write a stop of gradients as detach(); --infer-trainable trains without");
 }
 
 /// Infers the role of initializers from their uses if the file does not specify it.
@@ -294,9 +294,9 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
     return error(state, "the file does not say whether " + std::to_string(ambiguous.size()) +
                             (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses are ambiguous: " +
                             listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " +
-                            kFactsRemedy + "; or take the guess with --trust-guess: " + listed(trusted, 40));
+                            kFactsRemedy + "; or take the guess with --infer-trainable: " + listed(trusted, 40));
   if (!trusted.empty())
-    warn(state, "guessed (--trust-guess): " + listed(trusted, 40));
+    warn(state, "guessed (--infer-trainable): " + listed(trusted, 40));
   if (!trained.empty())
     state.notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
                           std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
@@ -332,7 +332,7 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
       if (state.options.trainable.count(name) && forced(state, name) == TrainableChoice::Train)
         warn(state, "initializer '" + name + "' cannot be trained: its elements are not floats");
     } else if (auto choice = forced(state, name)) {
-      // --init may supply other values for a frozen parameter, so they must not be compiled into the program.
+      // --load-weights may supply other values for a frozen parameter, so they must not be compiled into the program.
       role = *choice == TrainableChoice::Train          ? InitializerRole::Trained
              : isParameter(state, value, *tensor, uses) ? InitializerRole::Frozen
                                                         : asConstant(state, *tensor);

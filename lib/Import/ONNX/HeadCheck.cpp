@@ -306,7 +306,7 @@ LogicalResult zorse::onnx_import::checkAgainstFile(ImportState &state, func::Fun
                                                    const std::vector<WeightSource> &sources) {
   const char *unchecked = state.options.trustImport         ? "--trust-import"
                           : state.lossNumber < 0            ? "it is not in the file"
-                          : state.options.batchNormRows > 0 ? "--batch-norm-rows takes groups of samples together"
+                          : state.options.batchNormRows > 0 ? "--batch-norm-group-size takes groups of samples together"
                                                             : nullptr;
   if (unchecked) {
     state.notes.push_back(std::string("the loss is not checked against the file: ") + unchecked);

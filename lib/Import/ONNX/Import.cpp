@@ -149,7 +149,7 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
   if (state.options.batchNormRows > 0 && state.statistics.empty())
     return error(
         state,
-        "--batch-norm-rows: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
+        "--batch-norm-group-size: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
   state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
   ImportedValue loss = state.values[wanted[0]];
   if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {

@@ -98,7 +98,7 @@ struct ImportState {
   std::set<const onnx::Tensor *> statistics; ///< running statistics
   bool guessedSingleRow = false;
   std::vector<std::string> frozenNorms; ///< batch norms that normalize by running statistics which are not updated
-  bool normsMayTrain = false;           ///< --batch-norm-rows would train some of them
+  bool normsMayTrain = false;           ///< --batch-norm-group-size would train some of them
   int64_t inertDropouts = 0;
   std::vector<std::string> warnings, notes;
 };

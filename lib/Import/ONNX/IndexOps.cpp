@@ -45,7 +45,7 @@ LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
           state,
           "row " + Twine(row) + " of embedding '" + name +
               "' is padding and gets no gradient (padding_idx), but the file does not look that table up under its name: the exporter has folded it. "
-              "Export with torch.onnx.export(..., dynamo=True, optimize=False); --trust-guess trains that row, too");
+              "Export with torch.onnx.export(..., dynamo=True, optimize=False); --infer-trainable trains that row, too");
   return success();
 }
 
@@ -201,7 +201,7 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
       return op.error("id " + Twine(id < 0 ? id : largest) + " is outside " + op.nameOf(0) + ", which has " + Twine(size) + " entries along axis " +
                       Twine(axis) +
                       (id >= size && op.state.options.sequence > largest - size + 1 && isIncreasing(*picked)
-                           ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq at most " +
+                           ? "; positions up to " + std::to_string(size - 1) + " exist: compile with --seq-length at most " +
                                  std::to_string(op.state.options.sequence - (largest - size + 1))
                            : "; expects ids from 0 to " + std::to_string(size - 1)));
     id = id < 0 ? id + size : id;

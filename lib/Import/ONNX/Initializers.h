@@ -18,7 +18,7 @@ void reportParameters(ImportState &state);
 ImportedValue parameter(ImportState &state, const onnx::Tensor &tensor);
 /// Operand `index` as a running statistic: state that each step updates towards its batch statistic.
 mlir::FailureOr<mlir::Value> runningStatistic(OpContext &op, size_t index);
-/// Operand `index` as a running statistic that is not updated: a frozen parameter, which --init may set.
+/// Operand `index` as a running statistic that is not updated: a frozen parameter, which --load-weights may set.
 ImportedValue frozenStatistic(OpContext &op, size_t index);
 /// An argument that contains a large constant.
 mlir::Value liftedBytes(ImportState &state, mlir::RankedTensorType type, std::shared_ptr<std::vector<uint8_t>> bytes);

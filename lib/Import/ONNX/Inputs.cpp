@@ -53,7 +53,7 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
         size = state.options.sequence;
       else
         return error(state, "input '" + info.name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
-                                " is symbolic; give the sequence length (--seq), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) +
+                                " is symbolic; give the sequence length (--seq-length), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) +
                                 "=N)");
     } else if (i == 1 && state.options.sequence > 0 && state.options.sequence != size) {
       return error(state, "input '" + info.name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " +
@@ -107,7 +107,7 @@ LogicalResult zorse::onnx_import::bindInputs(ImportState &state) {
   state.rowsBaked = baked > 0;
   const int64_t group = std::max<int64_t>(state.options.batchNormRows, 1);
   if (baked % group != 0)
-    return error(state, "input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-rows expects a multiple of " +
+    return error(state, "input '" + bakedBy + "' holds " + Twine(baked) + " samples in dimension 0; --batch-norm-group-size expects a multiple of " +
                             Twine(group));
   state.rows = baked / group;
   if (!state.rowsBaked)

@@ -110,7 +110,7 @@ static FailureOr<int64_t> broadcastSize(OpContext &op, ArrayRef<ImportedValue> o
       return op.error("expects shapes that broadcast, found sizes " + Twine(size) + " and " + Twine(extent) + " in dimension " + Twine(dim) +
                       (op.state.options.sequence == std::max(size, extent)
                            ? "; if the model has a table or a mask of " + std::to_string(std::min(size, extent)) +
-                                 " positions, compile with --seq at most " + std::to_string(std::min(size, extent))
+                                 " positions, compile with --seq-length at most " + std::to_string(std::min(size, extent))
                            : std::string()));
     size = extent == 1 ? size : extent;
   }

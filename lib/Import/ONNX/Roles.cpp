@@ -227,7 +227,7 @@ bool Uses::isPlain(int value, const onnx::Tensor &tensor, int depth) const {
   });
 }
 
-// Inference for ambiguous initializers with --trust-guess: by the same uses, for any name.
+// Inference for ambiguous initializers with --infer-trainable: by the same uses, for any name.
 bool Uses::isTrained(int value, int64_t rank, bool named, int depth) const {
   if (depth > 16)
     return false;

@@ -90,7 +90,7 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   const int64_t channels = shape[1], samples = shape[0] / op.state.rows, positions = x.view.elements() / shape[0] / channels,
                 count = samples * positions;
   if (count < 2)
-    return op.error("expects more than one value of a channel in a group; give a larger --batch-norm-rows");
+    return op.error("expects more than one value of a channel in a group; give a larger --batch-norm-group-size");
   for (size_t output : {1, 2})
     if (output < op.node.outputs.size() && op.node.outputs[output] >= 0 && op.isUsed(output))
       return op.error("its output " + Twine(output) + " (a running statistic after the step) is used; only its first output is supported");
@@ -133,7 +133,7 @@ static LogicalResult importBatchNorm(OpContext &op) {
   const bool training = told || (op.state.options.batchNormRows > 0 && trains);
   if (told && op.state.options.batchNormRows == 0)
     return op.error(
-        "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G, the "
+        "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G, the "
         "statistics of groups of G samples (the batch, as on one device, or what each device of data parallelism has), use nn.GroupNorm or "
         "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
   if (failed(checkChannels(op, x, training ? 2 : 4)))

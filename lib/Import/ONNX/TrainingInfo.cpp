@@ -160,7 +160,7 @@ private:
     else if (!optimizer.learningRate)
       return fail("the learning rate '" + name + "' of " + optimizer.node + " is computed" +
                   (producer(name) ? " by " + describe(*producer(name)) : "") +
-                  "; expects a constant or an input (--schedule and --warmup are options)");
+                  "; expects a constant or an input (--lr-scheduler-type and --warmup-steps are options)");
     settings_.insert(name);
     return true;
   }
@@ -182,7 +182,7 @@ private:
     if (gradient == gradients_.end()) {
       const onnx::Node *by = producer(g);
       return fail(describe(node) + ": the gradient '" + g + "' of '" + x + "' is not a result of Gradient" + (by ? " but of " + describe(*by) : "") +
-                  "; operators that change gradients are not supported, except clipping (--clip)");
+                  "; operators that change gradients are not supported, except clipping (--max-grad-norm)");
     }
     if (gradient->second != x)
       return fail(describe(node) + ": updates '" + x + "' by the gradient of '" + gradient->second + "'");

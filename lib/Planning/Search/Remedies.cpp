@@ -65,7 +65,7 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
   };
   if (!options.techniques)
     if (const std::string text = tryOn(problem.cluster); !text.empty())
-      return text + " (disabled by --no-techniques)";
+      return text + " (disabled by --no-memory-optimizations)";
   auto withAtLeast = [&](uint64_t bytes) { // minimum memory of hosts with a limit; 0: unlimited
     Cluster roomy = problem.cluster;
     for (ClusterNode &node : roomy.nodes)
@@ -169,7 +169,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   };
   add(techniqueThatFits(problem, context.options));
   if (context.options.stages > 0 && shortSearchOfParts(problem, context.options))
-    add("another number of stages than " + std::to_string(context.options.stages) + " (without --stages it is chosen)");
+    add("another number of stages than " + std::to_string(context.options.stages) + " (without --pipeline-stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
     Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques, {}, problem.blocking};

@@ -427,6 +427,6 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const Bundle &bundle, const
   if (const uint64_t needed = use == DataUse::Evaluation ? 1 : uint64_t(bundle.samples()); samples < needed)
     return userError(shortest + ": holds " + std::to_string(samples) + " samples, one " + (needed == 1 ? "evaluation" : "batch") + " needs " +
                      std::to_string(needed) + (tokens.empty() ? "" : " (of " + std::to_string(bundle.sequence) + " tokens each)") +
-                     "; give more data or compile with a smaller --batch");
+                     "; give more data or compile with a smaller --global-batch-size");
   return std::unique_ptr<DataSource>(new FileData(bundle, std::move(ofSamples), std::move(feeds), std::move(notes), samples, shuffleSeed));
 }

@@ -94,7 +94,7 @@ std::vector<std::string> launching::addressesOf(const std::string &host) {
 
 Result<std::string> launching::chooseAddress(const std::string &asked, const std::vector<OwnAddress> &own) {
   auto none = [&](const std::string &what) {
-    return userError("--listen " + asked + ": " + what +
+    return userError("--local-addr " + asked + ": " + what +
                      "; expects an address of this host, the name of a network interface or a network (10.1.0.0/16), this host has " + listed(own));
   };
   if (size_t slash = asked.find('/'); slash != std::string::npos) {
@@ -134,7 +134,7 @@ Result<std::string> launching::chooseCoordinatorAddress(const std::string &host,
     return outward[0];
   std::string is = addresses.empty() ? "has no address" : "is " + addresses[0];
   return userError("the other hosts look for this one as '" + host + "', which " + is + " here, and no other host can reach that; this host has " +
-                   listed(own) + ". Choose one with --listen, or correct /etc/hosts");
+                   listed(own) + ". Choose one with --local-addr, or correct /etc/hosts");
 }
 
 Result<std::string> zorse::runtime::coordinatorAddress(const Place &place, const std::string &asked) {
@@ -175,5 +175,5 @@ Result<std::string> zorse::runtime::rankAddress(const Place &place, const std::s
       return text;
   }
   return userError("cannot find this host's address on the route to '" + host + "', where rank 0 is; this host has " + listed(own) +
-                   ". Choose one with --listen, or correct the name");
+                   ". Choose one with --local-addr, or correct the name");
 }

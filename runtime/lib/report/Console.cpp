@@ -138,7 +138,7 @@ void ConsoleReport::step(const StepReport &r) {
   }
   if (finite_ && !r.skipped && !std::isfinite(r.loss)) {
     finite_ = false;
-    fprintf(out_, "%snote: the loss of step %llu is not finite; --nonfinite=skip leaves out such updates\n", drawn_ ? "\n" : "",
+    fprintf(out_, "%snote: the loss of step %llu is not finite; --on-nonfinite=skip leaves out such updates\n", drawn_ ? "\n" : "",
             (unsigned long long)r.step);
     drawn_ = false;
   }

@@ -84,7 +84,7 @@ Result<std::unique_ptr<TensorBoardFile>> TensorBoardFile::open(const std::string
       break;
   }
   if (!file)
-    return userError("--tensorboard " + directory + ": " + path + " cannot be written: " + std::strerror(errno));
+    return userError("--tensorboard-dir " + directory + ": " + path + " cannot be written: " + std::strerror(errno));
   std::unique_ptr<TensorBoardFile> writer(new TensorBoardFile(path, file, tokens));
   writer->record(real64(1, now) + blob(3, "brain.Event:2"));
   // A reader discards steps of earlier files that follow the step from which this run resumes.

@@ -205,7 +205,7 @@ std::string zorse::runtime::explainDecay(const RunIdentity &before, const RunIde
   };
   return std::string("the ") + nameOf(kSchedules, now.training.schedule()) + " decay of the learning rate ends with the run, at step " +
          std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the snapshot's run: step " +
-         std::to_string(step + 1) + " has the learning rate " + rate(now) + ", and would have had " + rate(before) + "; --total-steps " +
+         std::to_string(step + 1) + " has the learning rate " + rate(now) + ", and would have had " + rate(before) + "; --lr-decay-steps " +
          std::to_string(decayEnd(before)) + " keeps the decay as it was, and the steps after it at its end";
 }
 

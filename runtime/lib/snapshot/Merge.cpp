@@ -45,7 +45,7 @@ Status SnapshotReader::readFrozen(uint32_t number, std::byte *target) const {
     return userError(where + file.message());
   if (parameter.bytes != uint64_t(parameter.elements()) * bytesOf(parameter.storedType) || parameter.offset > file->size() ||
       parameter.bytes > file->size() - parameter.offset || !isFrozen(number, parameter.storedType, file->data() + parameter.offset))
-    return userError(where + parameter.file + " does not contain the values of the run (was another file given with --init?)");
+    return userError(where + parameter.file + " does not contain the values of the run (was another file given with --load-weights?)");
   convertElements(file->data() + parameter.offset, parameter.storedType, target, parameter.type, parameter.elements());
   return Status::success();
 }

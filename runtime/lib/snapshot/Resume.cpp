@@ -80,7 +80,7 @@ public:
         continue;
       const SnapshotParameter &theirs = index_.parameters[found->second];
       if (!theirs.trainable && theirs.hash != hash && theirs.type == storedType(bundle_.summary.parameters(int(p)).type()))
-        out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers", "those of the bundle or of --init"});
+        out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers", "those of the bundle or of --load-weights"});
     }
     return out;
   }
@@ -199,8 +199,8 @@ ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_
   if (!found.empty()) {
     if (!allowChange)
       return unusable(ResumeVerdict::Refused, path + ": this run would continue differently from the snapshot's run:" + listed(found) +
-                                                  "\ngive the options of the snapshot's run, or --allow-change to continue with these");
-    verdict.note = path + ": continues with changes that --allow-change permits:" + listed(found) +
+                                                  "\ngive the options of the snapshot's run, or --allow-config-change to continue with these");
+    verdict.note = path + ": continues with changes that --allow-config-change permits:" + listed(found) +
                    (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
   }
   if (std::string text = explainDecay(index.identity, identity, index.step); !text.empty())
@@ -233,7 +233,7 @@ Result<uint64_t> zorse::runtime::loadSnapshotParameters(const std::string &path,
     return hashes.error();
   if (std::vector<Difference> found = loader.compareFrozen(*hashes); !found.empty())
     return userError(path + ": its run had other frozen parameters than this bundle:" + listed(found) +
-                     "\ngive the --init of its run, which has them");
+                     "\ngive the --load-weights of its run, which has them");
   if (Status status = loader.load(/*withMoments=*/false); status.failed())
     return status;
   return snapshot->index().step;

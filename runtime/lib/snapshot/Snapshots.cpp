@@ -69,7 +69,7 @@ Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bun
   while (options.directory.size() > 1 && options.directory.back() == '/')
     options.directory.pop_back();
   if (options.directory.empty())
-    return userError("--snapshots: expects a directory");
+    return userError("--checkpoint-dir: expects a directory");
   auto made = std::make_unique<Implementation>(executor, bundle, group, options, identity);
   made->storage = storage ? std::move(storage) : makePosixStorage();
 

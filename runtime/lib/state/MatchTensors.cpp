@@ -153,7 +153,7 @@ private:
     return userError(
         files_.path() + ": parameter '" + parameter + "' may be tensor '" + one + ") or '" + other +
         "), and both choices match the same number of parameters; export the model with zorse-torch-export --hf, which writes the names of the hub "
-        "into the ONNX file, or leave tensors out with --init-skip=PATTERN");
+        "into the ONNX file, or leave tensors out with --ignore-tensors=PATTERN");
   }
 
   std::string oneOf(const WantedTensor &each, const Renaming &renaming) const {
@@ -221,7 +221,7 @@ private:
         if (a.type != b.type || a.bytes != b.bytes || std::memcmp(a.data, b.data, a.bytes) != 0)
           shapes_.push_back("tensors '" + match.names[0] + "' and '" + match.names[k] +
                             "' hold different numbers, and the model ties them (tie_word_embeddings); export it untied, or leave one out with "
-                            "--init-skip=" +
+                            "--ignore-tensors=" +
                             match.names[k]);
       }
   }
@@ -260,11 +260,11 @@ private:
         left_.push_back(shown(name, tensor.entry.shape));
     for (const std::string &pattern : skip_)
       if (std::none_of(tensors_.begin(), tensors_.end(), [&](const auto &each) { return fnmatch(pattern.c_str(), each.first.c_str(), 0) == 0; }))
-        return userError(files_.path() + ": no tensor is called '" + pattern + "' (--init-skip); * stands for any characters");
+        return userError(files_.path() + ": no tensor is called '" + pattern + "' (--ignore-tensors); * stands for any characters");
     if (!unused.empty())
       say(counted(unused.size(), "tensor") + " not used, which the model computes itself: " + listed(unused));
     if (!skipped.empty())
-      say(counted(skipped.size(), "tensor") + " left out (--init-skip): " + listed(skipped));
+      say(counted(skipped.size(), "tensor") + " left out (--ignore-tensors): " + listed(skipped));
     return Status::success();
   }
 
@@ -277,7 +277,7 @@ private:
     if (!ambiguous_.empty() || (!missing_.empty() && !facts_))
       text += "; export the model with zorse-torch-export --hf, or write the names of the hub into the ONNX file (write_facts(..., hub=...))";
     if (!left_.empty())
-      text += "; --init-skip=PATTERN,... leaves tensors out that are not meant to be trained";
+      text += "; --ignore-tensors=PATTERN,... leaves tensors out that are not meant to be trained";
     return text;
   }
 

@@ -103,7 +103,7 @@ public:
       Result<MappedFile> file = MappedFile::open(path);
       if (file.failed())
         return userError(file.message() +
-                         " (initial weights; if the model's files have moved, give --init CHECKPOINT or compile with --weights=copy)");
+                         " (initial weights; if the model's files have moved, give --load-weights CHECKPOINT or compile with --weights=embed)");
       found = files_.emplace(path, std::move(*file)).first;
     }
     return &found->second;

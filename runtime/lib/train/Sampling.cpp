@@ -45,7 +45,7 @@ uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fix
 Status Sampler::check() const {
   const bundle::ModelSummary &s = bundle_.summary;
   if (!s.has_logits())
-    return userError(bundle_.directory + ": was not compiled for text to be sampled; give zorse-compile --sampling");
+    return userError(bundle_.directory + ": was not compiled for text to be sampled; give zorse-compile --with-generation");
   const bundle::Logits &logits = s.logits();
   auto bad = [&](const std::string &what) {
     return userError(bundle_.directory + "/summary.pb: the body of the logits " + what + "; compile the model again");
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Sampler>> Sampler::create(const Bundle &bundle, DataSourc
     if (inputRole(bundle.summary.inputs(i)) == "ids")
       ids = i;
   if (ids < 0)
-    return userError(bundle.directory + ": no input of the model takes token ids; leave out --sample-every");
+    return userError(bundle.directory + ": no input of the model takes token ids; leave out --generate-interval");
   const bundle::GraphInput &input = bundle.summary.inputs(ids);
   sampler->length_ = input.bytes_per_row() / int64_t(elementBytes(input.type()));
   std::vector<int64_t> &prompt = sampler->options_.prompt;
@@ -95,11 +95,11 @@ Result<std::unique_ptr<Sampler>> Sampler::create(const Bundle &bundle, DataSourc
     convertElements(sampler->first_->inputs[size_t(ids)].data(), storedType(input.type()), prompt.data(), StoredType::I64, int64_t(prompt.size()));
   }
   if (int64_t(prompt.size()) >= sampler->length_)
-    return userError("--sample-prompt: expected fewer tokens than the " + std::to_string(sampler->length_) + " positions of the model, got " +
+    return userError("--prompt: expected fewer tokens than the " + std::to_string(sampler->length_) + " positions of the model, got " +
                      std::to_string(prompt.size()));
   for (int64_t id : prompt)
     if (id < 0 || (input.upper_bound() > 0 && id >= input.upper_bound()))
-      return userError("--sample-prompt: expected ids from 0 to " + std::to_string(input.upper_bound() - 1) + ", got " + std::to_string(id));
+      return userError("--prompt: expected ids from 0 to " + std::to_string(input.upper_bound() - 1) + ", got " + std::to_string(id));
   return sampler;
 }
 

@@ -33,7 +33,7 @@ public:
     if (!std::isfinite(found->loss))
       return userError(
           "the loss of the evaluation data is not finite: a number among them is not, or the parameters overflow on them. Check the data "
-          "of --eval and the initial parameters");
+          "of --eval-data and the initial parameters");
     return true;
   }
 
@@ -82,7 +82,7 @@ public:
     if (since_ && end_.lastStep - *since_ + 1 >= std::min(kNotFiniteSteps, steps))
       end_.notFinite = "the loss or the gradients of every step from " + std::to_string(*since_) + " to " + std::to_string(end_.lastStep) +
                        " were not finite: none of these updates was applied, and what is kept is the state after step " +
-                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --nonfinite=stop ends such a run immediately";
+                       std::to_string(*since_ - 1) + ". Look at the data and the learning rate; --on-nonfinite=stop ends such a run immediately";
     return end_;
   }
 
@@ -222,8 +222,8 @@ private:
                        : !std::isfinite(report.loss) ? "the loss is not finite"
                                                      : "a gradient is not finite";
     return "step " + std::to_string(report.step) + ": " + what +
-           "; the step was not applied, and the run stops as --nonfinite=stop asks. Look at the data of this step and the learning rate, or use "
-           "--nonfinite=skip";
+           "; the step was not applied, and the run stops as --on-nonfinite=stop asks. Look at the data of this step and the learning rate, or use "
+           "--on-nonfinite=skip";
   }
 
   /// Generates text after the prompt, one token per evaluation.
@@ -404,8 +404,8 @@ Status zorse::runtime::checkTraining(const Bundle &bundle, const bundle::Trainin
     char norm[32];
     std::snprintf(norm, sizeof norm, "%g", options.clip_norm());
     return userError(bundle.directory +
-                     ": updates every group as soon as its gradients are reduced (\"optimizer_in_backward\": true in its plan), and --clip=" + norm +
-                     " needs the norm of all gradients first. Run it with --clip=0, or compile a plan with \"optimizer_in_backward\": false");
+                     ": updates every group as soon as its gradients are reduced (\"optimizer_in_backward\": true in its plan), and --max-grad-norm=" + norm +
+                     " needs the norm of all gradients first. Run it with --max-grad-norm=0, or compile a plan with \"optimizer_in_backward\": false");
   }
   return Status::success();
 }

@@ -74,7 +74,7 @@ class Judge:
 
     def compile(self, model, expected, plan):
         bundle = os.path.join(self.folder, "tried.zorse")
-        training = {"optimizer": "sgd", "lr": repr(expected.rate), "clip": "0"}
+        training = {"optimizer": "sgd", "lr": repr(expected.rate), "max-grad-norm": "0"}
         code, out, err = z.compile(model, bundle, self.cluster, expected.batch, 0, plan, training, "f64", ok=False, extra=self.words)
         return code, bundle, err + out
 
@@ -87,7 +87,7 @@ class Judge:
         while True:
             try:
                 data = ",".join(f"{name}={path}" for name, path in files.items())
-                metrics = z.run(bundle, data, len(expected.losses), gradients, checkpoint, extra=("--threads", "--quiet"))
+                metrics = z.run(bundle, data, len(expected.losses), gradients, checkpoint, extra=("--in-process", "--quiet"))
                 break
             except z.Failure as failure:  # an input that is read only for its shape is not an input of the bundle
                 unread = re.search(r"the model has no input '(\w+)'", str(failure))

@@ -8,7 +8,7 @@ chmod +x programs/* libc/ld-linux-x86-64.so.2
 if LD_LIBRARY_PATH=$PWD/lib programs/zorse-run --version >/dev/null 2>&1; then
   start='LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" exec "$here/programs'
 else # this machine's C library is older: use the loader and the library in the kit. Processes that zorse-run starts do not use them
-  echo "the C library here is older than zorse-run needs: the carried one is used, and --processes is left out"
+  echo "the C library here is older than zorse-run needs: the carried one is used, and --spawn is left out"
   start='exec "$here"/libc/ld-linux-x86-64.so.2 --library-path "$here/libc:$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$here/programs'
   export ZORSE_NO_PROCESSES=1
 fi

@@ -122,7 +122,7 @@ def nccl():
 def memory():
     """Runs with exactly the memory that the program plans and the reserve of a cluster file."""
     case = KIT["memory"]
-    words = [os.path.join(z.BIN, "gpu-probe"), "leave", str(case["mebibytes"]), os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--steps", "2", "--share-gpus"]
+    words = [os.path.join(z.BIN, "gpu-probe"), "leave", str(case["mebibytes"]), os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--max-steps", "2", "--share-gpus"]
     emulated = {"ZORSE_EMULATOR_GPUS": f"g,80,{case['mebibytes']},00"} if KIT["arch"] == "emu" else {}  # its processes share no memory
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **emulated})
     lines = (done.stderr + done.stdout).strip().splitlines()

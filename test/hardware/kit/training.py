@@ -67,10 +67,10 @@ class Training:
 
     def processes(self, case):
         """Each device in a separate process: ranks share the GPU, and data is staged through the host."""
-        name = f"--processes: {case['name']}"
+        name = f"--spawn: {case['name']}"
         if os.environ.get("ZORSE_NO_PROCESSES"):
-            return self.say(name, None, "left out: --processes needs a C library as new as the one that zorse-run was built with")
-        self.compare_bits(name, self.run(case, "apart", "--processes"), self.run(case, "threads"), "the bits of threads")
+            return self.say(name, None, "left out: --spawn needs a C library as new as the one that zorse-run was built with")
+        self.compare_bits(name, self.run(case, "apart", "--spawn"), self.run(case, "threads"), "the bits of threads")
 
 
 def alone(cases):
@@ -94,7 +94,7 @@ def sanitizer(cases, say):
     if not program:
         return say("compute-sanitizer", None, "left out: it is not on this machine")
     for tool in ("memcheck", "racecheck", "synccheck", "initcheck"):
-        words = [program, "--tool", tool, "--error-exitcode", "9", "--target-processes", "all", os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--steps", "2", *SHARED]
+        words = [program, "--tool", tool, "--error-exitcode", "9", "--target-processes", "all", os.path.join(z.BIN, "zorse-run"), case["bundle"], "--data", "tokens.bin", "--max-steps", "2", *SHARED]
         done = subprocess.run(words, capture_output=True, text=True)
         said = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
         say(f"compute-sanitizer {tool}: {case['name']}", done.returncode == 0, said[-1].strip("= ") if said else f"exit code {done.returncode}")
@@ -150,15 +150,15 @@ def speed(kit, folder, say):
     weights, tokens, trace = draw_weights(os.path.join(folder, "w.safetensors"), model["parameters"]), os.path.join(folder, "tokens.npy"), os.path.join(folder, "trace.json")
     np.save(tokens, np.random.default_rng(0).integers(0, 50000, (64, 1024)).astype(np.int64))
     data, begin = f"input_ids={tokens},labels={tokens}", time.time()
-    metrics = z.run(model["bundle"], data, 30, extra=("--init", weights, *SHARED))
+    metrics = z.run(model["bundle"], data, 30, extra=("--load-weights", weights, *SHARED))
     rate = median_rate(metrics, 5)
     say(model["name"], bool(rate), f"{rate:,.0f} tokens/s, {time.time() - begin:.0f} s in all" if rate else "no rate in the metrics")
     if rate:
         pytorch(model["tokens"], rate, say)
-    z.run(model["bundle"], data, 4, extra=("--init", weights, "--trace", trace, *SHARED))
+    z.run(model["bundle"], data, 4, extra=("--load-weights", weights, "--trace", trace, *SHARED))
     say("GPT-2 124M, where the time goes", True, shares(trace))
     for case in kit["gpt2_techniques"]:
-        metrics = z.run(case["bundle"], data, 12, extra=("--init", weights, *SHARED))
+        metrics = z.run(case["bundle"], data, 12, extra=("--load-weights", weights, *SHARED))
         rate = median_rate(metrics, 3)
         say(case["name"], bool(rate), f"{rate:,.0f} tokens/s, loss {metrics[-1]['loss']:.6f}" if rate else "no rate in the metrics")
     return None

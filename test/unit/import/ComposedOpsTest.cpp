@@ -100,7 +100,7 @@ TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_ERROR(one("CumSum", {"row", "i0"}), "(CumSum): runs over the samples; every op must treat samples apart");
   EXPECT_OK(one("MeanVarianceNormalization", {"image"})); // for inputs, it is known before the step
   EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
-               "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-rows=G");
+               "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G");
   EXPECT_OK(one("LpNormalization", {"row"}, {{"axis", 0}}));
 }
 

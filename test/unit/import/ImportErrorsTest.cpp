@@ -41,7 +41,7 @@ TEST(ImportErrors, SequenceBeyondThePositionTable) {
   options.sequence = 8;
   Outcome outcome = import(graph.write("positions.onnx"), options);
   EXPECT_ERROR(outcome, "node 'n_places' (Gather): id 7 is outside 'wpe.weight', which has 5 entries along axis 0; positions up to 4 exist: compile "
-                        "with --seq at most 5");
+                        "with --seq-length at most 5");
   EXPECT_ERROR(outcome, "its operands: 'wpe.weight' float32 [5, 4], 'positions' constant int64 [8]");
 }
 

@@ -61,7 +61,7 @@ TEST(TrainedParameters, AmbiguousFormsAreAsked) {
     Outcome trusted = withFactor("p", shape, "", trust);
     ASSERT_TRUE(trusted.ok) << trusted.text;
     ASSERT_FALSE(trusted.model.warnings.empty());
-    EXPECT_TRUE(contains(trusted.model.warnings[0], "guessed (--trust-guess): 'p'"));
+    EXPECT_TRUE(contains(trusted.model.warnings[0], "guessed (--infer-trainable): 'p'"));
   }
   EXPECT_TRUE(isTrained(withFactor("norm.weight", {4}), "norm.weight")); // an unambiguous use
   EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a typical handwritten constant

@@ -1,7 +1,7 @@
 // Imports an ONNX file, optionally recognizes its ops, and evaluates @model with the file's own weights. Python tests
 // compare the output with PyTorch.
 //
-//   evaluate-onnx model.onnx rows [--seq N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--differences] [--trust-guess]
+//   evaluate-onnx model.onnx rows [--seq-length N] [--recognize] [--f64] [--print] [--loss cross_entropy] [--gradients] [--differences] [--infer-trainable]
 //                 name=ids.bin ...
 //
 // Inputs are raw int64 of rows x shape, or float64 if the name ends in ':f'. Prints one line per result (role, number
@@ -224,11 +224,11 @@ int main(int argc, char **argv) {
       gradients = true;
     else if (argument == "--differences")
       gradients = differences = true;
-    else if (argument == "--trust-guess")
+    else if (argument == "--infer-trainable")
       options.trustGuess = true;
     else if (argument == "--f64")
       options.compute = ComputeType::F64;
-    else if (argument == "--seq")
+    else if (argument == "--seq-length")
       options.sequence = std::atoll(argv[++i]);
     else if (argument == "--loss")
       options.loss = argv[++i];

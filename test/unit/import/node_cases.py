@@ -160,7 +160,7 @@ def attempt(case, operands, results, form, tool, folder):
     path = os.path.join(folder, f"{case.name}.{form}.onnx")
     with open(path, "wb") as f:
         f.write(model.SerializeToString())
-    words = [tool, path, str(len(sums)), "--trust-guess", "--f64"]
+    words = [tool, path, str(len(sums)), "--infer-trainable", "--f64"]
     for name, a in fed.items():
         file = os.path.join(folder, f"{case.name}.{form}.{re.sub('[^A-Za-z0-9]', '_', name)}.bin")
         a.astype(np.float64 if a.dtype.kind == "f" else np.int64).tofile(file)

@@ -204,7 +204,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   without.techniques = false;
   error = searchPlan(*made->problem, without).message();
   EXPECT_NE(error.find("parameters gathered by phase"), std::string::npos) << error;
-  EXPECT_NE(error.find("disabled by --no-techniques"), std::string::npos) << error;
+  EXPECT_NE(error.find("disabled by --no-memory-optimizations"), std::string::npos) << error;
   for (ClusterNode &node : made->cluster.nodes)
     node.hostMemory = 1u << 20;
   error = searchPlan(*made->problem, {}).message();

@@ -103,7 +103,7 @@ TEST(PlanText, Commit) {
     return validatePlan(*plan, summary).message();
   };
   EXPECT_EQ(refused([](auto &) {}), "");
-  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --clip=0, or say \"optimizer_in_backward\": false"),
+  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --max-grad-norm=0, or say \"optimizer_in_backward\": false"),
             std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_skip_nonfinite(true); }).find("compile without --skip-nonfinite"), std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);

@@ -48,7 +48,7 @@ protected:
 };
 
 TEST_F(PlanTool, ChoosesWritesAndReads) {
-  Result chosen = run("--summary=summary.pb --cluster=cluster.yaml --batch=14 --stages=2 -o plan.json");
+  Result chosen = run("--summary=summary.pb --cluster=cluster.yaml --global-batch-size=14 --pipeline-stages=2 -o plan.json");
   EXPECT_EQ(chosen.code, 0) << chosen.output;
   EXPECT_NE(chosen.output.find("units 0-"), std::string::npos) << chosen.output;
   Result again = run("--summary=summary.pb --plan=plan.json --cluster cluster.yaml");
@@ -63,10 +63,10 @@ TEST_F(PlanTool, Errors) {
   };
   expect("", "expected one model");
   expect("--summary=none.pb", "none.pb: cannot be read");
-  expect("--summary=cluster.yaml --batch=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary");
-  expect("--summary=summary.pb --batch=x", "Could not convert: --batch = x");
-  expect("--summary=summary.pb --batch=3", "--cluster is missing");
-  expect("--summary=summary.pb --batch=3 --bath=4", "The following argument was not expected: --bath=4");
+  expect("--summary=cluster.yaml --global-batch-size=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary");
+  expect("--summary=summary.pb --global-batch-size=x", "Could not convert: --global-batch-size = x");
+  expect("--summary=summary.pb --global-batch-size=3", "--cluster is missing");
+  expect("--summary=summary.pb --global-batch-size=3 --bath=4", "The following argument was not expected: --bath=4");
   write("bad.json", R"({"global_batch_size": 4, "devices": ["a", "z"], "cells": [{"units": [0, 6], "samples": [0, 3], "device": "a"}]})");
   expect("--summary=summary.pb --plan=bad.json", "bad.json: gap: units 0-6 of samples 3-4");
   expect("--summary=summary.pb --plan=bad.json --cluster=cluster.yaml", "bad.json: device 'z' of the plan is not in the cluster");

@@ -41,7 +41,7 @@ struct WeightSource {
 
 struct Bundle {
   std::string directory;
-  std::string digest; ///< SHA-256 of all its files (docs/bundle.md): equal for equal bundles and on all ranks of a job; --expect compares it
+  std::string digest; ///< SHA-256 of all its files (docs/bundle.md): equal for equal bundles and on all ranks of a job; --expect-digest compares it
   std::string model, precision;
   int64_t batch = 0;         ///< rows of a step, each of samplesPerRow samples
   int64_t samplesPerRow = 1; ///< > 1 if batch norm computes its statistics over groups

@@ -55,7 +55,7 @@ std::string endpointsText(const std::vector<Endpoint> &endpoints);
 
 /// Returns the address on which the coordinator listens on its own host: loopback for jobs of one
 /// host, otherwise the address by which other hosts know this host, if this host has it.
-/// `asked` is --listen: an address of this host, the name of a network interface, or a network
+/// `asked` is --local-addr: an address of this host, the name of a network interface, or a network
 /// ("10.1.0.0/16", equal on all hosts). It may be empty.
 Result<std::string> coordinatorAddress(const Place &place, const std::string &asked);
 /// Returns the address on which a rank listens for other ranks: loopback for jobs of one host,

@@ -10,7 +10,7 @@ namespace zorse::runtime {
 
 /// A path from the command line of a tool.
 struct NamedPath {
-  std::string name;      ///< "--checkpoint", "the model": for the message
+  std::string name;      ///< "--save-weights", "the model": for the message
   std::string path;      ///< file or directory; empty: not given
   bool replaced = false; ///< output directory that is replaced with all its contents
 };

@@ -107,7 +107,7 @@ Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Cl
     Status status = member_.memory->onStream(meet);
     if (status.failed())
       return userError("GPUs " + namesOf(communicator) + " cannot connect through NCCL: " + status.message() +
-                       ". Set NCCL_DEBUG=INFO for details, or run without NCCL (--staged)");
+                       ". Set NCCL_DEBUG=INFO for details, or run without NCCL (--host-staged)");
     if (status = tryOut(communicator, deadline); status.failed())
       return status;
     const double seconds = std::chrono::duration<double>(Communicator::Clock::now() - began).count();
@@ -150,7 +150,7 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
     return userError("NCCL " + *ncclVersion() + " self-test of GPUs " + namesOf(communicator) + " failed on " + options_.names[member_.device] +
                      ": " + what +
                      ". Set NCCL_ALGO=Ring NCCL_PROTO=Simple, or install the same driver and NCCL on all hosts, or run without "
-                     "NCCL (--staged)");
+                     "NCCL (--host-staged)");
   };
   Result<std::unique_ptr<DeviceMemory>> memory = member_.memory->allocate(bundle::DEVICE, (1 + ranks + partners.size()) * bytes, {});
   if (memory.failed())
@@ -219,7 +219,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
       char seconds[32];
       std::snprintf(seconds, sizeof seconds, "%g", given.connectSeconds * double(given.plan.groups.size()));
       giveUp(userError(std::string("NCCL connections and self-tests of the GPUs did not finish within ") + seconds +
-                       " s. Set NCCL_DEBUG=INFO for details, or NCCL_ALGO=Ring NCCL_PROTO=Simple, or run without NCCL (--staged)"));
+                       " s. Set NCCL_DEBUG=INFO for details, or NCCL_ALGO=Ring NCCL_PROTO=Simple, or run without NCCL (--host-staged)"));
     }
   }
   for (std::thread &thread : threads)
