@@ -113,7 +113,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.settings = settings(options, model);
   passOptions.decay = model.decay;
   passOptions.batch = options.batch;
-  passOptions.save = options.saved == "keep"   ? autodiff::SavePolicy::Keep
+  passOptions.save = options.saved == "none"   ? autodiff::SavePolicy::Keep
                      : options.saved == "full" ? autodiff::SavePolicy::Full
                                                : autodiff::SavePolicy::MinimumCut;
   passOptions.sampling = options.sampling;

@@ -1,7 +1,7 @@
 """Zorse from Python: export a PyTorch module, plan and compile it for a cluster of unequal devices, train it, read the weights.
 
     import zorse
-    run = zorse.train(module, tokens, steps=1000, batch=64, seq=512, cluster="cluster.yaml", lr=3e-4, on_step=print)
+    run = zorse.train(module, tokens, max_steps=1000, global_batch_size=64, seq_length=512, cluster="cluster.yaml", lr=3e-4, on_step=print)
 
 Every function calls the tool of its name and does no computation of its own: training from Python and from the command line give bitwise identical results.
 Only zorse.export and training a module need PyTorch; everything else needs only numpy. See docs/python.md.

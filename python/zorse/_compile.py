@@ -25,17 +25,19 @@ class Bundle:
         return f"Bundle({self.path!r})"
 
 
-def compile(model: Path, output: Path, *, batch: int, cluster: Path | Mapping[str, Any] | None = None, quiet: bool = False,
+def compile(model: Path, output: Path, *, global_batch_size: int | None = None, cluster: Path | Mapping[str, Any] | None = None, quiet: bool = False,
             **options: Unpack[CompileOptions]) -> Bundle:
     """Compiles an ONNX model for the devices of a cluster: `zorse-compile`.
 
-    model: ONNX file with the forward graph and its loss. output: folder to write. batch: samples per step of all devices together.
+    model: ONNX file with the forward graph and its loss. output: folder to write. global_batch_size: samples per step of all devices together.
     cluster: a cluster file, or its contents as a mapping (docs/cluster.md); None: the devices of
     this machine. options: CompileOptions.
     Raises ZorseError with the compiler's message.
     """
     check(options, CompileOptions)
+    if global_batch_size is None:
+        raise TypeError("expected global_batch_size, the samples per step of all devices together")
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
-        line = [model_file(model), "-o", os.fspath(output), "--global-batch-size", str(batch), "--cluster", cluster_file(cluster, folder), *words(options)]
+        line = [model_file(model), "-o", os.fspath(output), "--global-batch-size", str(global_batch_size), "--cluster", cluster_file(cluster, folder), *words(options)]
         call("zorse-compile", line + (["--quiet"] if quiet else []), quiet)
     return Bundle(output)

@@ -13,7 +13,7 @@ from ._compile import Bundle
 from ._files import data_words
 from ._metrics import perplexity
 from ._tools import call
-from .options import Path
+from .options import Path, check
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,18 @@ class Evaluation:
         return perplexity(self.loss)
 
 
-def evaluate(bundle: Bundle | Path, data: Any, *, init: Path | None = None, snapshots: Path | None = None, batches: int = 0,
-             throttle: Sequence[str] = ()) -> Evaluation:
+def evaluate(bundle: Bundle | Path, data: Any, *, load_weights: Path | None = None, checkpoint_dir: Path | None = None,
+             eval_iters: int = 0, throttle: Sequence[str] = (), **renamed: Any) -> Evaluation:
     """The mean loss over data, without dropout: `zorse-run --eval-only`.
 
-    data: as for zorse.train. init: checkpoint with the parameters; snapshots: a snapshot, or a directory of snapshots (uses the newest); default:
-    parameters of the bundle. batches: maximum number of batches; 0: all samples. Raises ZorseError with zorse-run's message.
+    data: as for zorse.train. load_weights: checkpoint with the parameters; checkpoint_dir: a snapshot, or a directory of snapshots (uses the newest);
+    default: parameters of the bundle. eval_iters: maximum number of batches; 0: all samples. Raises ZorseError with zorse-run's message.
     """
+    check(renamed)
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         metrics = os.path.join(folder, "metrics.jsonl")
-        line = [os.fspath(bundle), "--eval-only", "--eval-data", data_words(data, folder, "data"), "--eval-iters", str(batches), "--metrics-file", metrics, "--quiet"]
-        for flag, value in (("--load-weights", init), ("--checkpoint-dir", snapshots)):
+        line = [os.fspath(bundle), "--eval-only", "--eval-data", data_words(data, folder, "data"), "--eval-iters", str(eval_iters), "--metrics-file", metrics, "--quiet"]
+        for flag, value in (("--load-weights", load_weights), ("--checkpoint-dir", checkpoint_dir)):
             line += [flag, os.fspath(value)] if value is not None else []
         for share in throttle:
             line += ["--throttle", share]

@@ -83,7 +83,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Sample:
-    """Text that the model generated during training (`sample_every`)."""
+    """Text that the model generated during training (`generate_interval`)."""
     step: int  #: the text was generated after this step
     prompt: Sequence[int]  #: token ids
     ids: Sequence[int]  #: generated after the prompt

@@ -39,21 +39,23 @@ class Report:
         return f"<plan: {self.step_seconds:.4g} s a step>"
 
 
-def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None = None, batch: int, shape: str | None = None, plan: Path | None = None,
+def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None = None, global_batch_size: int | None = None, model_shape: str | None = None, plan: Path | None = None,
          **options: Unpack[PlanOptions]) -> Report:
     """Chooses a plan for a model on a cluster, or evaluates a given one: `zorse-plan`.
 
-    model: an ONNX file, a bundle, or a table of layers; or `shape`, model dimensions such as "llama-7b". plan: a plan.json to evaluate
-    instead of searching for one. batch: samples per step. options: PlanOptions. Raises ZorseError with the planner's message: for a plan that does not
+    model: an ONNX file, a bundle, or a table of layers; or `model_shape`, model dimensions such as "llama-7b". plan: a plan.json to evaluate
+    instead of searching for one. global_batch_size: samples per step. options: PlanOptions. Raises ZorseError with the planner's message: for a plan that does not
     fit it names the devices and the missing memory.
     """
     check(options, PlanOptions)
-    if (model is None) == (shape is None):
-        raise TypeError("expected a model or a shape, and not both")
+    if global_batch_size is None:
+        raise TypeError("expected global_batch_size, the samples per step of all devices together")
+    if (model is None) == (model_shape is None):
+        raise TypeError("expected a model or a model_shape, and not both")
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         files = {name: os.path.join(folder, name) for name in ("plan.json", "report.json", "page.html")}
-        line = [model_file(model)] if model is not None else ["--model-shape", str(shape)]
-        line += ["--cluster", cluster_file(cluster, folder), "--global-batch-size", str(batch), "--quiet", "-o", files["plan.json"], "--json", files["report.json"],
+        line = [model_file(model)] if model is not None else ["--model-shape", str(model_shape)]
+        line += ["--cluster", cluster_file(cluster, folder), "--global-batch-size", str(global_batch_size), "--quiet", "-o", files["plan.json"], "--json", files["report.json"],
                  "--html", files["page.html"], *words(options)]
         call("zorse-plan", line + (["--plan", os.fspath(plan)] if plan is not None else []))
         texts = {}

@@ -80,11 +80,11 @@ class _Source:
 
 def _prompt(options: dict[str, Any], tokenizer: Any) -> None:
     """The prompt of samples as token ids."""
-    prompt = options.get("sample_prompt")
+    prompt = options.get("prompt")
     if isinstance(prompt, str) and tokenizer is not None:
         prompt = tokenizer.encode(prompt)
     if prompt is not None and not isinstance(prompt, str):
-        options["sample_prompt"] = ",".join(str(int(i)) for i in prompt)
+        options["prompt"] = ",".join(str(int(i)) for i in prompt)
 
 
 def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: Mapping[str, Any] | None) -> tuple[str, _Source]:
@@ -133,18 +133,18 @@ def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> N
     error.run = run  # type: ignore[attr-defined]
 
 
-def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluster: Path | Mapping[str, Any] | None = None,
-          evaluate: Any = None, on_step: Callable[[Step], Any] | None = None, output: Path | None = None, metrics: Path | None = None,
+def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_size: int | None = None, cluster: Path | Mapping[str, Any] | None = None,
+          eval_data: Any = None, on_step: Callable[[Step], Any] | None = None, output: Path | None = None, metrics_file: Path | None = None,
           export: Mapping[str, Any] | None = None, tokenizer: Any = None, quiet: bool = True, progress: bool | None = None, **options: Any) -> Run:
     """Trains a model on the devices of a cluster: `zorse-compile`, then `zorse-run`, with bitwise identical results.
 
     model: a PyTorch module that returns its loss, or a transformers module with a head, which is exported (`export`: the arguments of zorse.export) and receives
     its trained weights at the end; a directory of the Hugging Face hub; an ONNX file; or a Bundle, which is trained as it was compiled. data: token ids in one
-    dimension, arrays by input name with samples first, or a path (docs/running.md). steps: number of the last step. batch: samples per step of all devices
-    together. cluster: as for zorse.compile. evaluate: evaluation data of the same kinds. on_step: called after every step and evaluation with a Step;
+    dimension, arrays by input name with samples first, or a path (docs/running.md). max_steps: number of the last step. global_batch_size: samples per step of all devices
+    together. cluster: as for zorse.compile. eval_data: evaluation data of the same kinds. on_step: called after every step and evaluation with a Step;
     if it returns False, training ends after the steps that have begun. output: a folder for model, bundle, metrics and checkpoint, which is kept; default: a
-    temporary folder that exists as long as the result. metrics: a file for the lines of metrics instead of one in `output`. tokenizer:
-    with `sample_every`, an object whose decode(ids) returns the text of samples and whose encode(text) returns the ids of a text `sample_prompt`. quiet:
+    temporary folder that exists as long as the result. metrics_file: a file for the lines of metrics instead of one in `output`. tokenizer:
+    with `generate_interval`, an object whose decode(ids) returns the text of samples and whose encode(text) returns the ids of a text `prompt`. quiet:
     the tools print nothing; warnings are still ZorseWarnings. progress: a progress line; None: if `quiet`, on terminals and in notebooks.
     options: CompileOptions and RunOptions; options of both are compiled in.
 
@@ -153,28 +153,30 @@ def train(model: Any, data: Any, *, steps: int, batch: int | None = None, cluste
     """
     ready = isinstance(model, Bundle)
     check(options, RunOptions) if ready else check(options, CompileOptions, RunOptions)
-    if ready and (batch is not None or cluster is not None or export):
+    if max_steps is None:
+        raise TypeError("expected max_steps, the number of the last step")
+    if ready and (global_batch_size is not None or cluster is not None or export):
         raise TypeError("a bundle has its batch, cluster and model already; give them to zorse.compile")
-    if not ready and batch is None:
-        raise TypeError("expected batch, the samples per step of all devices together")
-    if options.get("sample_every"):
+    if not ready and global_batch_size is None:
+        raise TypeError("expected global_batch_size, the samples per step of all devices together")
+    if options.get("generate_interval"):
         if not ready:
-            options.setdefault("sampling", True)
+            options.setdefault("with_generation", True)
         _prompt(options, tokenizer)
     folder, source, bundle = _Folder(output), _Source(), model
     with tempfile.TemporaryDirectory(prefix="zorse-") as temporary:
-        line = ["--data", data_words(data, temporary, "data"), "--max-steps", str(steps)]
-        if evaluate is not None:
-            line += ["--eval-data", data_words(evaluate, temporary, "evaluate")]
+        line = ["--data", data_words(data, temporary, "data"), "--max-steps", str(max_steps)]
+        if eval_data is not None:
+            line += ["--eval-data", data_words(eval_data, temporary, "eval_data")]
         if not ready:
             compiled = of(CompileOptions, options)
             options = {name: value for name, value in options.items() if name not in compiled}
-            path, source = _exported(model, data, folder.path, compiled.get("seq"), export)
-            bundle = compile(path, os.path.join(folder.path, "model.zorse"), batch=batch, cluster=cluster, quiet=quiet, **compiled)
+            path, source = _exported(model, data, folder.path, compiled.get("seq_length"), export)
+            bundle = compile(path, os.path.join(folder.path, "model.zorse"), global_batch_size=global_batch_size, cluster=cluster, quiet=quiet, **compiled)
         line += words(options) + (["--quiet"] if quiet else [])
-        lines = Metrics(folder.path if output is not None else temporary, metrics, bool(options.get("resume")), steps, tokenizer)
+        lines = Metrics(folder.path if output is not None else temporary, metrics_file, bool(options.get("resume")), max_steps, tokenizer)
         shown = Progress(quiet and (shows() if progress is None else progress))
-        return _run(bundle, line, lines, folder, source, on_step, shown, quiet, bool(options.get("snapshots")))
+        return _run(bundle, line, lines, folder, source, on_step, shown, quiet, bool(options.get("checkpoint_dir")))
 
 
 def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: _Folder, source: _Source, on_step: Callable[[Step], Any] | None, shown: Progress,

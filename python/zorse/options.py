@@ -15,105 +15,104 @@ Path = str | os.PathLike[str]
 
 class ModelOptions(TypedDict, total=False):
     """Options for importing a model (zorse-compile, zorse-plan)."""
-    seq: int  #: sequence length, if the model's dimension is symbolic
+    seq_length: int  #: sequence length, if the model's dimension is symbolic
     precision: Literal["f32", "tf32", "bf16", "f16", "f64", "f64:bf16", "f64:f16"]
-    residual: Literal["compute", "f32"]
+    fp32_residual_connection: bool
     accumulate: Literal["f32", "f16"]
-    save: Literal["min-cut", "keep", "full"]
+    recompute: Literal["min-cut", "none", "full"]
     dim: Mapping[str, int]  #: other symbolic dimensions
     loss: Literal["cross_entropy"]
     loss_output: str
     logits: str
     labels: str
     shift_labels: bool
-    shifted_in_graph: Literal["yes", "no"]
+    labels_shifted_in_graph: Literal["yes", "no"]
     ignore_index: int
     train: Sequence[str]
     freeze: Sequence[str]
-    trust_guess: bool
+    infer_trainable: bool
     trust_import: bool  #: skip the numerical check of the loss
-    batch_norm_rows: int  #: samples per group for batch norm statistics
+    batch_norm_group_size: int  #: samples per group for batch norm statistics
 
 
 class StateOptions(TypedDict, total=False):
     """Options that determine the size of the optimizer states (zorse-compile, zorse-plan)."""
     optimizer: Literal["adamw", "adam", "sgd"]
     momentum: float
-    decay: str
+    weight_decay_params: str
 
 
 class CompileOptions(ModelOptions, StateOptions, total=False):
     """Options of zorse-compile."""
     profile: Path | Sequence[Path]
     plan: Path
-    weights: Literal["auto", "copy", "reference", "later"]
-    threads: int
-    arch: str
-    split_bodies: bool
-    sampling: bool
+    weights: Literal["auto", "embed", "reference", "defer"]
+    num_threads: int
+    cpu_arch: str
+    compile_split_backward: bool
+    with_generation: bool
     simulate_only: bool
     lr: float
     betas: tuple[float, float]
     eps: float
     weight_decay: float
     nesterov: bool
-    clip: float
-    skip_nonfinite: bool
-    schedule: Literal["constant", "linear", "cosine"]
-    warmup: int  #: steps
-    total_steps: int
-    final_ratio: float
-    loss_scale: float
-    loss_scale_interval: int  #: steps
+    max_grad_norm: float
+    lr_scheduler_type: Literal["constant", "linear", "cosine"]
+    warmup_steps: int  #: steps
+    lr_decay_steps: int
+    min_lr_ratio: float
+    initial_loss_scale: float
+    loss_scale_window: int  #: steps
     seed: int
 
 
 class RunOptions(TypedDict, total=False):
     """Options of zorse-run. `train` passes those that zorse-compile also has to zorse-compile, if
     it compiles."""
-    shuffle: int  #: seed
+    shuffle_seed: int  #: seed
     data_type: Literal["uint8", "uint16", "uint32", "int32", "int64"]  #: element type of token files without a header
-    init: Path
-    init_skip: str  #: comma-separated patterns
-    eval_every: int  #: steps
-    eval_batches: int
+    load_weights: Path
+    ignore_tensors: str  #: comma-separated patterns
+    eval_interval: int  #: steps
+    eval_iters: int
     lr: float
-    schedule: Literal["constant", "linear", "cosine"]
-    warmup: int  #: steps
-    total_steps: int
-    final_ratio: float
-    clip: float
+    lr_scheduler_type: Literal["constant", "linear", "cosine"]
+    warmup_steps: int  #: steps
+    lr_decay_steps: int
+    min_lr_ratio: float
+    max_grad_norm: float
     seed: int
-    nonfinite: Literal["skip", "stop"]
-    expect: str
-    tensorboard: Path
-    page: Path
+    on_nonfinite: Literal["skip", "stop"]
+    expect_digest: str
+    tensorboard_dir: Path
+    html_report: Path
     trace: Path
     trace_steps: int
-    report_memory: Path
+    memory_report: Path
     dump_gradients: Path
-    per_sample_losses: Path
-    sample_every: int  #: steps
-    sample_tokens: int
-    sample_prompt: str | Sequence[int]
-    sample_temperature: float
-    snapshots: Path
-    snapshot_every: int  #: steps
-    keep_snapshots: int
+    dump_losses: Path
+    generate_interval: int  #: steps
+    max_new_tokens: int
+    prompt: str | Sequence[int]
+    temperature: float
+    checkpoint_dir: Path
+    save_interval: int  #: steps
+    save_total_limit: int
     resume: bool
-    allow_change: bool
-    processes: bool
-    threads: bool  #: all devices in one process, also under a launcher
-    restarts: int
+    allow_config_change: bool
+    spawn: bool
+    in_process: bool  #: all devices in one process, also under a launcher
+    max_restarts: int
     secret_file: Path
-    listen: str
-    node_connections: int
-    heartbeat_seconds: float
-    deadline_seconds: float
-    join_seconds: float
-    stall_seconds: float
+    local_addr: str
+    connections_per_peer: int
+    heartbeat_interval: float
+    heartbeat_timeout: float
+    rdzv_timeout: float
+    watchdog_timeout: float
     share_gpus: bool
-    staged: bool
+    host_staged: bool
     throttle: Sequence[str]
 
 
@@ -121,26 +120,99 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     """Options of zorse-plan."""
     profile: Path
     objective: Literal["throughput", "cost"]
-    least_throughput: float  #: minimum samples per second
-    most_price: float  #: maximum cost per hour
-    stages: int
-    pipelines: int
-    microbatch: int
-    schedule: str
-    communication: str
+    min_throughput: float  #: minimum samples per second
+    max_price: float  #: maximum cost per hour
+    pipeline_stages: int
+    num_pipelines: int
+    max_micro_batch_size: int
+    pipeline_schedule: str
+    overlap_comm: bool
     split_backward: Literal["yes", "no"]
     exclude: Sequence[str]
-    no_techniques: bool
-    candidates: int
+    no_memory_optimizations: bool
+    search_budget: int
     seed: int
-    threads: int
+    num_threads: int
     planner: str
+
+
+_RENAMED = {
+    "allow_change": "allow_config_change",
+    "arch": "cpu_arch",
+    "batch": "global_batch_size",
+    "batch_norm_rows": "batch_norm_group_size",
+    "batches": "eval_iters",
+    "candidates": "search_budget",
+    "checkpoint": "save_weights",
+    "clip": "max_grad_norm",
+    "communication": "overlap_comm",
+    "deadline_seconds": "heartbeat_timeout",
+    "decay": "weight_decay_params",
+    "eval": "eval_data",
+    "eval_batches": "eval_iters",
+    "eval_every": "eval_interval",
+    "evaluate": "eval_data",
+    "expect": "expect_digest",
+    "final_ratio": "min_lr_ratio",
+    "heartbeat_seconds": "heartbeat_interval",
+    "init": "load_weights",
+    "init_skip": "ignore_tensors",
+    "join_seconds": "rdzv_timeout",
+    "keep_snapshots": "save_total_limit",
+    "least_throughput": "min_throughput",
+    "links_times": "bandwidth_scale",
+    "listen": "local_addr",
+    "loss_scale": "initial_loss_scale",
+    "loss_scale_interval": "loss_scale_window",
+    "metrics": "metrics_file",
+    "microbatch": "max_micro_batch_size",
+    "most_price": "max_price",
+    "no_techniques": "no_memory_optimizations",
+    "node_connections": "connections_per_peer",
+    "nonfinite": "on_nonfinite",
+    "page": "html_report",
+    "per_sample_losses": "dump_losses",
+    "pipelines": "num_pipelines",
+    "processes": "spawn",
+    "report_memory": "memory_report",
+    "residual": "fp32_residual_connection",
+    "restarts": "max_restarts",
+    "sample_every": "generate_interval",
+    "sample_prompt": "prompt",
+    "sample_temperature": "temperature",
+    "sample_tokens": "max_new_tokens",
+    "sampling": "with_generation",
+    "save": "recompute",
+    "schedule": "lr_scheduler_type, pipeline_schedule",
+    "seq": "seq_length",
+    "shape": "model_shape",
+    "shifted_in_graph": "labels_shifted_in_graph",
+    "shuffle": "shuffle_seed",
+    "simulate_evaluation": "simulate_eval",
+    "snapshot_every": "save_interval",
+    "snapshots": "checkpoint_dir",
+    "speed_times": "compute_scale",
+    "split_bodies": "compile_split_backward",
+    "spoil": "poison_after_last_use",
+    "staged": "host_staged",
+    "stages": "pipeline_stages",
+    "stall_seconds": "watchdog_timeout",
+    "steps": "max_steps",
+    "tensorboard": "tensorboard_dir",
+    "threads": "num_threads, in_process",
+    "total_steps": "lr_decay_steps",
+    "trust_guess": "infer_trainable",
+    "warmup": "warmup_steps",
+}  #: old names of options and arguments
 
 
 def check(given: Mapping[str, Any], *kinds: type) -> None:
     """Raises TypeError for an option that none of `kinds` has, and suggests the closest one."""
     known = sorted({name for kind in kinds for name in get_type_hints(kind)})
     for name in given:
+        if name in _RENAMED and name not in known:
+            now = [n for n in _RENAMED[name].split(", ") if n in known] or [_RENAMED[name]]
+            raise TypeError(f"option '{name}' is now '{now[0]}'")
         if name not in known:
             other = next((f for f, kind in (("compile", CompileOptions), ("plan", PlanOptions), ("train", RunOptions)) if name in get_type_hints(kind)), None)
             if other:

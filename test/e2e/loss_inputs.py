@@ -219,20 +219,20 @@ def python(folder):
             broken = changed(tape_functions.data_of(4, 0), *change)
             trial = Trial(folder, Form(name, "bad", EXACT, text), 4, [broken])
             arrays = {key: np.concatenate([broken[key]] * 2) for key in trial.names}
-            says(f"zorse.train, {name}, {where}", lambda: zorse.train(trial.model, arrays, steps=2, **options), (fails,))
+            says(f"zorse.train, {name}, {where}", lambda: zorse.train(trial.model, arrays, max_steps=2, **options), (fails,))
             trial.compile()
             says(f"zorse.evaluate, {name}, {where}", lambda: zorse.evaluate(trial.bundle, arrays), (unevaluated,))
             mixed = {key: np.concatenate([broken[key], tape_functions.data_of(4, 1)[key]]) for key in trial.names}
-            losses = zorse.train(trial.model, mixed, steps=2, **options).losses
+            losses = zorse.train(trial.model, mixed, max_steps=2, **options).losses
             good = losses[0] is None and np.isfinite(losses[1])
             print(f"{'ok  ' if good else 'FAIL'} zorse.train, {name} in the first step alone, {where}: {losses}", flush=True)
             results.append(good)
     data = tape_functions.data_of(4, 0)
     for name, (text, words) in REFUSALS.items():
         trial = Trial(folder, Form(name, "bad", "refused", text), 4, [data])
-        says(f"zorse.compile, {name}", lambda: zorse.compile(trial.model, trial.bundle, batch=4, quiet=True, train=TRAINED[1]), words)
+        says(f"zorse.compile, {name}", lambda: zorse.compile(trial.model, trial.bundle, global_batch_size=4, quiet=True, train=TRAINED[1]), words)
     arrays = {key: np.load(os.path.join(NORM, key + ".npy")) for key in ("pixels", "label")}
-    says("zorse.train, a batch smaller than the group", lambda: zorse.train(os.path.join(NORM, "model.onnx"), arrays, steps=1, batch=4, batch_norm_rows=8),
+    says("zorse.train, a batch smaller than the group", lambda: zorse.train(os.path.join(NORM, "model.onnx"), arrays, max_steps=1, global_batch_size=4, batch_norm_group_size=8),
          ("expects a multiple of --batch-norm-group-size, 8, got 4", "--global-batch-size=8, or --batch-norm-group-size=4"))
     return results
 

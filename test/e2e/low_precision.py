@@ -2,7 +2,7 @@
 
     low_precision.py [--quick]     --quick: GPT only
 
---fp32-residual-connection corresponds to torch.autocast with f32 modules, --residual=compute to a bf16 module with f32 master
+--fp32-residual-connection corresponds to torch.autocast with f32 modules, without to a bf16 module with f32 master
 weights.
 
 PyTorch differs from itself if a batch is split into micro-batches or its rows are permuted: the maximum mean difference
@@ -35,7 +35,7 @@ def trained(folder, name, residual, plan_name=None):
     tag = os.path.join(folder, f"{name}-{residual}-{plan_name}")
     devices, cells = PLANS[plan_name] if plan_name else (["a"], None)
     plan = z.plan(folder, os.path.basename(tag), 8, devices, cells) if cells else None
-    z.compile(base + ".onnx", tag + ".zorse", z.cluster(folder, devices), 8, 32, plan, z.ADAMW, "bf16", extra=("--residual", residual))
+    z.compile(base + ".onnx", tag + ".zorse", z.cluster(folder, devices), 8, 32, plan, z.ADAMW, "bf16", extra=("--fp32-residual-connection",) if residual == "f32" else ())
     metrics = z.run(tag + ".zorse", base + ".bf16.tokens.bin", 200, gradients=tag + ".g")
     return np.array([m["loss"] for m in metrics]), z.safetensors(tag + ".g")
 

@@ -85,7 +85,7 @@ class Trial:
     def __init__(self, family, folder):
         self.family, self.folder, self.found = family, folder, []
         self.module, self.data = model_of(family)
-        self.options = dict(batch=BATCH, cluster=z.cluster(folder, ["a", "b"]), lr=1e-2, snapshot_every=3, **({} if isinstance(self.data, dict) else {"seq": LENGTH}))
+        self.options = dict(global_batch_size=BATCH, cluster=z.cluster(folder, ["a", "b"]), lr=1e-2, save_interval=3, **({} if isinstance(self.data, dict) else {"seq_length": LENGTH}))
 
     def holds(self, what, good):
         self.found.append((f"{self.family}: {what}", bool(good)))
@@ -99,24 +99,24 @@ class Trial:
     def trained(self, module, steps, snapshots, **more):
         import zorse
 
-        return zorse.train(module, self.data, steps=steps, snapshots=os.path.join(self.folder, snapshots), **{**self.options, **more})
+        return zorse.train(module, self.data, max_steps=steps, checkpoint_dir=os.path.join(self.folder, snapshots), **{**self.options, **more})
 
     def train_and_resume(self):
         import zorse
         from zorse._onnx import read_facts
 
         module = copy.deepcopy(self.module)
-        run = self.trained(module, 6, "resumed", output=os.path.join(self.folder, "kept"), evaluate=self.data, eval_every=6)
+        run = self.trained(module, 6, "resumed", output=os.path.join(self.folder, "kept"), eval_data=self.data, eval_interval=6)
         self.holds("trains", len(run.steps) == 6 and run.steps[-1].loss < run.steps[0].loss)
         self.holds_weights("the module has its trained weights, tied names too", module, run)
-        found = zorse.evaluate(run.bundle, self.data, init=run.weights.path)
+        found = zorse.evaluate(run.bundle, self.data, load_weights=run.weights.path)
         self.holds(f"an evaluation is PyTorch's on the trained module ({found.loss:.6f})", abs(found.loss - loss_in_pytorch(module, self.data)) < 2e-5 * found.loss)
         self.holds("the facts of its file are read without onnx", len(read_facts(os.path.join(self.folder, "kept", "model.onnx"))["parameters"]) == len(dict(module.named_parameters(remove_duplicate=False))))
-        again = zorse.train(run.bundle, self.data, steps=12, snapshots=os.path.join(self.folder, "resumed"), snapshot_every=3, resume=True, metrics=os.path.join(self.folder, "kept", "metrics.jsonl"))
+        again = zorse.train(run.bundle, self.data, max_steps=12, checkpoint_dir=os.path.join(self.folder, "resumed"), save_interval=3, resume=True, metrics_file=os.path.join(self.folder, "kept", "metrics.jsonl"))
         self.holds("resumes from its snapshot", [s.step for s in again.steps] == list(range(7, 13)))
         with open(os.path.join(self.folder, "kept", "metrics.jsonl")) as file:
             self.holds("and keeps the metrics of before", [m["step"] for m in map(json.loads, file) if "loss" in m] == list(range(1, 13)))
-        whole = zorse.train(run.bundle, self.data, steps=12, init=None)
+        whole = zorse.train(run.bundle, self.data, max_steps=12, load_weights=None)
         self.holds("to the bits of a run without a break", whole.losses[6:] == again.losses and all(np.array_equal(whole.weights[n], again.weights[n]) for n in whole.weights))
 
     def resume_module(self):
@@ -163,14 +163,14 @@ class Trial:
             zorse._train.load_into = real
         error = None
         try:
-            zorse.train(bundle, self.data, steps=100000, on_step=lambda s: 1 // (s.step - 3))
+            zorse.train(bundle, self.data, max_steps=100000, on_step=lambda s: 1 // (s.step - 3))
         except ZeroDivisionError as problem:
             error = problem
         self.holds("an exception of a callback is passed on, with the run", error is not None and len(error.run.weights) == len(run.weights) and os.path.exists(error.run.weights.path))
         page = os.path.join(self.folder, "page")
         os.mkdir(page)
         try:
-            done = zorse.train(bundle, self.data, steps=3, metrics=os.path.join(self.folder, "full"), page=os.path.join(page, "p.html"), on_step=lambda s: shutil.rmtree(page, ignore_errors=True))
+            done = zorse.train(bundle, self.data, max_steps=3, metrics_file=os.path.join(self.folder, "full"), html_report=os.path.join(page, "p.html"), on_step=lambda s: shutil.rmtree(page, ignore_errors=True))
         except zorse.ZorseError as problem:
             done = getattr(problem, "run", None)
         self.holds("an output that cannot be written costs no weights", done is not None and len(done.weights) == len(run.weights))
@@ -193,14 +193,14 @@ def as_notebook(family):
     """Runs cells in one namespace while an event loop runs. Another thread interrupts only this process."""
     found = []
     cells = ["import zorse, os\nfrom python_families import model_of\nmodule, data = model_of(family)\nbefore = {n: p.detach().clone() for n, p in module.named_parameters()}",
-             "run = zorse.train(module, data, steps=3, batch=8, cluster=cluster, output=folder + '/out', lr=1e-2, snapshots=folder + '/s', snapshot_every=1, **seq)",
+             "run = zorse.train(module, data, max_steps=3, global_batch_size=8, cluster=cluster, output=folder + '/out', lr=1e-2, checkpoint_dir=folder + '/s', save_interval=1, **seq)",
              "shown = repr(run) + repr(run.steps[-1]) + repr(run.weights)",
-             "try:\n    zorse.train(module, data, steps=1000000, batch=8, cluster=cluster, lr=1e-2, snapshots=folder + '/s', snapshot_every=1000, resume=True, on_step=lambda s: started.set(), **seq)\n"
+             "try:\n    zorse.train(module, data, max_steps=1000000, global_batch_size=8, cluster=cluster, lr=1e-2, checkpoint_dir=folder + '/s', save_interval=1000, resume=True, on_step=lambda s: started.set(), **seq)\n"
              "except KeyboardInterrupt as error:\n    interrupted = error.run",
-             "last = zorse.train(module, data, steps=interrupted.steps[-1].step + 1, batch=8, cluster=cluster, lr=1e-2, snapshots=folder + '/s', resume=True, **seq)"]
+             "last = zorse.train(module, data, max_steps=interrupted.steps[-1].step + 1, global_batch_size=8, cluster=cluster, lr=1e-2, checkpoint_dir=folder + '/s', resume=True, **seq)"]
     with tempfile.TemporaryDirectory() as folder, temporary_files_in(folder):
         started = threading.Event()
-        scope = dict(family=family, folder=folder, cluster=z.cluster(folder, ["a"]), started=started, seq={} if family in ("bert", "vit", "t5") else {"seq": LENGTH})
+        scope = dict(family=family, folder=folder, cluster=z.cluster(folder, ["a"]), started=started, seq={} if family in ("bert", "vit", "t5") else {"seq_length": LENGTH})
 
         def interrupt():
             started.wait()

@@ -119,7 +119,7 @@ class Check:
     def train(self, module, steps=4, **more):
         import zorse
 
-        return zorse.train(module, self.tokens, steps=steps, **{**dict(batch=BATCH, seq=LENGTH, cluster=self.cluster, lr=1e-2, clip=0.0, weight_decay=0.0), **more})
+        return zorse.train(module, self.tokens, max_steps=steps, **{**dict(global_batch_size=BATCH, seq_length=LENGTH, cluster=self.cluster, lr=1e-2, max_grad_norm=0.0, weight_decay=0.0), **more})
 
     def trains(self, kind):
         """The first loss is PyTorch's, names are the module's, and the module has the trained weights at the end."""
@@ -155,13 +155,13 @@ class Check:
             expected = float(other(self.ids, self.labels))
         weights = os.path.join(self.folder, "other.safetensors")
         self.train(other, steps=1, lr=0.0).save(weights)
-        bundle = zorse.compile(path, os.path.join(self.folder, "tables.zorse"), batch=BATCH, seq=LENGTH, cluster=self.cluster, quiet=True, lr=0.0)
-        run = zorse.train(bundle, self.tokens, steps=1, init=weights)
+        bundle = zorse.compile(path, os.path.join(self.folder, "tables.zorse"), global_batch_size=BATCH, seq_length=LENGTH, cluster=self.cluster, quiet=True, lr=0.0)
+        run = zorse.train(bundle, self.tokens, max_steps=1, load_weights=weights)
         self.holds(f"--load-weights sets frozen parameters ({run.losses[0]:.6f}, {expected:.6f})", abs(run.losses[0] - expected) < 1e-5 * expected)
         self.holds("and a checkpoint holds them under their own names", set(run.weights) == {n for n, _ in other.named_parameters()} and
                    np.array_equal(run.weights["norm.weight"], other.norm.weight.detach().numpy()))
-        frozen = zorse.compile(path, os.path.join(self.folder, "flags.zorse"), batch=BATCH, seq=LENGTH, cluster=self.cluster, quiet=True, lr=1e-2, freeze=["head*"])
-        run = zorse.train(frozen, self.tokens, steps=2, init=weights)
+        frozen = zorse.compile(path, os.path.join(self.folder, "flags.zorse"), global_batch_size=BATCH, seq_length=LENGTH, cluster=self.cluster, quiet=True, lr=1e-2, freeze=["head*"])
+        run = zorse.train(frozen, self.tokens, max_steps=2, load_weights=weights)
         self.holds("also parameters that --freeze names", abs(run.losses[0] - expected) < 1e-5 * expected and np.array_equal(run.weights["head.weight"], other.head.weight.detach().numpy()))
 
     def statistics(self):
@@ -183,12 +183,12 @@ class Check:
 
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            run = zorse.train(module, data, steps=4, batch=16, cluster=self.cluster, batch_norm_rows=16)
+            run = zorse.train(module, data, max_steps=4, global_batch_size=16, cluster=self.cluster, batch_norm_group_size=16)
         self.holds("running statistics are trained and put back", np.array_equal(module.norm.running_mean.numpy(), run.weights["norm.running_mean"]) and float(module.norm.running_mean.abs().max()) > 0 and
                    not any("not copied" in str(w.message) for w in said))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            zorse.train(Normed(), data, steps=1, batch=16, cluster=self.cluster)
+            zorse.train(Normed(), data, max_steps=1, global_batch_size=16, cluster=self.cluster)
         other = Normed()
         with torch.no_grad():
             other.norm.running_mean.add_(0.5)
@@ -197,9 +197,9 @@ class Check:
         path, weights = os.path.join(self.folder, "normed.onnx"), os.path.join(self.folder, "normed.safetensors")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            zorse.train(other, data, steps=1, batch=16, cluster=self.cluster, lr=0.0, clip=0.0).save(weights)
+            zorse.train(other, data, max_steps=1, global_batch_size=16, cluster=self.cluster, lr=0.0, max_grad_norm=0.0).save(weights)
             zorse.export(Normed(), path, inputs={k: torch.from_numpy(v[:2]) for k, v in data.items()})
-            run = zorse.train(path, data, steps=1, batch=16, cluster=self.cluster, init=weights)
+            run = zorse.train(path, data, max_steps=1, global_batch_size=16, cluster=self.cluster, load_weights=weights)
         self.holds(f"frozen statistics are set by --load-weights ({run.losses[0]:.6f}, {expected:.6f})", abs(run.losses[0] - expected) < 1e-5 * expected)
         self.holds("and frozen ones are a warning", any("running statistics" in str(w.message) for w in said))
 

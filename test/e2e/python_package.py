@@ -51,7 +51,7 @@ def commands(folder, cluster):
     return [m["loss"] for m in z.run(bundle, TOKENS, 6, checkpoint=checkpoint)], checkpoint
 
 
-ADAMW = dict(optimizer="adamw", lr=3e-4, warmup=10, clip=1.0, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+ADAMW = dict(optimizer="adamw", lr=3e-4, warmup_steps=10, max_grad_norm=1.0, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
 
 def without_torch(results, folder):
@@ -62,7 +62,7 @@ def without_torch(results, folder):
                                                                           "memory": "2GiB", "threads": 1} for d in devices]}]}
     output = os.path.join(folder, "kept")
     steps = []
-    run = zorse.train(GPT, TOKENS, steps=6, batch=8, seq=16, cluster=mapping, output=output, metrics=os.path.join(folder, "lines.jsonl"), on_step=steps.append, **ADAMW)
+    run = zorse.train(GPT, TOKENS, max_steps=6, global_batch_size=8, seq_length=16, cluster=mapping, output=output, metrics_file=os.path.join(folder, "lines.jsonl"), on_step=steps.append, **ADAMW)
     holds(results, "losses are the commands'", run.losses == losses)
     holds(results, "the checkpoint is the commands', byte for byte", filecmp.cmp(os.path.join(output, "trained.safetensors"), checkpoint, shallow=False))
     holds(results, "every step is called back, in order", [s.step for s in steps] == list(range(1, 7)) and steps == run.steps)
@@ -70,34 +70,36 @@ def without_torch(results, folder):
     expected = z.safetensors(checkpoint)
     holds(results, "weights are the checkpoint's", list(run.weights) == list(expected) and all(np.array_equal(run.weights[n], expected[n]) for n in expected))
     tokens = np.fromfile(TOKENS, "<u2")[512:] if np.fromfile(TOKENS, "<i4", 1)[0] == 20240520 else np.fromfile(TOKENS, "<u2")
-    again = zorse.train(zorse.compile(GPT, os.path.join(folder, "b.zorse"), batch=8, cluster=cluster, seq=16, quiet=True, **ADAMW), tokens.astype(np.int64), steps=6, evaluate=TOKENS, eval_every=3)
+    again = zorse.train(zorse.compile(GPT, os.path.join(folder, "b.zorse"), global_batch_size=8, cluster=cluster, seq_length=16, quiet=True, **ADAMW), tokens.astype(np.int64), max_steps=6, eval_data=TOKENS, eval_interval=3)
     holds(results, "token ids in an array, and evaluations", again.losses == losses and [e.step for e in again.evaluations] == [3, 6])
     wide = np.concatenate([tokens.astype(np.int64), [70000]])  # 32 bits; the last token is never read
-    holds(results, "token ids beyond 16 bits", zorse.train(again.bundle, wide, steps=2).losses == losses[:2])
+    holds(results, "token ids beyond 16 bits", zorse.train(again.bundle, wide, max_steps=2).losses == losses[:2])
     windows = np.lib.stride_tricks.sliding_window_view(tokens.astype(np.int64), 17)[: 16 * 64: 16]
-    arrays = zorse.train(again.bundle, {"input_ids": windows[:, :-1], "labels": windows[:, 1:]}, steps=2)
+    arrays = zorse.train(again.bundle, {"input_ids": windows[:, :-1], "labels": windows[:, 1:]}, max_steps=2)
     holds(results, "arrays by input name", len(arrays.losses) == 2 and all(np.isfinite(arrays.losses)))
-    stopped = zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: s.step < 5)
+    stopped = zorse.train(again.bundle, TOKENS, max_steps=100000, on_step=lambda s: s.step < 5)
     holds(results, f"a callback ends training (after step {len(stopped.losses)}), with weights", stopped.stopped and 5 <= len(stopped.losses) < 1000 and len(stopped.weights) == len(expected))
-    report = zorse.plan(GPT, cluster=cluster, batch=8, seq=16)
+    report = zorse.plan(GPT, cluster=cluster, global_batch_size=8, seq_length=16)
     path = os.path.join(folder, "plan.json")
     report.save(path)
     holds(results, "a plan is shown, kept and compiled", report.step_seconds > 0 and "<iframe" in report._repr_html_() and
-          zorse.train(GPT, TOKENS, steps=2, batch=8, seq=16, cluster=cluster, plan=path, **ADAMW).losses[0] > 0)
-    shape = zorse.plan(shape="llama-7b,layers=4,hidden=512,ffn=1024,heads=8,kv_heads=8", seq=1024, cluster=os.path.join(z.ROOT, "models", "clusters", "workstation.yaml"), batch=4, precision="bf16", candidates=20,
+          zorse.train(GPT, TOKENS, max_steps=2, global_batch_size=8, seq_length=16, cluster=cluster, plan=path, **ADAMW).losses[0] > 0)
+    shape = zorse.plan(model_shape="llama-7b,layers=4,hidden=512,ffn=1024,heads=8,kv_heads=8", seq_length=1024, cluster=os.path.join(z.ROOT, "models", "clusters", "workstation.yaml"), global_batch_size=4, precision="bf16", search_budget=20,
                        optimizer="sgd")
     holds(results, "a plan for a shape", shape.step_seconds > 0)
-    said(results, "an unknown option names the near one", TypeError, "did you mean 'weight_decay'", lambda: zorse.compile(GPT, "x", batch=8, weight_deca=1))
-    said(results, "an option of compiling is refused for a bundle", TypeError, "no option 'precision'", lambda: zorse.train(again.bundle, TOKENS, steps=1, precision="bf16"))
-    said(results, "a bundle has its batch", TypeError, "a bundle has its batch", lambda: zorse.train(again.bundle, TOKENS, steps=1, batch=4))
-    said(results, "batch is missing", TypeError, "expected batch", lambda: zorse.train(GPT, TOKENS, steps=1))
-    said(results, "errors are the tools'", zorse.ZorseError, "--max-grad-norm: expects a finite number", lambda: zorse.compile(GPT, os.path.join(folder, "y"), batch=8, seq=16, cluster=cluster, clip=-1.0))
-    said(results, "a module is for zorse.train", TypeError, "zorse.export(module", lambda: zorse.compile(object(), "x", batch=8))
-    said(results, "no such model", zorse.ZorseError, "nowhere.onnx", lambda: zorse.plan("nowhere.onnx", cluster=cluster, batch=8))
-    said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), steps=1))
-    said(results, "inputs of unlike lengths", zorse.ZorseError, "as many samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, steps=1))
-    said(results, "a token that is negative", zorse.ZorseError, "token ids from 0", lambda: zorse.train(again.bundle, np.array([1, -1]), steps=1))
-    said(results, "an exception of a callback is passed on", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, steps=100000, on_step=lambda s: 1 // 0))
+    said(results, "an unknown option names the near one", TypeError, "did you mean 'weight_decay'", lambda: zorse.compile(GPT, "x", global_batch_size=8, weight_deca=1))
+    said(results, "an old name names the new one", TypeError, "option 'steps' is now 'max_steps'", lambda: zorse.train(GPT, TOKENS, steps=2, batch=8))
+    said(results, "an old name of an option", TypeError, "option 'clip' is now 'max_grad_norm'", lambda: zorse.compile(GPT, "x", global_batch_size=8, clip=1.0))
+    said(results, "an option of compiling is refused for a bundle", TypeError, "no option 'precision'", lambda: zorse.train(again.bundle, TOKENS, max_steps=1, precision="bf16"))
+    said(results, "a bundle has its batch", TypeError, "a bundle has its batch", lambda: zorse.train(again.bundle, TOKENS, max_steps=1, global_batch_size=4))
+    said(results, "batch is missing", TypeError, "expected global_batch_size", lambda: zorse.train(GPT, TOKENS, max_steps=1))
+    said(results, "errors are the tools'", zorse.ZorseError, "--max-grad-norm: expects a finite number", lambda: zorse.compile(GPT, os.path.join(folder, "y"), global_batch_size=8, seq_length=16, cluster=cluster, max_grad_norm=-1.0))
+    said(results, "a module is for zorse.train", TypeError, "zorse.export(module", lambda: zorse.compile(object(), "x", global_batch_size=8))
+    said(results, "no such model", zorse.ZorseError, "nowhere.onnx", lambda: zorse.plan("nowhere.onnx", cluster=cluster, global_batch_size=8))
+    said(results, "data of a wrong kind", zorse.ZorseError, "expected a path, arrays by the names", lambda: zorse.train(again.bundle, np.zeros((2, 3)), max_steps=1))
+    said(results, "inputs of unlike lengths", zorse.ZorseError, "as many samples for every input", lambda: zorse.train(again.bundle, {"a": np.zeros(3), "b": np.zeros(4)}, max_steps=1))
+    said(results, "a token that is negative", zorse.ZorseError, "token ids from 0", lambda: zorse.train(again.bundle, np.array([1, -1]), max_steps=1))
+    said(results, "an exception of a callback is passed on", ZeroDivisionError, "division", lambda: zorse.train(again.bundle, TOKENS, max_steps=100000, on_step=lambda s: 1 // 0))
     said(results, "a folder without tools", zorse.ZorseError, "ZORSE_BIN", lambda: without_tools())
     return run
 
@@ -124,9 +126,9 @@ def without_tools():
 
 # Flags that the functions set themselves or do not need: other ways of calling, inspection, and simulation.
 OTHER_FLAGS = {
-    "compile": "help version config cluster batch output quiet rebuild-kernels compile-to emit dump-dir",
-    "run": "help version config data steps eval evaluate checkpoint metrics quiet cluster poison spoil thread-per-queue simulate links-times speed-times simulate-evaluation json",
-    "plan": "help version config shape cluster batch plan output html json quiet explain compare random devices",
+    "compile": "help version config cluster global-batch-size output quiet rebuild-kernels compile-to emit dump-dir",
+    "run": "help version config data max-steps eval-data eval-only save-weights metrics-file quiet cluster poison poison-after-last-use thread-per-queue simulate simulate-steps bandwidth-scale compute-scale simulate-eval json",
+    "plan": "help version config model-shape cluster global-batch-size plan output html json quiet explain compare random devices",
 }
 
 
@@ -147,22 +149,22 @@ def warnings_of_tools(results, folder):
     data = ",".join(f"{key}={os.path.join(z.SMALL, 'batch-norm', key + '.npy')}" for key in ("pixels", "label"))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        bundle = zorse.compile(model, os.path.join(folder, "frozen.zorse"), batch=8, cluster=cluster, quiet=True)
+        bundle = zorse.compile(model, os.path.join(folder, "frozen.zorse"), global_batch_size=8, cluster=cluster, quiet=True)
     ours = [w for w in said if issubclass(w.category, zorse.ZorseWarning)]
     holds(results, "a batch norm with frozen statistics is a warning, at its line", any("running statistics" in str(w.message) and w.filename == __file__ for w in ours))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        run = zorse.train(model, data, steps=2, batch=8, cluster=cluster, batch_norm_rows=8)
+        run = zorse.train(model, data, max_steps=2, global_batch_size=8, cluster=cluster, batch_norm_group_size=8)
     holds(results, "and batch_norm_rows trains them", not {str(w.message) for w in said} & {str(w.message) for w in ours} and any("running_mean" in n for n in run.weights))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         said_as_error = None
         try:
-            zorse.compile(model, os.path.join(folder, "error.zorse"), batch=8, cluster=cluster, quiet=True)
+            zorse.compile(model, os.path.join(folder, "error.zorse"), global_batch_size=8, cluster=cluster, quiet=True)
         except zorse.ZorseWarning as error:
             said_as_error = error
     holds(results, "warnings may be errors", said_as_error is not None)
-    frozen = zorse.compile(GPT, os.path.join(folder, "freeze.zorse"), batch=8, cluster=cluster, seq=16, quiet=True, freeze=["wpe*", "*ln_1*"])
+    frozen = zorse.compile(GPT, os.path.join(folder, "freeze.zorse"), global_batch_size=8, cluster=cluster, seq_length=16, quiet=True, freeze=["wpe*", "*ln_1*"])
     holds(results, "several patterns of one option", frozen.path.endswith("freeze.zorse"))
     return bundle
 
@@ -181,7 +183,7 @@ def figures(results, run):
     with open(os.path.join(z.ROOT, "CMakeLists.txt")) as file:
         holds(results, "the version is the project's", f"VERSION {zorse.__version__} " in file.read())
     terminal, slave = os.openpty()
-    code = f"import sys\nsys.path.insert(0, {os.path.join(z.ROOT, 'python')!r})\nimport zorse\nzorse.train(zorse.Bundle({run.bundle.path!r}), {TOKENS!r}, steps=3)"
+    code = f"import sys\nsys.path.insert(0, {os.path.join(z.ROOT, 'python')!r})\nimport zorse\nzorse.train(zorse.Bundle({run.bundle.path!r}), {TOKENS!r}, max_steps=3)"
     done = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave)
     os.close(slave)
     text = b""
@@ -197,7 +199,7 @@ def figures(results, run):
 def pipes(results, folder, bundle):
     """Special files: metrics of a run in progress, as zorse-run itself writes them."""
     pipe, snapshots = os.path.join(folder, "pipe"), os.path.join(folder, "pipe-snapshots")
-    zorse.train(bundle, TOKENS, steps=2, snapshots=snapshots)
+    zorse.train(bundle, TOKENS, max_steps=2, checkpoint_dir=snapshots)
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDWR)
     try:

@@ -35,7 +35,7 @@ def check(results, folder, holds, said):
     tokens = np.random.default_rng(0).integers(0, 64, 4000)
     module = initialise(GPT(GPTConfig(vocabulary=64, context=16, layers=2, heads=2, width=32)))
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
-    run = zorse.train(module, tokens, steps=8, batch=4, seq=16, export={"vocabulary": 64}, cluster=z.cluster(folder, ["a", "b"]), lr=1e-2, output=os.path.join(folder, "gpt"))
+    run = zorse.train(module, tokens, max_steps=8, global_batch_size=4, seq_length=16, export={"vocabulary": 64}, cluster=z.cluster(folder, ["a", "b"]), lr=1e-2, output=os.path.join(folder, "gpt"))
     now = dict(module.named_parameters(remove_duplicate=False))
     holds(results, "a GPT has its trained weights", all(np.array_equal(now[n].detach().numpy(), run.weights[n]) for n in run.weights) and
           all(not torch.equal(before[n], now[n]) for n in before))
@@ -61,7 +61,7 @@ def check(results, folder, holds, said):
     x = np.random.default_rng(2).normal(size=(256, 5)).astype(np.float32)
     y = x[:, :1] * 2 - x[:, 1:2]
     model = Regression()
-    run = zorse.train(model, {"x": x, "y": y.astype(np.float32)}, steps=60, batch=32, cluster=z.cluster(folder, ["a"]), lr=3e-2, weight_decay=0.0,
+    run = zorse.train(model, {"x": x, "y": y.astype(np.float32)}, max_steps=60, global_batch_size=32, cluster=z.cluster(folder, ["a"]), lr=3e-2, weight_decay=0.0,
                       export={"inputs": {"x": torch.zeros(2, 5), "y": torch.zeros(2, 1)}})
     with torch.no_grad():
         after = float(model(torch.from_numpy(x), torch.from_numpy(y.astype(np.float32))))

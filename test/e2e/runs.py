@@ -49,17 +49,17 @@ seed: 7
 zorse-run:
   bundle: {one}
   data: {TOKENS}
-  steps: 3
-  shuffle: 5
-  eval: {TOKENS}
-  eval-batches: 2
-  metrics: {metrics}
+  max-steps: 3
+  shuffle-seed: 5
+  eval-data: {TOKENS}
+  eval-iters: 2
+  metrics-file: {metrics}
   quiet: true
   poison: no
 zorse-compile:
   model: {GPT}
-  batch: {BATCH}
-  seq: {LENGTH}
+  global-batch-size: {BATCH}
+  seq-length: {LENGTH}
   betas: [0.9, 0.95]
   cluster: {z.cluster(folder, ["a"])}
   output: {os.path.join(folder, "configured.zorse")}
@@ -73,21 +73,22 @@ zorse-compile:
     z.call("zorse-compile", "--config", file, "--quiet")
     configured = losses(os.path.join(folder, "configured.zorse"), "--lr=3e-4", "--warmup-steps=10", steps=3)
     holds("zorse-compile reads its section", np.allclose(configured, losses(one, steps=3), rtol=1e-6), configured)
-    two = write(folder, "two.yaml", f"data: [{TOKENS}, {TOKENS}]\nsteps: 2\nthreads: true\n")
+    two = write(folder, "two.yaml", f"data: [{TOKENS}, {TOKENS}]\nmax-steps: 2\nin-process: true\n")
     z.call("zorse-run", one, "--config", two, "--quiet")
     holds("lists and flags", True)
 
     def broken(name, text, expected):
         refused(name, expected, "zorse-run", one, "--config", write(folder, "broken.yaml", text))
 
-    broken("an unknown key", "data: x\n\nstepz: 4\n", "broken.yaml:3: zorse-run has no option 'stepz'; did you mean 'steps'?")
-    broken("an unknown key of a section", "zorse-run:\n  snapshot_every: 4\n", "broken.yaml:2: zorse-run has no option 'snapshot_every'; did you mean 'snapshot-every'?")
-    broken("an unknown tool", "zorse-rum:\n  steps: 4\n", "broken.yaml:1: zorse-run has no option 'zorse-rum'; did you mean 'zorse-run'?")
-    broken("a value that is none", f"data: {TOKENS}\nsteps: many\n", "(line 2 of ")
+    broken("an unknown key", "data: x\n\nstepz: 4\n", "broken.yaml:3: zorse-run has no option 'stepz'; did you mean 'max-steps'?")
+    broken("an old key", "data: x\nclip: 1\n", "broken.yaml:2: option 'clip' is now 'max-grad-norm'")
+    broken("an unknown key of a section", "zorse-run:\n  save_interval: 4\n", "broken.yaml:2: zorse-run has no option 'save_interval'; did you mean 'save-interval'?")
+    broken("an unknown tool", "zorse-rum:\n  max-steps: 4\n", "broken.yaml:1: zorse-run has no option 'zorse-rum'; did you mean 'zorse-run'?")
+    broken("a value that is none", f"data: {TOKENS}\nmax-steps: many\n", "(line 2 of ")
     broken("a flag that is no truth", "quiet: perhaps\n", "broken.yaml:1: 'quiet' is on or off: expects true or false, found 'perhaps'")
-    broken("a key twice", "steps: 1\nsteps: 2\n", "broken.yaml:2: 'steps' is given a second time")
-    broken("no value", "steps:\n", "broken.yaml:1: 'steps' expects a value, found none")
-    broken("no YAML", "steps: [1\n", "is not YAML")
+    broken("a key twice", "max-steps: 1\nmax-steps: 2\n", "broken.yaml:2: 'max-steps' is given a second time")
+    broken("no value", "max-steps:\n", "broken.yaml:1: 'max-steps' expects a value, found none")
+    broken("no YAML", "max-steps: [1\n", "is not YAML")
     broken("no mapping", "- steps\n", "expects options, NAME: VALUE")
     broken("a file in the file", "config: other.yaml\n", "has no option 'config'")
     refused("a file that is not there", "nothing.yaml", "zorse-run", one, "--config", os.path.join(folder, "nothing.yaml"))

@@ -34,7 +34,7 @@ def main():
                 else:
                     data = os.path.join(z.SMALL, name + ".bf16.tokens.bin")
                 seen = {}
-                for save in ("min-cut", "keep", "full"):
+                for save in ("min-cut", "none", "full"):
                     for split in (False, True):
                         tag = os.path.join(folder, f"{save}-{split}")
                         cells = [(0, units or unit_count(folder, model, batch, length), a, b, "a") for a, b in ((0, 3), (3, 8))]

@@ -63,7 +63,7 @@ with tempfile.TemporaryDirectory() as folder:
     expect("and evaluations are simulated too", "evaluations simulated" in simulate("--simulate-eval")[1])
 
     for words, said in ((("--compute-scale=c=2",), "no device 'c'"), (("--compute-scale=a",), "DEVICE=NUMBER"), (("--compute-scale=a=-1",), "DEVICE=NUMBER"), (("--data", data), "executes nothing"),
-                        (("--max-steps", 1 << 30), "limited to"), (("--bandwidth-scale=0",), "--bandwidth-scale")):
+                        (("--simulate-steps", 1 << 30), "limited to"), (("--max-steps", 2), "--simulate-steps"), (("--bandwidth-scale=0",), "--bandwidth-scale")):
         code, _, err = simulate(*words, ok=False)
         expect(f"{' '.join(map(str, words))}: exit 1, '{said}'", code == 1 and said in err)
     code, _, err = z.call("zorse-run", bundle, "--json", figures, "--data", data, "--max-steps", 1, ok=False)

@@ -24,7 +24,7 @@ import zorse
 
 tokens = np.random.default_rng(0).integers(0, 64, 5000)
 seen = []
-run = zorse.train("gpt.onnx", tokens, steps=5, batch=8, seq=16, cluster="four-unequal-cpus.yaml", on_step=lambda step: seen.append(time.time()))
+run = zorse.train("gpt.onnx", tokens, max_steps=5, global_batch_size=8, seq_length=16, cluster="four-unequal-cpus.yaml", on_step=lambda step: seen.append(time.time()))
 assert len(run.losses) == 5 and run.losses[-1] < run.losses[0]
 print("first-step", seen[0])
 PYTHON

@@ -1,6 +1,7 @@
 #include "ConfigFile.h"
 
 #include "NearestName.h"
+#include "RenamedFlags.h"
 
 #include "zorse/Support/RegularFile.h"
 
@@ -71,6 +72,9 @@ struct ConfigFile::Reader {
       if (kNotInFiles.count(option->get_name()) == 0)
         known.push_back(keyOf(*option));
     known.insert(known.end(), kTools.begin(), kTools.end());
+    for (const std::string &now : presentNames(key))
+      if (std::find(known.begin(), known.end(), now) != known.end())
+        fail(mark, "option '" + key + "' is now '" + now + "'");
     std::string near = nearestName(known, key);
     fail(mark, file.tool_ + " has no option '" + key + "'" + (near.empty() ? "" : "; did you mean '" + near + "'?") + (near.empty() ? "; " : " ") +
                    file.tool_ + " --help lists the options; those of another tool belong under its name, such as '" +

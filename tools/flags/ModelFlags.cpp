@@ -5,16 +5,15 @@ using namespace zorse;
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq-length", o.sequence, "length of symbolic sequence dimensions");
   app.add_option("--precision", precision, "compute type: f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
-  app.add_option("--residual", residual,
-                 "type of the residual connection with bf16 and f16: compute (default: the type of --precision) or f32 (as under torch.autocast)")
-      ->check(CLI::IsMember({"compute", "f32"}));
+  app.add_flag("--fp32-residual-connection", fp32Residual,
+               "with bf16 and f16: residual connection in f32, as under torch.autocast (default: the type of --precision)");
   app.add_option("--accumulate", accumulate, "accumulation type of f16 matrix products on GPUs: f32 (default) or f16 (twice as fast on GeForce GPUs)")
       ->check(CLI::IsMember({"f32", "f16"}));
   app.add_option(
          "--recompute", o.saved,
-         "activations that a unit's forward saves for its backward: min-cut (default: results of matrix products and attention), keep (all that "
-         "the backward reads) or full (none: full recomputation)")
-      ->check(CLI::IsMember({"min-cut", "keep", "full"}));
+         "activation recomputation within units: min-cut (default: the forward saves results of matrix products and attention), none (it saves "
+         "all that the backward reads) or full (it saves nothing)")
+      ->check(CLI::IsMember({"min-cut", "none", "full"}));
   const char *model = "Model";
   app.add_option("--batch-norm-group-size", o.batchNormRows, "compute batch norm statistics over groups of N consecutive samples (docs/training.md)")
       ->group(model);
@@ -43,9 +42,9 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
   if (!known)
     return userError("--precision: expects f32, tf32, bf16, f16, f64, f64:bf16 or f64:f16, got '" + precision + "'");
   o.precision = *known;
-  o.precision.wideResidual = residual == "f32";
+  o.precision.wideResidual = fp32Residual;
   if (o.precision.wideResidual && !o.precision.rounds())
-    return userError("--residual: " + precision + " does not round, so the option has no effect: remove it, or set --precision to bf16 or f16");
+    return userError("--fp32-residual-connection: " + precision + " does not round, so the option has no effect: remove it, or set --precision to bf16 or f16");
   o.precision.sumsF16 = accumulate == "f16";
   if (o.precision.sumsF16 && (o.precision.rounded != bundle::F16 || o.precision.compute != bundle::F32))
     return userError("--accumulate: f16 is for --precision f16, got --precision " + precision + "; leave it out");

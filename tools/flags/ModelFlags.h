@@ -12,7 +12,8 @@ namespace zorse {
 
 /// Values of the options as given on the command line; `resolve` checks and converts them.
 struct ModelFlags {
-  std::string precision = "f32", residual, accumulate, shifted;
+  std::string precision = "f32", accumulate, shifted;
+  bool fp32Residual = false;
   std::vector<std::string> dims;
 
   void addTo(CLI::App &app, pipelines::CompileOptions &options);

@@ -2,6 +2,7 @@
 
 #include "ConfigFile.h"
 #include "NearestName.h"
+#include "RenamedFlags.h"
 #include "UsualNames.h"
 
 #include <algorithm>
@@ -32,6 +33,17 @@ size_t distance(const std::string &a, const std::string &b) {
 /// flag.
 std::string flagOf(const std::string &word) { return word.size() > 1 && word[0] == '-' ? word.substr(0, word.find('=')) : std::string(); }
 
+/// Returns "--clip is now --max-grad-norm" for an old name of an option of this tool, or why the
+/// option was removed; otherwise an empty string.
+std::string renamedFlag(const std::vector<std::string> &known, const std::string &flag) {
+  const std::string name = flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+  for (const std::string &now : presentNames(name))
+    if (std::find(known.begin(), known.end(), "--" + now) != known.end())
+      return "--" + name + " is now --" + now;
+  const std::string why = whyRemoved(name);
+  return why.empty() ? why : "--" + name + " is not needed any more: " + why;
+}
+
 } // namespace
 
 std::string nearestName(const std::vector<std::string> &known, const std::string &given) {
@@ -40,16 +52,22 @@ std::string nearestName(const std::vector<std::string> &known, const std::string
     if (std::find(known.begin(), known.end(), dashes + name) != known.end())
       return dashes + name;
   std::string best;
-  size_t least = std::max<size_t>(2, given.size() / 3) + 1;
-  for (const std::string &name : known) {
-    // A prefix of a name ("--snapshot" of "--snapshots-every") is close, whatever the length of the
+  size_t limit = std::max<size_t>(2, given.size() / 3) + 1;
+  auto consider = [&](const std::string &name, const std::string &present) {
+    // A prefix of a name ("--checkpoint" of "--checkpoint-dir") is close, whatever the length of the
     // rest.
     size_t d = given.size() > 4 && name.rfind(given, 0) == 0 ? 1 : distance(name, given);
-    if (d < least) {
-      least = d;
-      best = name;
+    if (d < limit) {
+      limit = d;
+      best = present;
     }
-  }
+  };
+  for (const std::string &name : known)
+    consider(name, name);
+  for (const std::string &before : renamedNames()) // "--bacth" is near to --batch, which is --global-batch-size now
+    for (const std::string &now : presentNames(before))
+      if (std::find(known.begin(), known.end(), dashes + now) != known.end())
+        consider(dashes + before, dashes + now);
   return best;
 }
 
@@ -70,7 +88,9 @@ std::optional<int> parseFlags(CLI::App &app, int argc, char **argv, const char *
     for (const std::string &word : app.remaining())
       if (std::string flag = flagOf(word); !flag.empty()) {
         std::string near = nearestName(known, flag);
-        if (!near.empty())
+        if (std::string renamed = renamedFlag(known, flag); !renamed.empty())
+          remarks.append("; ").append(renamed);
+        else if (!near.empty())
           hints += (hints.empty() ? "" : ", ") + near + " (for " + flag + ")";
         else if (std::string remark = remarkOn(flag); !remark.empty())
           remarks.append("; ").append(flag).append(": ").append(remark);

@@ -19,7 +19,6 @@ void TrainingFlags::addTo(CLI::App &app) {
   ofOptimizer.push_back(add("--momentum", momentum, "momentum of SGD (default: 0)")->check(finiteNumber()));
   ofOptimizer.push_back(app.add_flag("--nesterov", nesterov, "use Nesterov momentum")->group(group));
   clip = add("--max-grad-norm", clipValue, "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")->check(finiteNumber());
-  app.add_flag("--skip-nonfinite", skipNonFinite, "no effect: every run skips the update if a gradient or the loss is not finite")->group(group);
   add("--lr-scheduler-type", schedule, "learning rate schedule: constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
   add("--warmup-steps", warmup, "steps of linear learning rate warm-up (default: 0)")->check(wholeNumber(INT64_MAX));
   add("--lr-decay-steps", totalSteps, "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
@@ -55,7 +54,6 @@ Status TrainingFlags::resolve(bundle::TrainingOptions &o) const {
   o.set_momentum(momentum);
   o.set_nesterov(nesterov);
   o.set_clip_norm(clip && clip->count() ? clipValue : adamw ? 1.0 : 0.0);
-  o.set_skip_nonfinite(skipNonFinite);
   o.set_warmup_steps(warmup);
   o.set_total_steps(totalSteps);
   o.set_final_ratio(finalRatio);

@@ -28,7 +28,7 @@ struct TrainingFlags {
   double learningRate = 3e-4, epsilon = 1e-8, momentum = 0, finalRatio = 0.1;
   int64_t warmup = 0, totalSteps = 0;
   uint64_t seed = 0;
-  bool skipNonFinite = false, nesterov = false;
+  bool nesterov = false;
 
   void addTo(CLI::App &app);
   bool optimizerGiven() const;

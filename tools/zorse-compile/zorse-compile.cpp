@@ -3,6 +3,7 @@
 #include "DeepStack.h"
 #include "ModelFlags.h"
 #include "ParseFlags.h"
+#include "RenamedFlags.h"
 #include "TrainingFlags.h"
 
 #include "zorse/Pipelines/Compile.h"
@@ -43,9 +44,10 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
       "weights; refused if this compiler derives another summary from the model. Repeat options about the model (--train, --loss, ...) as they were "
       "given");
   app.add_option("--weights", words.weights,
-                 "initial weights: copy into the bundle, reference the model's files, or later (the files may be created later); default auto: "
-                 "copy up to 64 MiB")
-      ->check(CLI::IsMember({"auto", "copy", "reference", "later"}));
+                 "initial weights: embed (copied into the bundle), reference (to the model's files) or defer (the files may be created later); default "
+                 "auto: embed up to 64 MiB")
+      ->check(renamedValues({{"copy", "embed"}, {"later", "defer"}}))
+      ->check(CLI::IsMember({"auto", "embed", "reference", "defer"}));
   app.add_option("--num-threads", o.threads, "compiler threads; the bundle does not depend on their number");
   app.add_option("--cpu-arch", o.arch, "CPU to compile for, an LLVM CPU name (default: this CPU)");
   app.add_flag("--simulate-only", o.simulateOnly, "compile only for zorse-run --simulate; permits device types that cannot run the bundle");
@@ -70,9 +72,9 @@ void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
 
 Status readWords(const Words &words, pipelines::CompileOptions &o) {
   const auto &[compileTo, emit, weights] = words;
-  o.weights = weights == "copy"        ? pipelines::Weights::Copy
+  o.weights = weights == "embed"       ? pipelines::Weights::Copy
               : weights == "reference" ? pipelines::Weights::Reference
-              : weights == "later"     ? pipelines::Weights::Later
+              : weights == "defer"     ? pipelines::Weights::Later
                                        : pipelines::Weights::Auto;
   if (!compileTo.empty()) {
     std::optional<pipelines::Stage> made = pipelines::findPhase(compileTo);

@@ -7,14 +7,15 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace zorse::plan {
 
 struct Options {
-  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, communication,
-                                                                                           planner = "zorse";
+  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule, objective = "throughput", split, planner = "zorse";
+  std::optional<bool> overlap; ///< of communication with computation
   std::vector<std::string> exclude, compare;
   int64_t batch = 0;
   bool quiet = false, explain = false;

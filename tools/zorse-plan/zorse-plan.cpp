@@ -338,8 +338,8 @@ int run(Options &o) {
     return fail(costs.message());
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
   problem.assumptions = inputs.assumptions;
-  problem.blocking = o.communication == "blocking";
-  if (plan && !o.communication.empty())
+  problem.blocking = !o.overlap.value_or(true);
+  if (plan && o.overlap)
     plan->blocking = problem.blocking;
   if (!o.compare.empty())
     return compare(o, problem, inputs.model, &*inputs.cluster);

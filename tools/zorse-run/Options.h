@@ -19,7 +19,7 @@ struct Options {
   std::optional<runtime::StoredType> dataType; ///< type of token ids in files without a header
   std::vector<std::string> initialSkip;        ///< patterns of tensors of `initial` to ignore
   std::string expect;                          ///< required digest of the bundle; empty: any
-  uint64_t steps = 0, evaluateEvery = 0, evaluationBatches = 50;
+  uint64_t steps = 0, simulateSteps = 4, evaluateEvery = 0, evaluationBatches = 50;
   std::optional<uint64_t> shuffle, seed;
   std::optional<double> learningRate, clip, finalRatio;
   std::optional<int64_t> warmup, totalSteps;

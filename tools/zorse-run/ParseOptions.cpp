@@ -22,7 +22,7 @@ void addRunOptions(CLI::App &app, Options &o, std::string &dataType) {
   app.add_option("--data-type", dataType,
                  "type of the token ids in --data and --eval-data files without a header (default: detected from size, contents and vocabulary)")
       ->check(CLI::IsMember({"uint8", "uint16", "uint32", "int32", "int64"}));
-  app.add_option("--max-steps", o.steps, "number of the last step; with --simulate: number of steps (default: 4)")
+  app.add_option("--max-steps", o.steps, "number of the last step")
       ->check(wholeNumber())
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle-seed", o.shuffle, "random seed for shuffling the samples of every epoch (default: file order)")->check(wholeNumber());
@@ -157,6 +157,11 @@ void addProcessOptions(CLI::App &app, Options &o) {
 void addSimulationOptions(CLI::App &app, Options &o) {
   const char *simulation = "Simulation";
   app.add_flag("--simulate", o.simulate, "simulate the programs on a simulated clock; executes nothing and needs no data")->group(simulation);
+  app.add_option("--simulate-steps", o.simulateSteps, "number of steps to simulate")
+      ->check(wholeNumber())
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40))
+      ->capture_default_str()
+      ->group(simulation);
   app.add_option("--bandwidth-scale", o.linkTimes,
                  "factor by which the bandwidth of links is multiplied in the simulation; latencies are unchanged (default: 1)")
       ->check(finiteNumber())
@@ -185,8 +190,11 @@ const char *firstGiven(const CLI::App &app, std::initializer_list<const char *> 
 }
 
 bool checkSimulation(const CLI::App &app, Options &o) {
-  if (o.steps == 0)
-    o.steps = 4;
+  if (app.count("--max-steps") > 0) {
+    fprintf(stderr, "error: --simulate: expected --simulate-steps, the number of steps to simulate, got --max-steps\n");
+    return false;
+  }
+  o.steps = o.simulateSteps;
   if (const char *option =
           firstGiven(app, {"--data", "--eval-data", "--load-weights", "--save-weights", "--metrics-file", "--tensorboard-dir", "--html-report", "--eval-only", "--generate-interval",
                            "--dump-gradients", "--dump-losses", "--memory-report", "--checkpoint-dir", "--spawn", "--throttle"})) {
@@ -194,7 +202,7 @@ bool checkSimulation(const CLI::App &app, Options &o) {
     return false;
   }
   if (o.steps > 100000) {
-    fprintf(stderr, "error: --max-steps %llu: a simulation is limited to 100000 steps\n", (unsigned long long)o.steps);
+    fprintf(stderr, "error: --simulate-steps %llu: a simulation is limited to 100000 steps\n", (unsigned long long)o.steps);
     return false;
   }
   return true;
@@ -224,7 +232,7 @@ bool checkEvaluation(const CLI::App &app, Options &o) {
 /// implies.
 bool checkKind(const CLI::App &app, Options &o) {
   o.simulate = o.simulate || o.simulateEvaluation;
-  if (const char *option = o.simulate ? nullptr : firstGiven(app, {"--bandwidth-scale", "--compute-scale", "--json"})) {
+  if (const char *option = o.simulate ? nullptr : firstGiven(app, {"--simulate-steps", "--bandwidth-scale", "--compute-scale", "--json"})) {
     fprintf(stderr, "error: %s requires --simulate\n", option);
     return false;
   }
