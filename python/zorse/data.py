@@ -297,17 +297,17 @@ class _Draft:
         os.close(self._handle)
 
 
-def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str = "bytes", seq: int | None = None,
-            pack: Literal["stream", "rows", "pad"] | None = None, labels: Literal["next", "same"] = "next", text_field: str = "text",
-            prompt_field: str | None = None, completion_field: str | None = None, separator: str | None = None, end_token: int | None = None,
-            shard_tokens: int = 100_000_000, names: Sequence[str] = ("input_ids", "labels")) -> Prepared:
+def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str = "bytes", seq_length: int | None = None,
+            packing: Literal["stream", "rows", "pad"] | None = None, labels: Literal["next", "same"] = "next", text_field: str = "text",
+            prompt_field: str | None = None, completion_field: str | None = None, separator: str | None = None, eod_token: int | None = None,
+            shard_tokens: int = 100_000_000, input_names: Sequence[str] = ("input_ids", "labels")) -> Prepared:
     """Tokenizes files and writes shards into the folder `output`. Does nothing if the same data was already prepared there.
 
     inputs: files or patterns: JSON lines (.jsonl, .ndjson) with text in `text_field`, or with `prompt_field`, which is only read, and `completion_field`,
     which is trained on; any other file is plain text in UTF-8, one document, or several if they are separated by `separator`. tokenizer_path: "bytes", a
-    tokenizer.json, or a directory of the Hugging Face hub. seq: tokens per row; required for rows. pack: "stream", "rows" or "pad" (see the module);
+    tokenizer.json, or a directory of the Hugging Face hub. seq_length: tokens per row; required for rows. packing: "stream", "rows" or "pad" (see the module);
     None: a stream, or padded rows if prompts are masked. labels: "next" for models with shifted labels as input, "same" for models that shift them
-    themselves. end_token: id after every document; None: the tokenizer's, if it has one; -1: none. shard_tokens: approximate tokens per shard. names: names of
+    themselves. eod_token: id after every document; None: the tokenizer's, if it has one; -1: none. shard_tokens: approximate tokens per shard. input_names: names of
     the model's inputs. Raises ZorseError.
     """
     patterns = [os.fspath(inputs)] if isinstance(inputs, (str, os.PathLike)) else [os.fspath(i) for i in inputs]
@@ -319,16 +319,16 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
         files += found
     if bool(prompt_field) != bool(completion_field):
         raise ZorseError("--prompt-field and --completion-field belong together: the prompt is only read, the completion is trained on")
-    form = pack or ("pad" if prompt_field else "stream")
+    form = packing or ("pad" if prompt_field else "stream")
     if form == "stream" and prompt_field:
         raise ZorseError("--packing stream: a stream of tokens cannot mask prompts; expected rows or pad")
-    if form != "stream" and (seq is None or seq < 2):
-        raise ZorseError(f"--seq-length: expected at least 2 tokens per row for --packing {form}; got {seq}")
+    if form != "stream" and (seq_length is None or seq_length < 2):
+        raise ZorseError(f"--seq-length: expected at least 2 tokens per row for --packing {form}; got {seq_length}")
     if shard_tokens < 1:
         raise ZorseError(f"--shard-tokens: expected at least 1, got {shard_tokens}")
     folder = os.fspath(output)
-    settings = dict(tokenizer=tokenizer_path, seq=seq, pack=form, labels=labels, text=text_field, prompt=prompt_field, completion=completion_field,
-                    separator=separator, end=end_token, shard=shard_tokens, names=list(names))
+    settings = dict(tokenizer=tokenizer_path, seq=seq_length, pack=form, labels=labels, text=text_field, prompt=prompt_field, completion=completion_field,
+                    separator=separator, end=eod_token, shard=shard_tokens, names=list(input_names))
     print_of = _fingerprint(files, settings)
     before = _read(folder)
     if before is not None:
@@ -339,7 +339,7 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
         raise ZorseError(f"{folder}: expected an empty or new folder, found other files in it")
 
     words = tokenizer(tokenizer_path)
-    end = words.end if end_token is None else (None if end_token < 0 else end_token)
+    end = words.end if eod_token is None else (None if eod_token < 0 else eod_token)
     if end is not None and end >= words.vocabulary:
         words.vocabulary = end + 1
     work = _Draft(folder)
@@ -349,7 +349,7 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
             writer: Any = _Streams(draft, 2 if words.vocabulary <= 1 << 16 else 4, shard_tokens)
         else:
             pad = (end if end is not None else 0) if form == "pad" else None
-            writer = _Rows(draft, seq, shard_tokens, pad, labels, names)
+            writer = _Rows(draft, seq_length, shard_tokens, pad, labels, input_names)
         documents = tokens = 0
         for path in files:
             for read, learnt in _texts(path, text_field, prompt_field, completion_field, separator):
@@ -363,7 +363,7 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
         writer.finish()
         if writer.shards == 0:
             raise ZorseError(", ".join(patterns[:3]) + f": too little text for a sample: {documents} documents with {tokens} tokens" +
-                             (f", a row has {seq}" if form != "stream" else ""))
+                             (f", a row has {seq_length}" if form != "stream" else ""))
         manifest = dict(fingerprint=print_of, settings=settings, documents=documents, tokens=tokens, masked=writer.masked, samples=writer.samples,
                         vocabulary=words.vocabulary, end_token=end, shards=writer.shards, data=writer.data())
         with open(os.path.join(draft, _MANIFEST), "w", encoding="utf-8") as file:
@@ -374,6 +374,16 @@ def prepare(inputs: Path | Sequence[Path], output: Path, *, tokenizer_path: str 
     finally:
         work.close()
     return _prepared(folder, manifest)
+
+
+_RENAMED = {"--say": "--print-args", "--end-token": "--eod-token", "--names": "--input-names"}  #: old names of options
+
+
+class _Renamed(argparse.Action):
+    """Refuses an old name of an option and names the new one."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        parser.error(f"{option_string} is now {self.const}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -393,25 +403,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--eod-token", type=int, help="id after every document; -1: none (default: the tokenizer's)")
     parser.add_argument("--shard-tokens", type=int, default=100_000_000, help="approximate tokens per shard (default: 100000000)")
     parser.add_argument("--input-names", default="input_ids,labels", help="names of the model's inputs (default: input_ids,labels)")
+    for old, now in _RENAMED.items():
+        parser.add_argument(old, nargs="?", action=_Renamed, help=argparse.SUPPRESS, default=argparse.SUPPRESS, const=now)
     o = parser.parse_args(arguments)
     try:
-        if o.say:
-            manifest = _read(o.say)
+        if o.print_args:
+            manifest = _read(o.print_args)
             if manifest is None:
-                raise ZorseError(f"{o.say}: expected a folder that python -m zorse.data has written, found no {_MANIFEST}")
-            print(_prepared(o.say, manifest).data)
+                raise ZorseError(f"{o.print_args}: expected a folder that python -m zorse.data has written, found no {_MANIFEST}")
+            print(_prepared(o.print_args, manifest).data)
             return 0
         if o.encode is not None:
             print(",".join(str(i) for i in tokenizer(o.tokenizer).encode(o.encode)))
             return 0
         if not o.inputs or not o.output:
             raise ZorseError("expected input files, and -o FOLDER for the shards (--help lists the options)")
-        names = o.names.split(",")
+        names = o.input_names.split(",")
         if len(names) != 2:
-            raise ZorseError(f"--input-names: expected two names of inputs, those of ids and labels, got '{o.names}'")
-        print(prepare(o.inputs, o.output, tokenizer_path=o.tokenizer, seq=o.seq, pack=o.pack, labels=o.labels, text_field=o.text_field,
-                      prompt_field=o.prompt_field, completion_field=o.completion_field, separator=o.separator, end_token=o.end_token,
-                      shard_tokens=o.shard_tokens, names=names))
+            raise ZorseError(f"--input-names: expected two names of inputs, those of ids and labels, got '{o.input_names}'")
+        print(prepare(o.inputs, o.output, tokenizer_path=o.tokenizer, seq_length=o.seq_length, packing=o.packing, labels=o.labels, text_field=o.text_field,
+                      prompt_field=o.prompt_field, completion_field=o.completion_field, separator=o.separator, eod_token=o.eod_token,
+                      shard_tokens=o.shard_tokens, input_names=names))
         return 0
     except (ZorseError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
