@@ -2,7 +2,7 @@
 
     low_precision.py [--quick]     --quick: GPT only
 
---fp32-residual-connection corresponds to torch.autocast with f32 modules, without to a bf16 module with f32 master
+--fp32-residual-connection corresponds to torch.autocast with f32 modules; training without it corresponds to a bf16 module with f32 master
 weights.
 
 PyTorch differs from itself if a batch is split into micro-batches or its rows are permuted: the maximum mean difference
