@@ -30,6 +30,7 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
          "planner: zorse (default), a reimplementation of another system's planner (docs/baselines.md), or all: compare all planners in a table")
       ->check(CLI::IsMember(planners));
   app.add_flag("--quiet", o.quiet, "print no tables and no progress");
+  app.add_flag("--verbose", o.verbose, "print a row for every stage and device; by default equal ones share a row")->excludes("--quiet");
 
   const char *search = "Search";
   app.add_option("--objective", o.objective, "search objective: throughput (default) or cost (lowest price per token)")

@@ -18,7 +18,7 @@ struct Options {
   std::optional<bool> overlap; ///< of communication with computation
   std::vector<std::string> exclude, compare;
   int64_t batch = 0;
-  bool quiet = false, explain = false;
+  bool quiet = false, verbose = false, explain = false;
   planning::SearchOptions search;
   pipelines::CompileOptions compile;
 };

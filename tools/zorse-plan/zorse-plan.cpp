@@ -308,7 +308,7 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
   if (o.explain || !o.html.empty())
     reasons = explainPlan(problem, plan, *report, search);
   if (!o.quiet) {
-    std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n" << planning::printReport(*report);
+    std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n" << planning::printReport(*report, 32, !o.verbose);
     if (!found.empty())
       std::cout << "found           " << found << "\n";
   }

@@ -74,7 +74,8 @@ Result<Report> makeReport(const Problem &problem, const step::Plan &plan, step::
 
 /// Prints tables for a terminal: stages, device types, devices (those of the first stages if there
 /// are more than `mostDevices`), links, time and its factors.
-std::string printReport(const Report &report, size_t mostDevices = 32);
+/// \param folded  three or more equal stages, and devices with equal values, share a row
+std::string printReport(const Report &report, size_t mostDevices = 32, bool folded = true);
 
 /// {"format": 1, ...}: docs/planning.md.
 std::string writeReportJson(const Report &report);

@@ -255,7 +255,7 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
     page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
   page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
           "what</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
-  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256)) + "</pre>\n";
+  page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) + "</pre>\n";
   return pages::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
                      pages::kPlanScript);
 }

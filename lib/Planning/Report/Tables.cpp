@@ -31,30 +31,120 @@ std::string factors(const Efficiency &e) {
   return text + format(" x bubble %.3f x exposed %.3f", e.bubble, e.exposed);
 }
 
+/// "embedding ... block 7 mlp (last for 25 % of the samples)"
+std::string unitsOf(const Report::Stage &s) {
+  std::string shares;
+  if (s.firstShare < 1)
+    shares += "first for " + format("%.0f %%", 100 * s.firstShare);
+  if (s.lastShare < 1)
+    shares += (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastShare);
+  return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
+}
+
+/// Whether two stages are rows of one folded row: they differ only in their units, their devices of
+/// equal types, and what follows from these.
+bool foldsWith(const Report::Stage &a, const Report::Stage &b) {
+  return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes && a.samples == b.samples &&
+         a.leastRows == b.leastRows && a.mostRows == b.mostRows && a.firstShare == 1 && b.firstShare == 1 && a.lastShare == 1 && b.lastShare == 1 &&
+         std::abs(a.meanBusy - b.meanBusy) < 0.1 && a.available == b.available;
+}
+
+constexpr size_t kFewestFolded = 3; ///< fewer equal rows are printed one by one
+
+/// One row for several equal stages: "60 stages of 1 unit: block 0 ... block 59".
+std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &stages, bool pipelines) {
+  const Report::Stage &first = *stages.front();
+  int32_t begin = first.unitBegin, end = first.unitEnd;
+  uint32_t firstPipeline = first.pipeline, lastPipeline = first.pipeline;
+  double least = first.meanBusy, most = first.meanBusy;
+  uint64_t memory = 0;
+  const Report::Stage *top = &first, *bottom = &first;
+  for (const Report::Stage *stage : stages) {
+    top = stage->unitBegin < top->unitBegin ? stage : top;
+    bottom = stage->unitEnd > bottom->unitEnd ? stage : bottom;
+    begin = std::min(begin, stage->unitBegin);
+    end = std::max(end, stage->unitEnd);
+    firstPipeline = std::min(firstPipeline, stage->pipeline);
+    lastPipeline = std::max(lastPipeline, stage->pipeline);
+    least = std::min(least, stage->meanBusy);
+    most = std::max(most, stage->meanBusy);
+    memory = std::max(memory, stage->memory);
+  }
+  const int32_t units = first.unitEnd - first.unitBegin;
+  const std::string where = pipelines ? (firstPipeline == lastPipeline ? "pipeline " : "pipelines ") + range(firstPipeline, lastPipeline) + ": " : "";
+  const std::string busy = format("%.0f", 100 * least) == format("%.0f", 100 * most) ? "" : format("%.0f-", 100 * least);
+  return {where + std::to_string(begin) + "-" + std::to_string(end),
+          std::to_string(stages.size()) + " stages of " + std::to_string(units) + (units == 1 ? " unit" : " units") + ": " + top->units +
+              (top == bottom ? "" : " to " + bottom->units),
+          first.deviceTypes,
+          std::to_string(first.samples),
+          range(first.leastRows, first.mostRows),
+          busy + format("%.0f %%", 100 * most),
+          memoryOf(memory, first.available)};
+}
+
+/// \param folded  prints equal stages as one row
+std::string printStages(const Report &r, bool folded) {
+  TextTable table;
+  table.add({"units", "", "devices", "samples", "rows", "busy", "memory of the fullest device"});
+  const bool pipelines = std::any_of(r.stages.begin(), r.stages.end(), [](const auto &s) { return s.pipeline > 0; });
+  std::vector<bool> printed(r.stages.size());
+  for (size_t i = 0; i < r.stages.size(); ++i) {
+    if (printed[i])
+      continue;
+    const Report::Stage &s = r.stages[i];
+    std::vector<const Report::Stage *> equal{&s};
+    for (size_t k = i + 1; folded && k < r.stages.size(); ++k)
+      if (!printed[k] && foldsWith(s, r.stages[k]))
+        equal.push_back(&r.stages[k]);
+    if (equal.size() >= kFewestFolded) {
+      for (const Report::Stage *stage : equal)
+        printed[static_cast<size_t>(stage - r.stages.data())] = true;
+      table.add(foldedRow(equal, pipelines));
+      continue;
+    }
+    table.add({(pipelines ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd),
+               unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy),
+               memoryOf(s.memory, s.available)});
+  }
+  return table.print({1, 2});
+}
+
+/// \param folded  prints devices with equal values as one row
+std::string printDevices(const Report &r, bool folded) {
+  TextTable table;
+  table.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations", "workspace", "memory"});
+  std::vector<std::pair<std::vector<size_t>, std::vector<std::string>>> rows; ///< devices, and the values that they share
+  for (size_t i = 0; i < r.devices.size(); ++i) {
+    const Report::Device &d = r.devices[i];
+    std::vector<std::string> values = {d.type,
+                                       std::to_string(d.samples),
+                                       format("%.0f %%", r.step > 0 ? 100 * d.busy() / r.step : 0),
+                                       showBytes(double(d.use.state)),
+                                       showBytes(double(d.use.gathered)),
+                                       showBytes(double(d.use.gradients)),
+                                       showBytes(double(d.use.activations)),
+                                       showBytes(double(d.use.workspace)),
+                                       memoryOf(d.memory, d.available)};
+    const auto same = std::find_if(rows.begin(), rows.end(), [&](const auto &row) { return folded && row.second == values; });
+    if (same != rows.end())
+      same->first.push_back(i);
+    else
+      rows.push_back({{i}, std::move(values)});
+  }
+  for (auto &[devices, values] : rows) {
+    std::vector<std::string> cells = values;
+    const std::string &name = r.devices[devices.front()].name;
+    cells.insert(cells.begin(), devices.size() == 1 ? name : name + " and " + std::to_string(devices.size() - 1) + " like it");
+    table.add(std::move(cells));
+  }
+  return table.print({1});
+}
+
 } // namespace
 
-std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
-  std::string out = "Stages\n";
-  TextTable stages;
-  stages.add({"units", "", "devices", "samples", "rows", "busy", "memory of the fullest device"});
-  uint32_t pipelines = 0;
-  for (const auto &s : r.stages)
-    pipelines = std::max(pipelines, s.pipeline + 1);
-  // "embedding ... block 7 mlp (last for 25 % of the samples)"
-  auto unitsOf = [](const Report::Stage &s) {
-    std::string shares;
-    if (s.firstShare < 1)
-      shares += "first for " + format("%.0f %%", 100 * s.firstShare);
-    if (s.lastShare < 1)
-      shares += (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastShare);
-    return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
-  };
-  for (const auto &s : r.stages)
-    stages.add(
-        {(pipelines > 1 ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd),
-         unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy),
-         memoryOf(s.memory, s.available)});
-  out += stages.print({1, 2}) + "\nTypes\n";
+std::string zorse::planning::printReport(const Report &r, size_t mostDevices, bool folded) {
+  std::string out = "Stages\n" + printStages(r, folded) + "\nTypes\n";
 
   TextTable types;
   types.add({"type", "devices", "used", "busy", "share of the work"});
@@ -63,15 +153,8 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices) {
         {t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
   out += types.print();
 
-  if (r.devices.size() <= mostDevices) {
-    TextTable devices;
-    devices.add({"device", "type", "samples", "busy", "state", "gathered", "gradients", "activations", "workspace", "memory"});
-    for (const auto &d : r.devices)
-      devices.add({d.name, d.type, std::to_string(d.samples), format("%.0f %%", r.step > 0 ? 100 * d.busy() / r.step : 0),
-                   showBytes(double(d.use.state)), showBytes(double(d.use.gathered)), showBytes(double(d.use.gradients)),
-                   showBytes(double(d.use.activations)), showBytes(double(d.use.workspace)), memoryOf(d.memory, d.available)});
-    out += "\nDevices\n" + devices.print({1});
-  }
+  if (r.devices.size() <= mostDevices)
+    out += "\nDevices\n" + printDevices(r, folded);
   if (!r.links.empty()) {
     TextTable links;
     links.add({"busiest links", "per step", "bandwidth", "busy"});

@@ -82,6 +82,40 @@ TEST_F(ReportTest, Counts) {
   EXPECT_FALSE(graph.buffers.empty());
 }
 
+TEST(ReportTables, EqualStagesAndDevicesShareARow) {
+  Report report;
+  report.step = 1;
+  for (uint32_t i = 0; i < 6; ++i) {
+    Report::Stage stage;
+    stage.unitBegin = int32_t(i);
+    stage.unitEnd = int32_t(i + 1);
+    stage.units = "block " + std::to_string(i);
+    stage.devices = {i % 2};
+    stage.deviceTypes = "1 x T4";
+    stage.samples = i < 5 ? 8 : 4; // the last one differs
+    stage.leastRows = stage.mostRows = 2;
+    stage.meanBusy = 0.5 + 0.01 * i;
+    stage.memory = 1000 * (i + 1);
+    report.stages.push_back(stage);
+  }
+  for (const char *name : {"a", "b", "c"}) {
+    Report::Device device;
+    device.name = name;
+    device.type = "T4";
+    device.samples = name[0] == 'c' ? 4 : 8;
+    report.devices.push_back(device);
+  }
+  const std::string folded = printReport(report);
+  EXPECT_NE(folded.find("0-5    5 stages of 1 unit: block 0 to block 4"), std::string::npos) << folded;
+  EXPECT_NE(folded.find("50-54 %"), std::string::npos) << folded;
+  EXPECT_NE(folded.find("5-6    block 5"), std::string::npos) << folded;
+  EXPECT_NE(folded.find("a and 1 like it"), std::string::npos) << folded;
+  const std::string whole = printReport(report, 32, /*folded=*/false);
+  for (const char *row : {"0-1    block 0", "4-5    block 4", "\nb "})
+    EXPECT_NE(whole.find(row), std::string::npos) << whole;
+  EXPECT_EQ(whole.find("stages of"), std::string::npos) << whole;
+}
+
 TEST_F(ReportTest, Forms) {
   step::StepGraph graph;
   step::Plan plan = planOf(kThree);
