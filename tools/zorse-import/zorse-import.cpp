@@ -13,8 +13,8 @@ using namespace llvm;
 
 static cl::OptionCategory category("zorse-import options");
 static cl::opt<std::string> input(cl::Positional, cl::desc("<model.onnx>"), cl::Required, cl::cat(category));
-static cl::opt<int64_t> sequence("seq", cl::desc("length of dimension 1 of inputs if it is symbolic"), cl::init(0), cl::cat(category));
-static cl::opt<int64_t> batchNormRows("batch-norm-rows",
+static cl::opt<int64_t> sequence("seq-length", cl::desc("length of dimension 1 of inputs if it is symbolic"), cl::init(0), cl::cat(category));
+static cl::opt<int64_t> batchNormRows("batch-norm-group-size",
                                       cl::desc("compute batch norm statistics over groups of N samples; a row of the graph is one group"),
                                       cl::init(0), cl::cat(category));
 static cl::list<std::string> dims("dim", cl::desc("size of a symbolic dimension"), cl::value_desc("name=N"), cl::cat(category));
@@ -26,7 +26,7 @@ static cl::opt<bool> shift("shift-labels", cl::desc("compare position i with lab
 static cl::opt<std::string> precision("precision", cl::desc("compute type: f32 or f64"), cl::init("f32"), cl::cat(category));
 static cl::list<std::string> train("train", cl::desc("initializer to train"), cl::cat(category));
 static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train"), cl::cat(category));
-static cl::opt<bool> trustGuess("trust-guess", cl::desc("infer which initializers are trained if the file does not specify it"), cl::cat(category));
+static cl::opt<bool> trustGuess("infer-trainable", cl::desc("infer which initializers are trained if the file does not specify it"), cl::cat(category));
 static cl::opt<bool> trustImport("trust-import", cl::desc("skip the numerical comparison of the imported loss with the ONNX nodes"),
                                  cl::cat(category));
 static cl::opt<bool> notes("notes", cl::desc("print the decisions of the importer"), cl::cat(category));
