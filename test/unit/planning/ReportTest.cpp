@@ -111,7 +111,7 @@ TEST(ReportTables, EqualStagesAndDevicesShareARow) {
   EXPECT_NE(folded.find("5-6    block 5"), std::string::npos) << folded;
   EXPECT_NE(folded.find("a and 1 like it"), std::string::npos) << folded;
   const std::string whole = printReport(report, 32, /*folded=*/false);
-  for (const char *row : {"0-1    block 0", "4-5    block 4", "\nb "})
+  for (const char *row : {"0-1    block 0", "4-5    block 4", "\n  b  "})
     EXPECT_NE(whole.find(row), std::string::npos) << whole;
   EXPECT_EQ(whole.find("stages of"), std::string::npos) << whole;
 }
