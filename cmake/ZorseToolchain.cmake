@@ -21,7 +21,7 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options(-Wno-deprecated-declarations)
 endif()
 
-# ZORSE_FUZZ: instruments all code with libFuzzer, for the targets of test/fuzz (docs/fuzzing.md);
+# ZORSE_FUZZ: instruments all code with libFuzzer, for the targets of test/fuzz (docs/internals/testing.md);
 # requires Clang.
 option(ZORSE_FUZZ "Instrument for libFuzzer" OFF)
 if(ZORSE_FUZZ)
