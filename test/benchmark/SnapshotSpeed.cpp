@@ -89,7 +89,7 @@ int main(int argc, char **argv) {
   }
   uint64_t step = 0;
   Times snapshotTimes = best(3, [&] {
-    (*snapshots)->takeNow(++step);
+    (*snapshots)->saveNow(++step);
     if (Status status = (*snapshots)->finish(); status.failed())
       std::fprintf(stderr, "%s\n", status.message().c_str());
   });

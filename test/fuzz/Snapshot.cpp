@@ -106,8 +106,8 @@ bool fuzz::readOne(std::string_view bytes) {
 
   (void)readToken(*storage, "d").failed();
   Acknowledgement acknowledgement = parseAcknowledgement(input.acknowledgement(), 1);
-  if (!acknowledgement.trouble)
-    ZORSE_FUZZ_EXPECT(!parseAcknowledgement(writeAcknowledgement(acknowledgement), 1).trouble);
+  if (!acknowledgement.error)
+    ZORSE_FUZZ_EXPECT(!parseAcknowledgement(writeAcknowledgement(acknowledgement), 1).error);
 
   Result<SnapshotReader> reader = SnapshotReader::open("s", storage);
   if (isOneIn(8, bytes)) {

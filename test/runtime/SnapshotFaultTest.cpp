@@ -144,7 +144,7 @@ protected:
           if (i == 2 && r == victim && fault.kind == Fault::Once)
             storage->disarm();
           fillState(bundle, *executor, steps[i]);
-          (*snapshots)->takeNow(steps[i]);
+          (*snapshots)->saveNow(steps[i]);
           Status status = (*snapshots)->finish();
           out.finishes[r] = status.failed() ? status.message() : "";
           // Synchronizes the ranks, so that the fault occurs after the first snapshot has ended on all ranks.
@@ -363,11 +363,11 @@ TEST_F(SnapshotFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
   EXPECT_EQ(*newestGeneration(directory), 1u);
 
   fillState(bundle, *executor, 10);
-  newer->takeNow(10);
+  newer->saveNow(10);
   Status status = newer->finish();
   EXPECT_FALSE(status.failed()) << status.message();
   EXPECT_EQ(*newestGeneration(directory), 2u);
-  (*older)->takeNow(20);
+  (*older)->saveNow(20);
   status = (*older)->finish();
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("superseded by generation 2"), std::string::npos) << status.message();
@@ -398,7 +398,7 @@ TEST_F(SnapshotFaultTest, ADirectoryThatVanishesIsAnError) {
   auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), storage);
   ASSERT_FALSE(snapshots.failed());
   storage->vanishes = true;
-  (*snapshots)->takeNow(10);
+  (*snapshots)->saveNow(10);
   Status status = (*snapshots)->finish();
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("generation: is gone"), std::string::npos) << status.message();
@@ -426,7 +426,7 @@ TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
   {
     auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<FullDevice>());
     ASSERT_FALSE(snapshots.failed());
-    (*snapshots)->takeNow(10);
+    (*snapshots)->saveNow(10);
     EXPECT_TRUE((*snapshots)->finish().failed());
     EXPECT_NE(warnings.find("No space left on device"), std::string::npos) << warnings;
   }
@@ -440,7 +440,7 @@ TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
   limit = before;
   limit.rlim_cur = 700;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  (*snapshots)->takeNow(10);
+  (*snapshots)->saveNow(10);
   Status failed = (*snapshots)->finish();
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
@@ -448,7 +448,7 @@ TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
   EXPECT_NE(failed.message().find("File too large"), std::string::npos) << failed.message();
   EXPECT_EQ(incomplete(), 0u);
   fillState(bundle, *executor, 11);
-  (*snapshots)->takeNow(11);
+  (*snapshots)->saveNow(11);
   EXPECT_FALSE((*snapshots)->finish().failed());
   EXPECT_EQ(resumedAt(3), 11u);
 }
@@ -479,7 +479,7 @@ TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
       auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<KillsItself>(at));
       if (snapshots.failed())
         ::_exit(3);
-      (*snapshots)->takeNow(20);
+      (*snapshots)->saveNow(20);
       ::_exit((*snapshots)->finish().failed() ? 4 : 0);
     }
     int status = 0;

@@ -49,7 +49,7 @@ protected:
     Status status = Status::success();
     for (uint64_t step : steps) {
       fillState(bundle, *executor, step);
-      (*snapshots)->takeNow(step);
+      (*snapshots)->saveNow(step);
       status = (*snapshots)->finish();
     }
     if (counts)
@@ -295,7 +295,7 @@ TEST_F(SnapshotTest, DamagedOnesDoNotCountAsKept) {
   auto point = (*snapshots)->resume(false, nullptr);
   ASSERT_FALSE(point.failed());
   ASSERT_EQ((*point)->step, 10u);
-  (*snapshots)->takeNow(15);
+  (*snapshots)->saveNow(15);
   ASSERT_FALSE((*snapshots)->finish().failed());
   EXPECT_EQ(names(), (std::vector<std::string>{"step-00000015.g2", "step-00000010.g1"}));
 }
@@ -454,13 +454,13 @@ TEST_F(SnapshotTest, AnOlderGenerationWritesAndRemovesNothing) {
   options.directory = directory;
   auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
   ASSERT_FALSE(snapshots.failed());
-  (*snapshots)->takeNow(10);
+  (*snapshots)->saveNow(10);
   ASSERT_FALSE((*snapshots)->finish().failed());
   EXPECT_FALSE(checkFence(directory, 1).failed());
 
   ASSERT_FALSE(take(bundle, 5, {20}).failed()); // the job was restarted in the meantime
   std::vector<std::string> before = names();
-  (*snapshots)->takeNow(30);
+  (*snapshots)->saveNow(30);
   Status status = (*snapshots)->finish();
   ASSERT_TRUE(status.failed());
   expectSays(status.message(), {"superseded by generation 5", "this run is generation 1"});
@@ -508,7 +508,7 @@ TEST_F(SnapshotTest, SeveralRanksAgree) {
         if (generation < 3)
           for (uint64_t step : {generation * 10 - 5, generation * 10}) {
             fillState(bundle, *executor, step);
-            (*snapshots)->takeNow(step);
+            (*snapshots)->saveNow(step);
             if (Status status = (*snapshots)->finish(); status.failed())
               errors[r] = status.message();
           }

@@ -109,7 +109,7 @@ protected:
     auto end = train(**executor, bundle, training);
     EXPECT_FALSE(end.failed()) << end.message();
     if (!end.failed())
-      (*snapshots)->takeNow(end->lastStep);
+      (*snapshots)->saveNow(end->lastStep);
     Status status = (*snapshots)->finish();
     out.error = status.failed() ? status.message() : "";
     out.counts = (*snapshots)->counts();

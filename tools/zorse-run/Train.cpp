@@ -378,7 +378,7 @@ private:
       return end.error();
     stepsDone = end->lastStep;
     if (snapshots && stepsDone >= training.firstStep)
-      snapshots->takeNow(stepsDone);
+      snapshots->saveNow(stepsDone);
     // The rank that has the losses sends the result to all, so that all ranks exit with the same
     // code.
     Result<std::vector<std::string>> said = process.group.exchange("numbers", (end->changed ? "+" : "-") + end->notFinite);
@@ -409,7 +409,7 @@ private:
       return status;
     Status collected = openParts();
     if (collected.succeeded()) {
-      snapshots->takeNow(stepsDone);
+      snapshots->saveNow(stepsDone);
       collected = snapshots->finish();
     }
     partsFailed = collected.failed();

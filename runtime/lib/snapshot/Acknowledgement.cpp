@@ -10,9 +10,9 @@ using nlohmann::json;
 
 std::string zorse::runtime::writeAcknowledgement(const Acknowledgement &acknowledgement) {
   json out = json::object();
-  if (acknowledgement.trouble) {
-    out["error"] = acknowledgement.trouble->text;
-    out["superseded"] = acknowledgement.trouble->superseded;
+  if (acknowledgement.error) {
+    out["error"] = acknowledgement.error->text;
+    out["superseded"] = acknowledgement.error->superseded;
     return out.dump(-1, ' ', false, json::error_handler_t::replace);
   }
   out["files"] = json::array();
@@ -40,10 +40,10 @@ Acknowledgement zorse::runtime::parseAcknowledgement(const std::string &text, ui
     root = nullptr;
   JsonFields fields(root, where, problem);
   if (fields.has("error")) {
-    SnapshotTrouble trouble;
-    fields.text("error", trouble.text);
-    fields.truth("superseded", trouble.superseded);
-    out.trouble = std::move(trouble);
+    CheckpointError error;
+    fields.text("error", error.text);
+    fields.truth("superseded", error.superseded);
+    out.error = std::move(error);
   } else {
     if (const json *files = fields.list("files"))
       for (const json &element : *files) {
@@ -82,6 +82,6 @@ Acknowledgement zorse::runtime::parseAcknowledgement(const std::string &text, ui
       }
   }
   if (!problem.empty())
-    out.trouble = SnapshotTrouble{problem};
+    out.error = CheckpointError{problem};
   return out;
 }

@@ -17,7 +17,7 @@ struct Acknowledgement {
     std::optional<abi::OptimizerStep> optimizerStep;
     DeviceFileSums sums; ///< empty for a device without slices, which has no file
   };
-  std::optional<SnapshotTrouble> trouble;
+  std::optional<CheckpointError> error;
   std::vector<File> files;
   std::map<uint32_t, uint64_t> frozen; ///< hashes by parameter; sent only once
 };

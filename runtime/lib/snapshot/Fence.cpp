@@ -94,20 +94,20 @@ Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, co
   return mine;
 }
 
-std::optional<SnapshotTrouble> Fence::check() const {
+std::optional<CheckpointError> Fence::check() const {
   Result<std::optional<FencingToken>> there = readToken(storage_, directory_);
   if (there.failed())
-    return SnapshotTrouble{there.message()};
+    return CheckpointError{there.message()};
   if (!*there)
-    return SnapshotTrouble{tokenPath(directory_) + ": is gone"};
+    return CheckpointError{tokenPath(directory_) + ": is gone"};
   if ((*there)->generation == mine_.generation && (*there)->claim == mine_.claim)
     return std::nullopt;
   if ((*there)->generation < mine_.generation) {
     if (Status status = putToken(storage_, directory_, mine_, Status::success); status.failed())
-      return SnapshotTrouble{status.message()};
+      return CheckpointError{status.message()};
     return std::nullopt;
   }
-  return SnapshotTrouble{superseded(directory_, (*there)->generation, mine_.generation), true, (*there)->generation > mine_.generation};
+  return CheckpointError{superseded(directory_, (*there)->generation, mine_.generation), true, (*there)->generation > mine_.generation};
 }
 
 Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) {

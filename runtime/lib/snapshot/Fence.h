@@ -23,7 +23,7 @@ Result<std::optional<FencingToken>> readToken(SnapshotStorage &storage, const st
 Result<FencingToken> claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation);
 
 /// Why something was not written.
-struct SnapshotTrouble {
+struct CheckpointError {
   std::string text;
   bool superseded = false; ///< another run has taken over: this run must end and change no files
   bool newer = false;      ///< that run has a newer generation, so the folders of this generation have no other writer
@@ -40,7 +40,7 @@ public:
   /// Returns nullopt if the directory belongs to this run. Otherwise the run is superseded, or the
   /// token cannot be read. A token of an older generation, which an older run wrote late, is
   /// replaced.
-  std::optional<SnapshotTrouble> check() const;
+  std::optional<CheckpointError> check() const;
 
   const std::string &directory() const { return directory_; }
   uint64_t generation() const { return mine_.generation; }

@@ -63,7 +63,7 @@ Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(const std::str
   return listSnapshots(storage, directory);
 }
 
-std::optional<SnapshotTrouble> zorse::runtime::removeSnapshot(const Fence &fence, const std::string &name) {
+std::optional<CheckpointError> zorse::runtime::removeSnapshot(const Fence &fence, const std::string &name) {
   SnapshotStorage &storage = fence.storage();
   std::string path = fence.directory() + "/" + name;
   std::vector<std::string> names;
@@ -71,33 +71,33 @@ std::optional<SnapshotTrouble> zorse::runtime::removeSnapshot(const Fence &fence
   if (cause == ENOENT)
     return std::nullopt;
   if (cause)
-    return SnapshotTrouble{cannot(path, "removed", cause)};
+    return CheckpointError{cannot(path, "removed", cause)};
   std::stable_partition(names.begin(), names.end(), [](const std::string &file) { return file == kIndexName; });
   for (const std::string &file : names) {
     if (file != kIndexName && !endsWith(file, ".safetensors") && !endsWith(file, kDraftSuffix))
       continue;
-    if (auto trouble = fence.check())
-      return trouble;
+    if (auto error = fence.check())
+      return error;
     if ((cause = storage.remove(path + "/" + file)) && cause != ENOENT)
-      return SnapshotTrouble{cannot(path + "/" + file, "removed", cause)};
+      return CheckpointError{cannot(path + "/" + file, "removed", cause)};
   }
-  if (auto trouble = fence.check())
-    return trouble;
+  if (auto error = fence.check())
+    return error;
   cause = storage.removeFolder(path);
   return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST ? std::nullopt
-                                                                                : std::optional(SnapshotTrouble{cannot(path, "removed", cause)});
+                                                                                : std::optional(CheckpointError{cannot(path, "removed", cause)});
 }
 
-std::optional<SnapshotTrouble> zorse::runtime::removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep,
+std::optional<CheckpointError> zorse::runtime::removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep,
                                                                   const std::set<std::string> &damaged) {
   Result<std::vector<SnapshotFolder>> found = listSnapshots(fence.storage(), fence.directory());
   if (found.failed())
-    return SnapshotTrouble{found.message()};
+    return CheckpointError{found.message()};
   uint64_t kept = 1, step = 0; // the newest counts
   for (const SnapshotFolder &folder : *found)
     if (folder.name == newest)
       step = folder.step;
-  std::optional<SnapshotTrouble> first;
+  std::optional<CheckpointError> first;
   for (const SnapshotFolder &folder : *found) {
     // Incomplete folders of this generation that are later than the newest are being written by
     // other ranks, which are ahead.
@@ -107,11 +107,11 @@ std::optional<SnapshotTrouble> zorse::runtime::removeOldSnapshots(const Fence &f
       ++kept;
       continue;
     }
-    if (auto trouble = removeSnapshot(fence, folder.name)) {
-      if (trouble->superseded)
-        return trouble;
+    if (auto error = removeSnapshot(fence, folder.name)) {
+      if (error->superseded)
+        return error;
       if (!first)
-        first = trouble;
+        first = error;
     }
   }
   return first;

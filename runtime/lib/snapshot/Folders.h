@@ -19,10 +19,10 @@ Result<std::vector<SnapshotFolder>> listSnapshots(SnapshotStorage &storage, cons
 
 /// Removes a folder that this program created, the index first, so that it is no longer a
 /// checkpoint. Other files are kept, and the folder with them.
-std::optional<SnapshotTrouble> removeSnapshot(const Fence &fence, const std::string &name);
+std::optional<CheckpointError> removeSnapshot(const Fence &fence, const std::string &name);
 
 /// Called after `newest` has become complete. Removes complete checkpoints beyond `keep` and all
 /// older incomplete ones. The ones in `damaged` do not count as complete.
-std::optional<SnapshotTrouble> removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged);
+std::optional<CheckpointError> removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged);
 
 } // namespace zorse::runtime

@@ -41,7 +41,7 @@ std::string headerText(const Bundle &bundle, const DeviceLayout &layout) {
   if (layout.optimizerStep)
     header.add("optimizer_step", StoredType::F64, {});
   const uint64_t before = header.bytes();
-  for (const LaidSlice &laid : layout.slices)
+  for (const ShardLayout &laid : layout.slices)
     header.add(tensorName(bundle, laid.slice), laid.slice.type, {int64_t(laid.slice.end - laid.slice.begin)});
   return header.text(kDirectAlignment, before);
 }
@@ -65,7 +65,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
       int64_t begin = std::max(value.begin(), parameter.offset()), end = std::min(value.end(), parameter.offset() + elementsOf(parameter));
       if (begin >= end)
         continue;
-      LaidSlice laid;
+      ShardLayout laid;
       laid.slice.parameter = p;
       laid.slice.moment = isParameters(state) ? -1 : int32_t(value.cut());
       laid.slice.begin = begin - parameter.offset();
@@ -75,19 +75,19 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
       layout.slices.push_back(std::move(laid));
     }
   }
-  std::sort(layout.slices.begin(), layout.slices.end(), [](const LaidSlice &a, const LaidSlice &b) {
+  std::sort(layout.slices.begin(), layout.slices.end(), [](const ShardLayout &a, const ShardLayout &b) {
     return std::tie(a.slice.moment, a.slice.parameter, a.slice.begin) < std::tie(b.slice.moment, b.slice.parameter, b.slice.begin);
   });
 
-  for (const LaidSlice &laid : layout.slices)
+  for (const ShardLayout &laid : layout.slices)
     layout.stateBytes += laid.slice.bytes();
   uint64_t most = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestSnapshotSlice);
-  std::vector<LaidSlice> pieces;
+  std::vector<ShardLayout> pieces;
   uint64_t place = 0;
-  for (const LaidSlice &laid : layout.slices) {
+  for (const ShardLayout &laid : layout.slices) {
     int64_t size = int64_t(bytesOf(laid.slice.type)), length = int64_t(most) / size;
     for (int64_t begin = laid.slice.begin; begin < laid.slice.end; begin += length) {
-      LaidSlice piece = laid;
+      ShardLayout piece = laid;
       piece.slice.begin = begin;
       piece.slice.end = std::min(begin + length, laid.slice.end);
       piece.region = part(laid.region, uint64_t((begin - laid.slice.begin) * size), piece.slice.bytes());
@@ -98,7 +98,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
   }
   layout.slices = std::move(pieces);
   layout.header = headerText(bundle, layout);
-  for (LaidSlice &laid : layout.slices)
+  for (ShardLayout &laid : layout.slices)
     laid.slice.offset = layout.headBytes() + laid.place;
   layout.fileBytes = layout.headBytes() + layout.stateBytes;
   return layout;

@@ -11,7 +11,7 @@
 namespace zorse::runtime {
 
 /// A slice and the location of its bytes on the device.
-struct LaidSlice {
+struct ShardLayout {
   SnapshotSlice slice; ///< without its hash
   bundle::Region region;
   uint64_t place = 0; ///< byte offset in the copy of the device's state, where slices have the order of the file
@@ -21,7 +21,7 @@ struct DeviceLayout {
   uint32_t device = 0;
   std::string name;   ///< file name
   std::string header; ///< safetensors header with its length; padded with the optimizer's step to whole blocks of kDirectAlignment
-  std::vector<LaidSlice> slices;
+  std::vector<ShardLayout> slices;
   uint64_t stateBytes = 0;                     ///< bytes of all slices
   std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its update count follows the header
   uint64_t fileBytes = 0;

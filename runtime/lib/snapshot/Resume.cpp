@@ -3,7 +3,7 @@
 #include "Folders.h"
 #include "Identity.h"
 #include "Layout.h"
-#include "Taking.h"
+#include "AsyncCheckpointWriter.h"
 #include "zorse/runtime/State.h"
 
 #include "zorse/Bundle/ContentHash.h"
@@ -17,14 +17,14 @@ using namespace zorse::runtime;
 namespace {
 
 /// Elements [begin, end) of a parameter (or moment) that a device needs, and their location.
-struct Need {
+struct RequiredRange {
   int64_t begin, end;
   StoredType type;
   uint32_t device;
   bundle::Region region;
 };
 
-using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<Need>>; ///< by parameter of the checkpoint and moment
+using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<RequiredRange>>; ///< by parameter of the checkpoint and moment
 
 class Loader {
 public:
@@ -94,12 +94,12 @@ public:
       const std::vector<SnapshotSlice> &slices = index_.files[f].slices;
       std::vector<size_t> wanted;
       for (size_t s = 0; s < slices.size(); ++s)
-        if (needed(needs, slices[s], [](const Need &, int64_t, int64_t) {}))
+        if (needed(needs, slices[s], [](const RequiredRange &, int64_t, int64_t) {}))
           wanted.push_back(s);
       if (wanted.empty())
         continue;
       auto take = [&](const SnapshotSlice &slice, const std::byte *data) {
-        needed(needs, slice, [&](const Need &need, int64_t begin, int64_t end) {
+        needed(needs, slice, [&](const RequiredRange &need, int64_t begin, int64_t end) {
           Status status = writeElements(executor_, need.device, need.region, uint64_t(begin - need.begin) * bytesOf(need.type),
                                         data + uint64_t(begin - slice.begin) * bytesOf(slice.type), slice.type, need.type, end - begin);
           if (status.failed() && written.succeeded())
@@ -128,20 +128,20 @@ private:
   }
 
   /// Collects the needed elements. State without a source is cleared.
-  Status gatherNeeds(bool withMoments, Needs &needs) {
+  Status gatherNeeds(bool withMoments, Needs &required) {
     for (uint32_t device : executor_.devices()) {
       DeviceLayout layout = layoutOf(bundle_, device);
-      for (const LaidSlice &laid : layout.slices) {
+      for (const ShardLayout &laid : layout.slices) {
         auto found = ours_.find(laid.slice.parameter);
         bool there = found != ours_.end() && (laid.slice.moment < 0 || (withMoments && laid.slice.moment < int32_t(index_.moments)));
         if (there)
-          needs[{found->second, laid.slice.moment}].push_back({laid.slice.begin, laid.slice.end, laid.slice.type, device, laid.region});
+          required[{found->second, laid.slice.moment}].push_back({laid.slice.begin, laid.slice.end, laid.slice.type, device, laid.region});
         else if (Status status = executor_.clear(device, laid.region); status.failed())
           return status;
       }
     }
-    for (auto &[key, list] : needs)
-      std::sort(list.begin(), list.end(), [](const Need &a, const Need &b) { return a.begin < b.begin; });
+    for (auto &[key, list] : required)
+      std::sort(list.begin(), list.end(), [](const RequiredRange &a, const RequiredRange &b) { return a.begin < b.begin; });
     return Status::success();
   }
 
@@ -152,7 +152,7 @@ private:
       return false;
     bool any = false;
     // Needs of different devices are disjoint and sorted, so their ends are also sorted.
-    auto need = std::partition_point(found->second.begin(), found->second.end(), [&](const Need &n) { return n.end <= slice.begin; });
+    auto need = std::partition_point(found->second.begin(), found->second.end(), [&](const RequiredRange &n) { return n.end <= slice.begin; });
     for (; need != found->second.end() && need->begin < slice.end; ++need) {
       visit(*need, std::max(need->begin, slice.begin), std::min(need->end, slice.end));
       any = true;

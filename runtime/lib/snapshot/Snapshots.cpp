@@ -3,7 +3,7 @@
 #include "Folders.h"
 #include "Json.h"
 #include "Resume.h"
-#include "Taking.h"
+#include "AsyncCheckpointWriter.h"
 
 #include <cerrno>
 
@@ -57,7 +57,7 @@ public:
   SnapshotOptions options;
   RunIdentity identity;
   std::shared_ptr<SnapshotStorage> storage;
-  std::unique_ptr<Taking> taking;
+  std::unique_ptr<AsyncCheckpointWriter> writer;
 };
 
 Snapshots::Snapshots(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
@@ -81,8 +81,8 @@ Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bun
   mine.generation = group.generation();
   mine.claim = token->substr(token->find(' ') + 1);
   Fence fence(*made->storage, options.directory, mine);
-  std::optional<SnapshotTrouble> trouble = fence.check();
-  std::string text = trouble ? trouble->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
+  std::optional<CheckpointError> error = fence.check();
+  std::string text = error ? error->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
   Result<std::vector<std::string>> all = group.exchange("snapshot directory seen", text);
   if (all.failed())
     return all.error();
@@ -90,10 +90,10 @@ Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bun
     if (!(*all)[rank].empty())
       return userError(group.size() > 1 ? "rank " + std::to_string(rank) + ": " + (*all)[rank] : (*all)[rank]);
 
-  Result<std::unique_ptr<Taking>> taking = Taking::create({executor, bundle, group, options, identity, made->storage, fence});
-  if (taking.failed())
-    return taking.error();
-  made->taking = std::move(*taking);
+  Result<std::unique_ptr<AsyncCheckpointWriter>> writer = AsyncCheckpointWriter::create({executor, bundle, group, options, identity, made->storage, fence});
+  if (writer.failed())
+    return writer.error();
+  made->writer = std::move(*writer);
   return std::unique_ptr<Snapshots>(new Snapshots(std::move(made)));
 }
 
@@ -147,7 +147,7 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
     if (bad.empty()) {
       if (note)
         *note = passed + (passed.empty() || verdict.note.empty() ? "" : "\n") + verdict.note;
-      my.taking->startAt(verdict.step, verdict.samplesConsumed, std::move(damaged));
+      my.writer->startAt(verdict.step, verdict.samplesConsumed, std::move(damaged));
       return std::optional<ResumePoint>(ResumePoint{verdict.step, path, verdict.samplesConsumed});
     }
     damaged.insert(name);
@@ -159,8 +159,8 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
   return std::optional<ResumePoint>();
 }
 
-StateReader *Snapshots::due(uint64_t step, bool last) { return implementation_->taking->due(step, last); }
-void Snapshots::takeNow(uint64_t step) { implementation_->taking->takeNow(step); }
-Snapshots::Counts Snapshots::counts() const { return implementation_->taking->counts(); }
-uint64_t Snapshots::memory() const { return implementation_->taking->memory(); }
-Status Snapshots::finish() { return implementation_->taking->finish(); }
+StateReader *Snapshots::due(uint64_t step, bool last) { return implementation_->writer->due(step, last); }
+void Snapshots::saveNow(uint64_t step) { implementation_->writer->saveNow(step); }
+Snapshots::Counts Snapshots::counts() const { return implementation_->writer->counts(); }
+uint64_t Snapshots::memory() const { return implementation_->writer->memory(); }
+Status Snapshots::finish() { return implementation_->writer->finish(); }

@@ -23,23 +23,23 @@ static_assert(kWrite % kDirectAlignment == 0);
 
 /// A draft file next to its final name. `commit` renames it; otherwise it is removed, unless the
 /// folder may belong to another run.
-class Draft {
+class TemporaryFile {
 public:
-  Draft(const Fence &fence, const std::string &folder, const std::string &name)
+  TemporaryFile(const Fence &fence, const std::string &folder, const std::string &name)
       : fence_(fence), path_(folder + "/" + name), draft_(folder + "/" + name + kDraftSuffix) {}
 
-  ~Draft() {
+  ~TemporaryFile() {
     if (handle_ >= 0)
       fence_.storage().close(handle_);
     if (!made_)
       return;
-    if (auto trouble = fence_.check(); !trouble || trouble->newer)
+    if (auto error = fence_.check(); !error || error->newer)
       fence_.storage().remove(draft_);
   }
 
-  std::optional<SnapshotTrouble> open(uint64_t bytes, bool direct) {
-    if (auto trouble = fence_.check())
-      return trouble;
+  std::optional<CheckpointError> open(uint64_t bytes, bool direct) {
+    if (auto error = fence_.check())
+      return error;
     if (int cause = fence_.storage().create(draft_, handle_, direct))
       return cannotWrite(cause);
     made_ = true;
@@ -48,9 +48,9 @@ public:
     return std::nullopt;
   }
 
-  std::optional<SnapshotTrouble> write(const void *data, uint64_t bytes) {
-    if (auto trouble = fence_.check())
-      return trouble;
+  std::optional<CheckpointError> write(const void *data, uint64_t bytes) {
+    if (auto error = fence_.check())
+      return error;
     if (int cause = fence_.storage().write(handle_, static_cast<const std::byte *>(data), bytes))
       return cannotWrite(cause);
     written_ += bytes;
@@ -61,7 +61,7 @@ public:
     return std::nullopt;
   }
 
-  std::optional<SnapshotTrouble> commit() {
+  std::optional<CheckpointError> commit() {
     int cause = fence_.storage().sync(handle_);
     int handle = handle_;
     handle_ = -1;
@@ -69,8 +69,8 @@ public:
       cause = closing;
     if (cause)
       return cannotWrite(cause);
-    if (auto trouble = fence_.check())
-      return trouble;
+    if (auto error = fence_.check())
+      return error;
     if (int renaming = fence_.storage().rename(draft_, path_))
       return cannotWrite(renaming);
     made_ = false;
@@ -78,7 +78,7 @@ public:
   }
 
 private:
-  SnapshotTrouble cannotWrite(int cause) const { return {cannot(path_, "written", cause)}; }
+  CheckpointError cannotWrite(int cause) const { return {cannot(path_, "written", cause)}; }
 
   const Fence &fence_;
   std::string path_, draft_;
@@ -89,16 +89,16 @@ private:
 
 } // namespace
 
-std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout,
+std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout,
                                                                const std::byte *copy, double optimizerStep, DeviceFileSums &sums) {
-  for (const LaidSlice &laid : layout.slices)
+  for (const ShardLayout &laid : layout.slices)
     if (laid.slice.moment < 0 && firstNotFinite(copy + laid.place, laid.slice.type, laid.slice.end - laid.slice.begin))
-      return SnapshotTrouble{folder + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
+      return CheckpointError{folder + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
   std::unique_ptr<char, decltype(&std::free)> head(
       static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
       &std::free);
   if (!head)
-    return SnapshotTrouble{cannot(folder + "/" + layout.name, "written", ENOMEM)};
+    return CheckpointError{cannot(folder + "/" + layout.name, "written", ENOMEM)};
   std::memcpy(head.get(), layout.header.data(), layout.header.size());
   if (layout.optimizerStep)
     std::memcpy(head.get() + layout.header.size(), &optimizerStep, 8);
@@ -109,26 +109,26 @@ std::optional<SnapshotTrouble> zorse::runtime::writeDeviceFile(const Fence &fenc
     for (size_t s = 0; s < layout.slices.size(); ++s)
       sums.slices[s] = XXH64(copy + layout.slices[s].place, layout.slices[s].slice.bytes(), 0);
   });
-  std::optional<SnapshotTrouble> trouble;
+  std::optional<CheckpointError> error;
   {
-    Draft draft(fence, folder, layout.name);
-    trouble = draft.open(layout.fileBytes, /*direct=*/true);
-    if (!trouble)
-      trouble = draft.write(head.get(), layout.headBytes());
-    for (uint64_t at = 0; at < layout.stateBytes && !trouble; at += kWrite)
-      trouble = draft.write(copy + at, std::min(kWrite, layout.stateBytes - at));
-    if (!trouble)
-      trouble = draft.commit();
+    TemporaryFile file(fence, folder, layout.name);
+    error = file.open(layout.fileBytes, /*direct=*/true);
+    if (!error)
+      error = file.write(head.get(), layout.headBytes());
+    for (uint64_t at = 0; at < layout.stateBytes && !error; at += kWrite)
+      error = file.write(copy + at, std::min(kWrite, layout.stateBytes - at));
+    if (!error)
+      error = file.commit();
   }
   hashing.join();
-  return trouble;
+  return error;
 }
 
-std::optional<SnapshotTrouble> zorse::runtime::writeIndexFile(const Fence &fence, const std::string &folder, const std::string &text) {
-  Draft draft(fence, folder, kIndexName);
-  if (auto trouble = draft.open(text.size(), /*direct=*/false))
-    return trouble;
-  if (auto trouble = draft.write(text.data(), text.size()))
-    return trouble;
-  return draft.commit();
+std::optional<CheckpointError> zorse::runtime::writeIndexFile(const Fence &fence, const std::string &folder, const std::string &text) {
+  TemporaryFile file(fence, folder, kIndexName);
+  if (auto error = file.open(text.size(), /*direct=*/false))
+    return error;
+  if (auto error = file.write(text.data(), text.size()))
+    return error;
+  return file.commit();
 }

@@ -82,7 +82,7 @@ public:
 
   /// Saves the state after `step` if no step is in progress, for a run that ends early. Does
   /// nothing if that snapshot has been taken already.
-  void takeNow(uint64_t step);
+  void saveNow(uint64_t step);
 
   struct Counts {
     uint64_t written = 0, failed = 0;

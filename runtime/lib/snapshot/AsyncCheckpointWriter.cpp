@@ -1,4 +1,4 @@
-#include "Taking.h"
+#include "AsyncCheckpointWriter.h"
 
 #include "Folders.h"
 #include "Identity.h"
@@ -34,23 +34,23 @@ constexpr size_t kKeptJobs = 16;
 } // namespace
 
 /// Outlives the checkpoints: after a failure an executor may still report that state is quiescent.
-struct Taking::Hub {
+struct AsyncCheckpointWriter::WriterHandle {
   std::mutex mutex;
-  Taking *taking = nullptr;
+  AsyncCheckpointWriter *writer = nullptr;
 };
 
-class Taking::Job final : public StateReader {
+class AsyncCheckpointWriter::Job final : public StateReader {
 public:
-  Job(std::shared_ptr<Hub> hub, uint64_t step, bool release, size_t devices)
+  Job(std::shared_ptr<WriterHandle> hub, uint64_t step, bool release, size_t devices)
       : hub(std::move(hub)), step(step), release(release), copied(devices, false) {}
 
   void stateIsStill(uint32_t device, uint64_t) override {
     std::lock_guard<std::mutex> lock(hub->mutex);
-    if (hub->taking)
-      hub->taking->stateIsStill(*this, device);
+    if (hub->writer)
+      hub->writer->stateIsStill(*this, device);
   }
 
-  std::shared_ptr<Hub> hub;
+  std::shared_ptr<WriterHandle> hub;
   const uint64_t step;
   const bool release;       ///< the executor waits for releaseState
   std::vector<char> copied; ///< by device of this process
@@ -59,8 +59,8 @@ public:
   double copySeconds = 0; ///< seconds of the slowest device
 };
 
-struct Taking::Local {
-  explicit Local(DeviceState state) : state(std::move(state)) {}
+struct AsyncCheckpointWriter::DeviceCopyWorker {
+  explicit DeviceCopyWorker(DeviceState state) : state(std::move(state)) {}
   DeviceState state;
   size_t position = 0;
   std::deque<Job *> still; ///< jobs with quiescent state that is not copied yet
@@ -85,27 +85,27 @@ Result<std::map<uint32_t, uint64_t>> zorse::runtime::frozenHashes(const Executor
   return out;
 }
 
-Taking::Taking(TakingContext context) : context_(std::move(context)), hub_(std::make_shared<Hub>()) { hub_->taking = this; }
+AsyncCheckpointWriter::AsyncCheckpointWriter(AsyncCheckpointWriterContext context) : context_(std::move(context)), hub_(std::make_shared<WriterHandle>()) { hub_->writer = this; }
 
-Result<std::unique_ptr<Taking>> Taking::create(TakingContext context) {
-  std::unique_ptr<Taking> taking(new Taking(std::move(context)));
-  for (uint32_t device : taking->context_.executor.devices()) {
-    Result<DeviceState> state = DeviceState::create(taking->context_.executor, layoutOf(taking->context_.bundle, device));
+Result<std::unique_ptr<AsyncCheckpointWriter>> AsyncCheckpointWriter::create(AsyncCheckpointWriterContext context) {
+  std::unique_ptr<AsyncCheckpointWriter> writer(new AsyncCheckpointWriter(std::move(context)));
+  for (uint32_t device : writer->context_.executor.devices()) {
+    Result<DeviceState> state = DeviceState::create(writer->context_.executor, layoutOf(writer->context_.bundle, device));
     if (state.failed())
       return state.error();
-    taking->locals_.push_back(std::make_unique<Local>(std::move(*state)));
-    taking->locals_.back()->position = taking->locals_.size() - 1;
+    writer->locals_.push_back(std::make_unique<DeviceCopyWorker>(std::move(*state)));
+    writer->locals_.back()->position = writer->locals_.size() - 1;
   }
-  for (auto &local : taking->locals_)
-    local->thread = std::thread([owner = taking.get(), l = local.get()] { owner->copy(*l); });
-  taking->writer_ = std::thread([owner = taking.get()] { owner->write(); });
-  return taking;
+  for (auto &local : writer->locals_)
+    local->thread = std::thread([owner = writer.get(), l = local.get()] { owner->copy(*l); });
+  writer->writer_ = std::thread([owner = writer.get()] { owner->write(); });
+  return writer;
 }
 
-Taking::~Taking() {
+AsyncCheckpointWriter::~AsyncCheckpointWriter() {
   {
     std::lock_guard<std::mutex> lock(hub_->mutex);
-    hub_->taking = nullptr;
+    hub_->writer = nullptr;
   }
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -127,19 +127,19 @@ Taking::~Taking() {
     }
 }
 
-void Taking::startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged) {
+void AsyncCheckpointWriter::startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged) {
   std::lock_guard<std::mutex> lock(mutex_);
   startStep_ = lastDue_ = step;
   startSamples_ = samplesConsumed;
   damaged_ = std::move(damaged);
 }
 
-void Taking::warn(const std::string &text) {
+void AsyncCheckpointWriter::warn(const std::string &text) {
   if (context_.options.warn)
     context_.options.warn(text);
 }
 
-Taking::Job *Taking::addJob(uint64_t step, bool release) {
+AsyncCheckpointWriter::Job *AsyncCheckpointWriter::addJob(uint64_t step, bool release) {
   while (finished_ > kKeptJobs) {
     jobs_.pop_front();
     --finished_;
@@ -149,7 +149,7 @@ Taking::Job *Taking::addJob(uint64_t step, bool release) {
   return jobs_.back().get();
 }
 
-StateReader *Taking::due(uint64_t step, bool last) {
+StateReader *AsyncCheckpointWriter::due(uint64_t step, bool last) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (superseded_ || step <= lastDue_ || !(last || (context_.options.every > 0 && step % context_.options.every == 0)))
     return nullptr;
@@ -165,7 +165,7 @@ StateReader *Taking::due(uint64_t step, bool last) {
   return job;
 }
 
-void Taking::countWait(std::unique_lock<std::mutex> &lock, uint64_t step) {
+void AsyncCheckpointWriter::countWait(std::unique_lock<std::mutex> &lock, uint64_t step) {
   ++counts_.waits;
   if (waitWarned_)
     return;
@@ -175,7 +175,7 @@ void Taking::countWait(std::unique_lock<std::mutex> &lock, uint64_t step) {
   lock.lock();
 }
 
-void Taking::takeNow(uint64_t step) {
+void AsyncCheckpointWriter::saveNow(uint64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (superseded_ || step <= lastDue_)
     return;
@@ -186,7 +186,7 @@ void Taking::takeNow(uint64_t step) {
   changed_.notify_all();
 }
 
-void Taking::stateIsStill(Job &job, uint32_t device) {
+void AsyncCheckpointWriter::stateIsStill(Job &job, uint32_t device) {
   const std::vector<uint32_t> &devices = context_.executor.devices();
   size_t position = size_t(std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
   {
@@ -199,7 +199,7 @@ void Taking::stateIsStill(Job &job, uint32_t device) {
 
 /// The thread of one device. It copies the device's state when it is quiescent and the previous
 /// copy has been written.
-void Taking::copy(Local &local) {
+void AsyncCheckpointWriter::copy(DeviceCopyWorker &local) {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !local.still.empty(); });
@@ -228,7 +228,7 @@ void Taking::copy(Local &local) {
 }
 
 /// The writer thread: writes one checkpoint at a time.
-void Taking::write() {
+void AsyncCheckpointWriter::write() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || finished_ < jobs_.size(); });
@@ -251,11 +251,11 @@ void Taking::write() {
   }
 }
 
-Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
+Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &folder) {
   Acknowledgement out;
-  if ((out.trouble = context_.fence.check())) {
+  if ((out.error = context_.fence.check())) {
   } else if (int cause = context_.storage->makeFolder(folder)) {
-    out.trouble = SnapshotTrouble{cannot(folder, "made", cause)};
+    out.error = CheckpointError{cannot(folder, "made", cause)};
   }
   for (auto &local : locals_) {
     {
@@ -263,14 +263,14 @@ Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
       changed_.wait(lock, [&] { return job.copied[local->position]; });
     }
     const DeviceLayout &layout = local->state.layout();
-    if (!out.trouble && (!layout.slices.empty() || layout.optimizerStep)) {
+    if (!out.error && (!layout.slices.empty() || layout.optimizerStep)) {
       Acknowledgement::File file;
       file.device = layout.device;
       if (layout.optimizerStep)
         file.optimizerStep = local->state.optimizerStep();
       if (!layout.slices.empty())
-        out.trouble = writeDeviceFile(context_.fence, folder, layout, local->state.data(), local->state.optimizerStep().updates, file.sums);
-      if (!out.trouble && !layout.slices.empty()) {
+        out.error = writeDeviceFile(context_.fence, folder, layout, local->state.data(), local->state.optimizerStep().updates, file.sums);
+      if (!out.error && !layout.slices.empty()) {
         std::lock_guard<std::mutex> lock(mutex_);
         counts_.bytes += layout.fileBytes;
       }
@@ -280,34 +280,34 @@ Acknowledgement Taking::writeFiles(Job &job, const std::string &folder) {
     local->free = true;
     changed_.notify_all();
   }
-  if (!out.trouble)
+  if (!out.error)
     if (int cause = context_.storage->syncFolder(folder))
-      out.trouble = SnapshotTrouble{cannot(folder, "written", cause)};
-  if (!out.trouble && !frozenSaid_) {
+      out.error = CheckpointError{cannot(folder, "written", cause)};
+  if (!out.error && !frozenSaid_) {
     Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(context_.executor, context_.bundle);
     if (hashes.failed())
-      out.trouble = SnapshotTrouble{hashes.message()};
+      out.error = CheckpointError{hashes.message()};
     else
       out.frozen = std::move(*hashes);
     frozenSaid_ = true;
   }
-  if (!out.trouble)
-    out.trouble = context_.fence.check();
-  if (out.trouble && out.trouble->newer)
+  if (!out.error)
+    out.error = context_.fence.check();
+  if (out.error && out.error->newer)
     withdraw(folder);
   return out;
 }
 
 /// Removes this rank's files. They may have been written late, after a newer run cleaned up. No
 /// rank makes a checkpoint of the folder before this rank has acknowledged its files.
-void Taking::withdraw(const std::string &folder) {
+void AsyncCheckpointWriter::withdraw(const std::string &folder) {
   for (auto &local : locals_)
     context_.storage->remove(folder + "/" + local->state.layout().name);
   context_.storage->removeFolder(folder); // fails if another rank's files are in it
 }
 
 /// Rank 0: writes the index after all files are complete.
-std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements) {
+std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements) {
   const Bundle &bundle = context_.bundle;
   if (layouts_.empty())
     for (uint32_t device = 0; device < bundle.programs.size(); ++device)
@@ -330,7 +330,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
   for (const Acknowledgement &acknowledgement : acknowledgements) {
     for (const Acknowledgement::File &file : acknowledgement.files) {
       if (file.optimizerStep && optimizerStep && !(*optimizerStep == *file.optimizerStep))
-        return SnapshotTrouble{"devices disagree about the updates applied and the loss scale: " + describe(*optimizerStep) + ", and " +
+        return CheckpointError{"devices disagree about the updates applied and the loss scale: " + describe(*optimizerStep) + ", and " +
                                describe(*file.optimizerStep)};
       if (file.optimizerStep)
         optimizerStep = file.optimizerStep;
@@ -338,7 +338,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
     }
     for (const auto &[parameter, hash] : acknowledgement.frozen)
       if (auto [known, isNew] = frozen_.emplace(parameter, hash); !isNew && known->second != hash && parameter < index.parameters.size())
-        return SnapshotTrouble{"devices hold different numbers of the frozen parameter '" + index.parameters[parameter].name + "'"};
+        return CheckpointError{"devices hold different numbers of the frozen parameter '" + index.parameters[parameter].name + "'"};
   }
   index.optimizerStep = optimizerStep.value_or(abi::OptimizerStep());
   for (const auto &[parameter, hash] : frozen_)
@@ -350,7 +350,7 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
       continue;
     auto found = files.find(layout.device);
     if (found == files.end() || found->second->sums.slices.size() != layout.slices.size())
-      return SnapshotTrouble{"no rank has acknowledged the file of device " + bundle.devices[layout.device].name};
+      return CheckpointError{"no rank has acknowledged the file of device " + bundle.devices[layout.device].name};
     SnapshotFile file;
     file.name = layout.name;
     file.device = bundle.devices[layout.device].name;
@@ -371,44 +371,44 @@ std::optional<SnapshotTrouble> Taking::commit(const Job &job, const std::string 
       context_.storage->close(handle);
     }
     if (cause || bytes != file.bytes)
-      return SnapshotTrouble{cause ? cannot(path, "seen by rank 0", cause) + "; expected a directory that all ranks share"
+      return CheckpointError{cause ? cannot(path, "seen by rank 0", cause) + "; expected a directory that all ranks share"
                                    : path + ": rank 0 sees " + std::to_string(bytes) + " bytes of " + std::to_string(file.bytes)};
     index.files.push_back(std::move(file));
   }
 
   std::string text = writeSnapshotIndex(index), path = folder + "/" + kIndexName;
   if (Result<SnapshotIndex> check = parseSnapshotIndex(path, text.data(), text.size()); check.failed())
-    return SnapshotTrouble{"internal error: " + check.message()};
-  if (auto trouble = writeIndexFile(context_.fence, folder, text))
-    return trouble;
+    return CheckpointError{"internal error: " + check.message()};
+  if (auto error = writeIndexFile(context_.fence, folder, text))
+    return error;
   for (const std::string &synced : {folder, context_.fence.directory()})
     if (int cause = context_.storage->syncFolder(synced))
-      return SnapshotTrouble{cannot(synced, "written", cause)};
+      return CheckpointError{cannot(synced, "written", cause)};
   return std::nullopt;
 }
 
-Taking::Outcome Taking::writeOne(Job &job) {
+AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
   std::string name = folderName(job.step, context_.fence.generation()), folder = context_.fence.directory() + "/" + name;
   Group &group = context_.group;
   Acknowledgement mine = writeFiles(job, folder);
   Result<std::vector<std::string>> said = group.exchange("snapshot " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
   if (said.failed())
-    return {SnapshotTrouble{said.message()}, /*jobFailed=*/true};
+    return {CheckpointError{said.message()}, /*jobFailed=*/true};
 
   std::vector<Acknowledgement> acknowledgements;
-  SnapshotTrouble trouble;
+  CheckpointError error;
   for (uint32_t rank = 0; rank < said->size(); ++rank) {
     acknowledgements.push_back(parseAcknowledgement((*said)[rank], rank));
-    if (const auto &theirs = acknowledgements.back().trouble) {
-      trouble.text += (trouble.text.empty() ? "" : "; ") +
+    if (const auto &theirs = acknowledgements.back().error) {
+      error.text += (error.text.empty() ? "" : "; ") +
                       (group.size() > 1 ? "rank " + std::to_string(rank) + " (" +
                                               context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): "
                                         : "") +
                       theirs->text;
-      trouble.superseded |= theirs->superseded;
+      error.superseded |= theirs->superseded;
     }
   }
-  bool failed = !trouble.text.empty();
+  bool failed = !error.text.empty();
   if (!failed) {
     std::string verdict;
     if (group.rank() == 0)
@@ -416,19 +416,19 @@ Taking::Outcome Taking::writeOne(Job &job) {
         verdict = (problem->superseded ? "superseded " : "failed ") + problem->text;
     said = group.exchange("snapshot " + std::to_string(job.step) + " index", verdict);
     if (said.failed())
-      return {SnapshotTrouble{said.message()}, /*jobFailed=*/true};
+      return {CheckpointError{said.message()}, /*jobFailed=*/true};
     if (const std::string &text = (*said)[0]; !text.empty()) {
       failed = true;
-      trouble.superseded = text.rfind("superseded ", 0) == 0;
-      trouble.text = (group.size() > 1 ? "rank 0: " : "") + text.substr(text.find(' ') + 1);
+      error.superseded = text.rfind("superseded ", 0) == 0;
+      error.text = (group.size() > 1 ? "rank 0: " : "") + text.substr(text.find(' ') + 1);
     }
   }
   if (failed) {
     // No rank writes to the folder any more. Remaining files are removed with the next complete
     // checkpoint.
-    if (group.rank() == 0 && !trouble.superseded)
+    if (group.rank() == 0 && !error.superseded)
       (void)removeSnapshot(context_.fence, name);
-    return {trouble, /*jobFailed=*/false};
+    return {error, /*jobFailed=*/false};
   }
   if (group.rank() == 0) {
     std::set<std::string> damaged;
@@ -442,38 +442,38 @@ Taking::Outcome Taking::writeOne(Job &job) {
   return {std::nullopt, /*jobFailed=*/false};
 }
 
-void Taking::conclude(Job &job, const Outcome &outcome, double seconds) {
-  bool superseded = outcome.trouble && outcome.trouble->superseded;
+void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double seconds) {
+  bool superseded = outcome.error && outcome.error->superseded;
   if (superseded)
-    context_.executor.abort(userError(outcome.trouble->text));
-  else if (outcome.trouble && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() reports it
-    warn("the " + at(job.step) + " failed; training continues and older snapshots are kept: " + outcome.trouble->text);
-  else if (!outcome.trouble && context_.group.rank() == 0 && context_.options.written)
+    context_.executor.abort(userError(outcome.error->text));
+  else if (outcome.error && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() reports it
+    warn("the " + at(job.step) + " failed; training continues and older snapshots are kept: " + outcome.error->text);
+  else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)
     context_.options.written(job.step, context_.fence.directory() + "/" + folderName(job.step, context_.fence.generation()));
   std::lock_guard<std::mutex> lock(mutex_);
-  outcome.trouble ? ++counts_.failed : ++counts_.written;
+  outcome.error ? ++counts_.failed : ++counts_.written;
   counts_.copySeconds += job.copySeconds;
   counts_.writeSeconds += seconds;
-  lastTrouble_ = outcome.trouble;
+  lastError_ = outcome.error;
   if (superseded)
-    superseded_ = outcome.trouble;
+    superseded_ = outcome.error;
   ++finished_;
   changed_.notify_all();
 }
 
-Snapshots::Counts Taking::counts() const {
+Snapshots::Counts AsyncCheckpointWriter::counts() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return counts_;
 }
 
-uint64_t Taking::memory() const {
+uint64_t AsyncCheckpointWriter::memory() const {
   uint64_t bytes = 0;
   for (const auto &local : locals_)
     bytes += local->state.layout().stateBytes;
   return bytes;
 }
 
-Status Taking::finish() {
+Status AsyncCheckpointWriter::finish() {
   std::unique_lock<std::mutex> lock(mutex_);
   // A checkpoint of a step that was aborted never becomes complete.
   changed_.wait(lock, [&] { return finished_ == jobs_.size() || jobs_[finished_]->signalled < locals_.size(); });
@@ -481,11 +481,11 @@ Status Taking::finish() {
     return userError(superseded_->text);
   if (finished_ < jobs_.size())
     return userError("the " + at(jobs_.back()->step) + " was not taken: its step did not end");
-  if (const std::string &file = context_.options.checkpoint; lastTrouble_ && !file.empty())
+  if (const std::string &file = context_.options.checkpoint; lastError_ && !file.empty())
     return userError(file + ": not written: the parameters after step " + std::to_string(lastDue_) +
-                     " could not be collected in a file next to it: " + lastTrouble_->text);
-  if (lastTrouble_)
-    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastTrouble_->text + "; older snapshots in " +
+                     " could not be collected in a file next to it: " + lastError_->text);
+  if (lastError_)
+    return userError("the last snapshot, of step " + std::to_string(lastDue_) + ", is not complete: " + lastError_->text + "; older snapshots in " +
                      context_.fence.directory() + " are kept");
   return Status::success();
 }

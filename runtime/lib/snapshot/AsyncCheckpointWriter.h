@@ -21,7 +21,7 @@
 
 namespace zorse::runtime {
 
-struct TakingContext {
+struct AsyncCheckpointWriterContext {
   Executor &executor;
   const Bundle &bundle;
   Group &group;
@@ -34,46 +34,46 @@ struct TakingContext {
 /// Hashes of the current values of some devices' frozen parameters.
 Result<std::map<uint32_t, uint64_t>> frozenHashes(const Executor &executor, const Bundle &bundle);
 
-class Taking {
+class AsyncCheckpointWriter {
 public:
-  static Result<std::unique_ptr<Taking>> create(TakingContext context);
+  static Result<std::unique_ptr<AsyncCheckpointWriter>> create(AsyncCheckpointWriterContext context);
   /// Discards checkpoints that have not been copied, and waits for the others.
-  ~Taking();
+  ~AsyncCheckpointWriter();
 
   /// Sets the start of the run: the resumed step, or 0 and 0.
   void startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged);
 
   StateReader *due(uint64_t step, bool last);
-  void takeNow(uint64_t step);
+  void saveNow(uint64_t step);
   Snapshots::Counts counts() const;
   uint64_t memory() const;
   Status finish();
 
 private:
   class Job;
-  struct Hub;
-  struct Local;
+  struct WriterHandle;
+  struct DeviceCopyWorker;
   struct Outcome {
-    std::optional<SnapshotTrouble> trouble;
+    std::optional<CheckpointError> error;
     bool jobFailed = false; ///< other components report it
   };
 
-  explicit Taking(TakingContext context);
+  explicit AsyncCheckpointWriter(AsyncCheckpointWriterContext context);
   Job *addJob(uint64_t step, bool release);
   void stateIsStill(Job &job, uint32_t device);
-  void copy(Local &local);
+  void copy(DeviceCopyWorker &local);
   void write();
   Outcome writeOne(Job &job);
   Acknowledgement writeFiles(Job &job, const std::string &folder);
   void withdraw(const std::string &folder);
-  std::optional<SnapshotTrouble> commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements);
+  std::optional<CheckpointError> commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements);
   void conclude(Job &job, const Outcome &outcome, double seconds);
   void countWait(std::unique_lock<std::mutex> &lock, uint64_t step);
   void warn(const std::string &text);
 
-  TakingContext context_;
-  std::shared_ptr<Hub> hub_;
-  std::vector<std::unique_ptr<Local>> locals_; ///< parallel to executor.devices()
+  AsyncCheckpointWriterContext context_;
+  std::shared_ptr<WriterHandle> hub_;
+  std::vector<std::unique_ptr<DeviceCopyWorker>> locals_; ///< parallel to executor.devices()
   std::thread writer_;
 
   std::map<uint32_t, uint64_t> frozen_; ///< rank 0: hashes of all ranks; used only by the writer
@@ -87,7 +87,7 @@ private:
   bool stopping_ = false;
   uint64_t startStep_ = 0, startSamples_ = 0, lastDue_ = 0;
   std::set<std::string> damaged_;
-  std::optional<SnapshotTrouble> lastTrouble_, superseded_;
+  std::optional<CheckpointError> lastError_, superseded_;
   bool waitWarned_ = false;
   Snapshots::Counts counts_;
 };
