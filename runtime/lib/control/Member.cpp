@@ -271,7 +271,7 @@ private:
       p.set_where(progress->where.substr(0, kTextBytes));
       p.set_step(progress->step);
       p.set_entry(progress->entry);
-      for (const Unheard &silent : progress->unheard) {
+      for (const UnresponsivePeer &silent : progress->unheard) {
         Silence &silence = *heartbeat.add_unheard();
         silence.set_rank(silent.peer);
         silence.set_seconds(silent.seconds);

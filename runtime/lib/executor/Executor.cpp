@@ -200,7 +200,7 @@ public:
     }
     result.counter = counter();
     for (const LocalDevice &local : locals)
-      for (const Unheard &peer : local.transport->unheard())
+      for (const UnresponsivePeer &peer : local.transport->unheard())
         result.unheard.push_back(peer);
     // Finds the earliest position in the global order of the run that a worker has reached. If
     // several workers are at it, one that executes the entry is preferred to one that waits before

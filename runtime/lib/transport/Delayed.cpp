@@ -45,7 +45,7 @@ public:
   }
   bool gainsFromExpecting() const override { return true; }
   uint64_t moved() const override { return inner_->moved(); }
-  std::vector<Unheard> unheard() const override { return inner_->unheard(); }
+  std::vector<UnresponsivePeer> unheard() const override { return inner_->unheard(); }
   void abort(const Error &why) override {
     aborted_ = true;
     inner_->abort(why);

@@ -17,7 +17,7 @@
 
 #include "zorse/runtime/Group.h"
 #include "zorse/runtime/Status.h"
-#include "zorse/runtime/Unheard.h"
+#include "zorse/runtime/UnresponsivePeer.h"
 
 #include <cstdint>
 #include <functional>
@@ -88,7 +88,7 @@ struct RankProgress {
   std::string where;     ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
   uint64_t step = 0;     ///< step of that entry
   uint32_t entry = 0;
-  std::vector<Unheard> unheard; ///< peers with missed heartbeats
+  std::vector<UnresponsivePeer> unheard; ///< peers with missed heartbeats
 };
 
 struct ControlTimes {

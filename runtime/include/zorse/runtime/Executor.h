@@ -140,7 +140,7 @@ public:
     uint64_t step = 0;     ///< step of the earliest unfinished entry; 0 for the first submitted step
     uint32_t entry = 0;
     std::string where;            ///< "entry 17 (receive from b)": the earliest unfinished entry
-    std::vector<Unheard> unheard; ///< peers of transports with missed heartbeats
+    std::vector<UnresponsivePeer> unheard; ///< peers of transports with missed heartbeats
     std::string everywhere;       ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
   };
   Progress progress() const;

@@ -18,7 +18,7 @@
 
 #include "zorse/Base/Runs.h"
 #include "zorse/runtime/Status.h"
-#include "zorse/runtime/Unheard.h"
+#include "zorse/runtime/UnresponsivePeer.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -97,7 +97,7 @@ public:
   virtual uint64_t moved() const = 0;
 
   /// Peers with missed heartbeats. A driver within one process has none.
-  virtual std::vector<Unheard> unheard() const { return {}; }
+  virtual std::vector<UnresponsivePeer> unheard() const { return {}; }
 
   /// Makes all calls return the error `why` from now on. May be called from any thread, at any time
   /// and repeatedly; the first error is kept.

@@ -175,8 +175,8 @@ uint64_t Links::moved() const {
   return bytes;
 }
 
-std::vector<Unheard> Links::unheard() const {
-  std::vector<Unheard> silent;
+std::vector<UnresponsivePeer> Links::unheard() const {
+  std::vector<UnresponsivePeer> silent;
   for (const auto &[peer, link] : links_) {
     if (link->saidGoodbye)
       continue;

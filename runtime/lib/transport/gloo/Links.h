@@ -92,7 +92,7 @@ public:
   uint64_t moved() const;
   /// Peers without a message for more than two heartbeat intervals, and peers whose hosts have not
   /// acknowledged data for as long.
-  std::vector<Unheard> unheard() const;
+  std::vector<UnresponsivePeer> unheard() const;
 
 private:
   friend class Transfer;

@@ -7,7 +7,7 @@ namespace zorse::runtime {
 
 /// No data arrived from `peer` on the transport's connection for `seconds`, although the peer has
 /// not closed it.
-struct Unheard {
+struct UnresponsivePeer {
   uint32_t peer = 0;
   double seconds = 0;
   bool undelivered = false; ///< instead: its host has not acknowledged sent data for `seconds`, although data from it may arrive
