@@ -139,7 +139,7 @@ bool Replay::require(const Place &place, const Logical &value) {
 
 /// Requires the scalars of LoadScalars, with seeds in the given state and, with `decided`, the
 /// decision.
-bool Replay::requireScalars(const Place &block, bool decided, Seeds seeds) {
+bool Replay::requireScalars(const Place &block, bool decided, LossGradientScaling seeds) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
   Content expected = contentOf(value, block.begin);
@@ -151,9 +151,9 @@ bool Replay::requireScalars(const Place &block, bool decided, Seeds seeds) {
   }
   if (!requireBytes(lastScalars[0], expected, value, -1))
     return false;
-  if (seeds == Seeds::Scaled || seeds == Seeds::Either)
+  if (seeds == LossGradientScaling::Scaled || seeds == LossGradientScaling::Either)
     value.id = expected.id = 2;
-  if (seeds == Seeds::Either && !holds(lastScalars[2].intervals, expected))
+  if (seeds == LossGradientScaling::Either && !holds(lastScalars[2].intervals, expected))
     value.id = expected.id = 0;
   if (!requireBytes(lastScalars[2], expected, value, -1))
     return false;

@@ -146,6 +146,6 @@ void replayValues(Device &device);
 void checkLaunches(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings);
 
 /// Checks over all devices: halves, owners, tasks, reports (Matching.cpp).
-void checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings);
+void checkMatching(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings);
 
 } // namespace zorse::verify

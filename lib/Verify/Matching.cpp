@@ -101,9 +101,9 @@ void Device::collectHalves() {
 
 namespace {
 
-class Together {
+class MatchingChecker {
 public:
-  Together(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings)
+  MatchingChecker(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings)
       : model(model), results(results), findings(findings) {}
 
   void run() {
@@ -399,6 +399,6 @@ private:
 
 } // namespace
 
-void verify::checkTogether(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) {
-  Together(model, results, findings).run();
+void verify::checkMatching(const Model &model, std::vector<DeviceResult> &results, std::vector<Finding> &findings) {
+  MatchingChecker(model, results, findings).run();
 }

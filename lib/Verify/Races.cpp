@@ -155,7 +155,7 @@ struct Access {
 
 /// The last write of an interval and the last read since, per queue. Positions count from 1 through
 /// both steps; 0: none.
-template <unsigned Queues> struct Last {
+template <unsigned Queues> struct LastAccess {
   uint32_t writerQueue = 0, writer = 0;
   uint32_t readers[Queues] = {};
 };
@@ -364,17 +364,17 @@ private:
   /// with itself and with the first. An entry never conflicts with itself, because its clock
   /// includes it.
   template <unsigned Queues> void replay() {
-    std::vector<Last<Queues>> memory(device.getPlaces().count());
+    std::vector<LastAccess<Queues>> memory(device.getPlaces().count());
     for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {
       const uint32_t index = event < entries ? event : event - entries, queue = program.entries(int(index)).queue();
       const bool compares = event >= entries;
       const uint32_t *clock = &clocks[size_t(event) * queues], own = clock[queue];
-      Last<Queues> mine;
+      LastAccess<Queues> mine;
       mine.writerQueue = queue;
       mine.writer = own;
       for (const Access *it = accesses.get() + firstAccess[index], *end = accesses.get() + firstAccess[index + 1]; it < end; ++it) {
         const Access &access = *it;
-        auto follow = [&](const Last<Queues> &found) {
+        auto follow = [&](const LastAccess<Queues> &found) {
           if (found.writer > clock[found.writerQueue])
             conflict(event, access, found.writerQueue, found.writer, true);
           for (uint32_t q = 0; access.write && q < queues; ++q)

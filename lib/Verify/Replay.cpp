@@ -83,14 +83,14 @@ void Replay::call(const bundle::Call &call) {
   }
 }
 
-Replay::Seeds Replay::seedsFor(const bundle::Call &call) const {
+Replay::LossGradientScaling Replay::seedsFor(const bundle::Call &call) const {
   if (!model.scales() || model.isScaling(call.unit(), call.body()))
-    return Seeds::Loaded;
+    return LossGradientScaling::Loaded;
   const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
   const bool begins =
       unit && unit->loss_terms_size() && call.body() != model.bodyOf(*unit, bundle::UnitFunction::FORWARD) &&
       !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.body() == model.bodyOf(*unit, bundle::UnitFunction::RECOMPUTE));
-  return begins ? Seeds::Scaled : Seeds::Either;
+  return begins ? LossGradientScaling::Scaled : LossGradientScaling::Either;
 }
 
 void Replay::transfer() {
@@ -144,7 +144,7 @@ void Replay::transfer() {
   }
   case bundle::Entry::kReport: {
     const Place block = placeOf(e.report().region());
-    if (requireScalars(block, /*decided=*/model.decides() && !evaluating, model.scales() ? Seeds::Either : Seeds::Loaded) &&
+    if (requireScalars(block, /*decided=*/model.decides() && !evaluating, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded) &&
         requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
       (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
     return;
@@ -185,7 +185,7 @@ void Replay::copy(const Place &from, const Place &to, const Logical &value) {
 
 /// Copies the scalars with the decision. Their parts keep their contents.
 void Replay::copyScalars(const Place &from, const Place &to) {
-  if (!requireScalars(from, /*decided=*/true, model.scales() ? Seeds::Either : Seeds::Loaded))
+  if (!requireScalars(from, /*decided=*/true, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded))
     return;
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;

@@ -173,10 +173,10 @@ private:
     return holds(place.intervals, expected) || compareBytes(place, expected, value, parameter);
   }
   bool compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter);
-  enum class Seeds : uint8_t { Loaded, Scaled, Either };
+  enum class LossGradientScaling : uint8_t { Loaded, Scaled, Either };
   /// The state of the seeds that the call reads.
-  Seeds seedsFor(const bundle::Call &call) const;
-  bool requireScalars(const Place &block, bool decided, Seeds seeds);
+  LossGradientScaling seedsFor(const bundle::Call &call) const;
+  bool requireScalars(const Place &block, bool decided, LossGradientScaling seeds);
   bool requireSums(const Place &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const Place &sums);
   /// \param slot  the accumulator's slot, for messages; null: this device's sums

@@ -82,7 +82,7 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
       sound = false;
     }
   if (sound)
-    checkTogether(model, results, findings);
+    checkMatching(model, results, findings);
   std::stable_sort(findings.begin(), findings.end(),
                    [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.entry < b.entry; });
   return findings;
