@@ -92,7 +92,7 @@ public:
     Status status = start();
     if (status.failed())
       failed(status.error());
-    Process process(*member, *member);
+    ProcessContext process(*member, *member);
     process.member = member.get();
     process.output = output.get();
     process.resume = o.resume || place.attempt > 0;

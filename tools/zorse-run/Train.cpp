@@ -29,19 +29,19 @@ using namespace zorse::runtime;
 
 namespace {
 
-class Here {
+class LocalTrainer {
 public:
-  Here(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone)
+  LocalTrainer(const Options &options, const Bundle &bundle, DataSource &data, ProcessContext &process, uint64_t &stepsDone)
       : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle),
         again(process.group, "checkpoint: ") {}
 
-  ~Here() {
+  ~LocalTrainer() {
     if (process.member)
       process.member->setProgress(nullptr);
   }
 
   Status run() {
-    for (Status (Here::*phase)() : {&Here::prepare, &Here::restore, &Here::announce, &Here::train, &Here::finish})
+    for (Status (LocalTrainer::*phase)() : {&LocalTrainer::prepare, &LocalTrainer::restore, &LocalTrainer::announce, &LocalTrainer::train, &LocalTrainer::finish})
       if (Status status = (this->*phase)(); status.failed()) {
         removeParts(); // the process exits without running destructors
         return status;
@@ -566,7 +566,7 @@ private:
   const Options &o;
   const Bundle &bundle;
   DataSource &data;
-  Process &process;
+  ProcessContext &process;
   uint64_t &stepsDone;
   std::unique_ptr<DataSource> evaluation;
   GradientDump gradients;
@@ -589,8 +589,8 @@ private:
 
 } // namespace
 
-Status zorse::run::trainHere(const Options &options, const Bundle &bundle, DataSource &data, Process &process, uint64_t &stepsDone) {
-  Here here(options, bundle, data, process, stepsDone);
+Status zorse::run::trainHere(const Options &options, const Bundle &bundle, DataSource &data, ProcessContext &process, uint64_t &stepsDone) {
+  LocalTrainer here(options, bundle, data, process, stepsDone);
   Status status = here.run();
   if (status.failed())
     process.failed(status.error());

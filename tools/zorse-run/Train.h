@@ -16,8 +16,8 @@ namespace zorse::run {
 class JobOutput;
 
 /// This process among the processes of its job.
-struct Process {
-  Process(runtime::Group &group, runtime::StepGate &gate) : group(group), gate(gate) {}
+struct ProcessContext {
+  ProcessContext(runtime::Group &group, runtime::StepGate &gate) : group(group), gate(gate) {}
   runtime::Group &group;
   runtime::StepGate &gate;
   runtime::Member *member = nullptr; ///< null: the only process
@@ -33,6 +33,6 @@ struct Process {
 
 /// Runs everything from device creation to the last output. `stepsDone` receives the last step
 /// done. Does not return after a failure.
-runtime::Status trainHere(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, Process &process, uint64_t &stepsDone);
+runtime::Status trainHere(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, ProcessContext &process, uint64_t &stepsDone);
 
 } // namespace zorse::run

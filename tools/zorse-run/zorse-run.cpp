@@ -85,7 +85,7 @@ Status runThreads(const Options &o, bool &finished) {
   std::unique_ptr<StepGate> gate = makeSoloGate();
   onSignals([gate = gate.get()] { gate->requestStop(); });
   JobOutput output(o, *bundle);
-  Process process(*group, *gate);
+  ProcessContext process(*group, *gate);
   process.output = &output;
   process.resume = o.resume;
   process.fingerprint = fingerprint;
