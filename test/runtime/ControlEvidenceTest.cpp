@@ -1,5 +1,5 @@
 // Tests that the root cause of a failure does not depend on the order of the reports.
-#include "control/Evidence.h"
+#include "control/RootCauseFinder.h"
 
 #include <gtest/gtest.h>
 
@@ -30,25 +30,25 @@ struct Decided {
   Failure failure;
   double at = -1;
 };
-Decided decide(const std::vector<std::function<void(Evidence &, double)>> &events) {
-  Evidence evidence(4, kDevices);
+Decided decide(const std::vector<std::function<void(RootCauseFinder &, double)>> &events) {
+  RootCauseFinder rootCauseFinder(4, kDevices);
   double now = 1;
   for (size_t next = 0; now < 3; now += 0.01) {
     if (next < events.size())
-      events[next++](evidence, now);
-    if (std::optional<Failure> verdict = evidence.verdict(now))
+      events[next++](rootCauseFinder, now);
+    if (std::optional<Failure> verdict = rootCauseFinder.verdict(now))
       return {*verdict, now - 1};
   }
   return {};
 }
 
 /// Runs `check` for every order of the events.
-void inAllOrders(std::vector<std::function<void(Evidence &, double)>> events, const std::function<void(const Decided &)> &check) {
+void inAllOrders(std::vector<std::function<void(RootCauseFinder &, double)>> events, const std::function<void(const Decided &)> &check) {
   std::vector<size_t> order(events.size());
   for (size_t i = 0; i < order.size(); ++i)
     order[i] = i;
   do {
-    std::vector<std::function<void(Evidence &, double)>> arranged;
+    std::vector<std::function<void(RootCauseFinder &, double)>> arranged;
     std::string text;
     for (size_t i : order) {
       arranged.push_back(events[i]);
@@ -60,16 +60,16 @@ void inAllOrders(std::vector<std::function<void(Evidence &, double)>> events, co
 }
 
 TEST(ControlEvidence, OwnWordsAreBelievedAtOnce) {
-  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); }});
   EXPECT_EQ(decided.at, 0);
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
   EXPECT_EQ(decided.failure.exitCode, 1);
 }
 
 TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
-  inAllOrders({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
-               [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); },
-               [](Evidence &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+               [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
+               [](RootCauseFinder &e, double now) { e.reported(own(0, "connection closed", 1), now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.rank, 2u);
                 EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0): disk full")) << decided.failure.message;
@@ -77,9 +77,9 @@ TEST(ControlEvidence, BlameGivesWayToWhatThePeerSays) {
 }
 
 TEST(ControlEvidence, DeathWithAllItsSigns) {
-  inAllOrders({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
-               [](Evidence &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); },
-               [](Evidence &e, double now) { e.closed(2, "reset", now); }},
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+               [](RootCauseFinder &e, double now) { e.processEnded(2, "was killed by signal 9 (Killed)", 137, true, now); },
+               [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.cause, Failure::Died);
                 EXPECT_EQ(decided.failure.rank, 2u);
@@ -90,9 +90,9 @@ TEST(ControlEvidence, DeathWithAllItsSigns) {
 }
 
 TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
-  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
-                            [](Evidence &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
-                            [](Evidence &e, double now) { e.closed(2, "reset", now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection closed", 2, "entry 17 (receive from t4:0)"), now); },
+                            [](RootCauseFinder &e, double now) { e.processEnded(2, "killed by signal 9 (Killed)", 137, true, now); },
+                            [](RootCauseFinder &e, double now) { e.closed(2, "reset", now); }});
   EXPECT_EQ(decided.failure.message,
             "rank 2 (device t4:0) was killed by signal 9 (Killed); rank 1 (device a100:1) noticed in entry 17 (receive from t4:0)");
   EXPECT_NEAR(decided.at, 0.02, 1e-9) << "certain as soon as its process has ended and its connection is closed";
@@ -101,13 +101,13 @@ TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
 TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
   // The launcher may report the exit before the rank's own last message arrives.
   Decided decided =
-      decide({[](Evidence &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](Evidence &, double) {},
-              [](Evidence &e, double now) { e.reported(own(2, "disk full"), now); }, [](Evidence &e, double now) { e.closed(2, "closed", now); }});
+      decide({[](RootCauseFinder &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](RootCauseFinder &, double) {},
+              [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); }, [](RootCauseFinder &e, double now) { e.closed(2, "closed", now); }});
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
 }
 
 TEST(ControlEvidence, AClosedConnectionAloneIsEnoughAfterAMoment) {
-  Decided decided = decide({[](Evidence &e, double now) { e.setWhere(2, "entry 9 (forward) of step 3"), e.closed(2, "reset", now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.setWhere(2, "entry 9 (forward) of step 3"), e.closed(2, "reset", now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.cause, Failure::Disconnected);
   EXPECT_TRUE(contains(decided.failure.message, "rank 2 (device t4:0) is gone")) << decided.failure.message;
@@ -115,7 +115,7 @@ TEST(ControlEvidence, AClosedConnectionAloneIsEnoughAfterAMoment) {
 }
 
 TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
-  Decided decided = decide({[](Evidence &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "connection timed out", 2, "entry 17"), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_EQ(decided.failure.rank, 2u) << "the one who is not reached, not the one who says so";
   EXPECT_EQ(decided.failure.exitCode, 2) << "a broken connection is not an error in the input: a restart may help";
@@ -124,38 +124,38 @@ TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
 }
 
 TEST(ControlEvidence, BlameAloneSaysWhenTheCoordinatorHeardTheRank) {
-  Decided decided = decide({[](Evidence &e, double now) { e.heard(2, now - 2.5), e.reported(own(1, "gone", 2), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.heard(2, now - 2.5), e.reported(own(1, "gone", 2), now); }});
   EXPECT_TRUE(contains(decided.failure.message, "the coordinator heard it 2.")) << decided.failure.message;
 }
 
 TEST(ControlEvidence, BlameOfARankThatHasFinishedSaysSo) {
-  Decided decided = decide({[](Evidence &e, double now) { e.cannotReport(2), e.reported(own(1, "connection closed", 2), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.cannotReport(2), e.reported(own(1, "connection closed", 2), now); }});
   EXPECT_EQ(decided.failure.message, "rank 1 (device a100:1): connection closed; it blames rank 2 (device t4:0), which has finished");
 }
 
 TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
   Decided decided = decide(
-      {[](Evidence &e, double now) { e.reported(own(1, "reset", 2), now); }, [](Evidence &e, double now) { e.reported(own(2, "reset", 1), now); }});
+      {[](RootCauseFinder &e, double now) { e.reported(own(1, "reset", 2), now); }, [](RootCauseFinder &e, double now) { e.reported(own(2, "reset", 1), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken")) << decided.failure.message;
   EXPECT_EQ(decided.failure.exitCode, 2);
 }
 
 TEST(ControlEvidence, ChainsLeadToTheirEnd) {
-  inAllOrders({[](Evidence &e, double now) { e.reported(own(0, "closed", 1), now); },
-               [](Evidence &e, double now) { e.reported(own(1, "closed", 2), now); },
-               [](Evidence &e, double now) { e.reported(own(2, "closed", 3), now); }, [](Evidence &e, double now) { e.closed(3, "reset", now); }},
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(0, "closed", 1), now); },
+               [](RootCauseFinder &e, double now) { e.reported(own(1, "closed", 2), now); },
+               [](RootCauseFinder &e, double now) { e.reported(own(2, "closed", 3), now); }, [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
 }
 
 TEST(ControlEvidence, BlameOfNobodyInParticularFindsWhoIsInTrouble) {
-  inAllOrders({[](Evidence &e, double now) {
+  inAllOrders({[](RootCauseFinder &e, double now) {
                  Failure lost = own(0, "the all-reduce was broken off");
                  lost.cause = Failure::Disconnected;
                  e.reported(lost, now);
                },
-               [](Evidence &e, double now) { e.processEnded(3, "was killed by signal 11 (Segmentation fault)", 139, true, now); },
-               [](Evidence &e, double now) { e.closed(3, "reset", now); }},
+               [](RootCauseFinder &e, double now) { e.processEnded(3, "was killed by signal 11 (Segmentation fault)", 139, true, now); },
+               [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) {
                 EXPECT_EQ(decided.failure.rank, 3u);
                 EXPECT_TRUE(contains(decided.failure.message, "signal 11")) << decided.failure.message;
@@ -163,12 +163,12 @@ TEST(ControlEvidence, BlameOfNobodyInParticularFindsWhoIsInTrouble) {
 }
 
 TEST(ControlEvidence, WrongBlameGivesWayToARankInTrouble) {
-  inAllOrders({[](Evidence &e, double now) { e.reported(own(0, "closed", 1), now); }, [](Evidence &e, double now) { e.closed(3, "reset", now); }},
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(0, "closed", 1), now); }, [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
 }
 
 TEST(ControlEvidence, BeforeItJoined) {
-  Decided decided = decide({[](Evidence &e, double now) { e.cannotReport(3), e.processEnded(3, "exited with code 1", 1, false, now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.cannotReport(3), e.processEnded(3, "exited with code 1", 1, false, now); }});
   EXPECT_EQ(decided.at, 0);
   EXPECT_EQ(decided.failure.message, "rank 3 (device t4:1) exited with code 1 before it had joined");
 }

@@ -78,7 +78,7 @@ Failure zorse::control::fromMessage(const FailureReport &failure) {
 }
 
 Job::Job(JobSettings settings, Outbox &outbox)
-    : settings_(std::move(settings)), outbox_(outbox), evidence_(settings_.world, settings_.devices), ranks_(settings_.world) {
+    : settings_(std::move(settings)), outbox_(outbox), rootCauseFinder_(settings_.world, settings_.devices), ranks_(settings_.world) {
   for (uint32_t rank = 0; rank < settings_.world && rank < settings_.devices.size(); ++rank)
     ranks_[rank].device = settings_.devices[rank];
 }
@@ -92,7 +92,7 @@ void Job::joined(uint32_t rank, const std::string &device, double now) {
   r.heardAt = now;
   if (!device.empty()) {
     r.device = device;
-    evidence_.setDevice(rank, device);
+    rootCauseFinder_.setDevice(rank, device);
   }
   progressAt_ = now;
   if (stop_ == Stop::Asking) {
@@ -137,7 +137,7 @@ void Job::received(uint32_t rank, const Message &message, double now) {
     Failure failure = fromMessage(message.failed());
     failure.rank = rank; // a rank reports only about itself
     failure.where = withoutIs(failure.where);
-    evidence_.reported(failure, now);
+    rootCauseFinder_.reported(failure, now);
     decide(now);
     break;
   }
@@ -164,15 +164,15 @@ void Job::received(uint32_t rank, const Message &message, double now) {
 /// A rank has given up on the coordinator. Only the coordinator knows whether it was itself stopped
 /// or whether its messages were lost on the way.
 void Job::coordinatorLost(uint32_t rank, double silent, double now) {
-  std::string host = evidence_.nameOf(settings_.host) + ", which holds the coordinator,";
+  std::string host = rootCauseFinder_.nameOf(settings_.host) + ", which holds the coordinator,";
   if (paused_ > silent / 2)
-    evidence_.found(
+    rootCauseFinder_.found(
         foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
-                host + " was stopped or starved: " + evidence_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
+                host + " was stopped or starved: " + rootCauseFinder_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
         now);
   else
-    evidence_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
-                            evidence_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
+    rootCauseFinder_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
+                            rootCauseFinder_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
                                 " and gave it up, although the coordinator runs and receives its messages: packets from the coordinator to it are "
                                 "lost in the network"),
                     now);
@@ -188,7 +188,7 @@ void Job::progressed(uint32_t rank, const Progress &progress, double now) {
   p.where = withoutIs(progress.where());
   p.step = progress.step();
   p.entry = progress.entry();
-  evidence_.setWhere(rank, p.underWay ? p.where : "");
+  rootCauseFinder_.setWhere(rank, p.underWay ? p.where : "");
 }
 
 void Job::contributed(uint32_t rank, const Contribution &contribution, double now) {
@@ -248,10 +248,10 @@ void Job::checkExchanges(double now) {
       continue;
     bool stopped = stop_ != Stop::None || ranks_[absent].stopped;
     Failure failure = foundBy(Failure::OwnError, stopped ? ErrorKind::User : ErrorKind::Internal, absent, ranks_[absent].device,
-                              evidence_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " +
-                                  evidence_.nameOf(waiting) + " waits for it" + (stopped ? ": the run was asked to end" : ""));
+                              rootCauseFinder_.nameOf(absent) + " ended without taking part in the exchange '" + name + "', in which " +
+                                  rootCauseFinder_.nameOf(waiting) + " waits for it" + (stopped ? ": the run was asked to end" : ""));
     failure.exitCode = stopped ? kStoppedCode : 2;
-    evidence_.found(failure, now);
+    rootCauseFinder_.found(failure, now);
     decide(now);
     return;
   }
@@ -277,7 +277,7 @@ void Job::left(uint32_t rank, double now) {
   r.state = State::Left;
   r.answered = true;
   r.progress = {};
-  evidence_.cannotReport(rank);
+  rootCauseFinder_.cannotReport(rank);
   if (r.connected) {
     Message goodbye;
     goodbye.mutable_goodbye();
@@ -293,19 +293,19 @@ void Job::closed(uint32_t rank, const std::string &why, double now) {
   if (!r.connected)
     return;
   r.connected = false;
-  evidence_.cannotReport(rank);
+  rootCauseFinder_.cannotReport(rank);
   if (r.state == State::Working) {
     r.state = State::Lost;
     if (!verdict_)
-      evidence_.closed(rank, why, now);
+      rootCauseFinder_.closed(rank, why, now);
   }
   decide(now);
   updateOver(now);
 }
 
 void Job::broken(uint32_t rank, const std::string &why, double now) {
-  evidence_.found(foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
-                          evidence_.nameOf(rank) + " sent the coordinator an invalid message: " + why + "; are all ranks of one version of Zorse?"),
+  rootCauseFinder_.found(foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
+                          rootCauseFinder_.nameOf(rank) + " sent the coordinator an invalid message: " + why + "; are all ranks of one version of Zorse?"),
                   now);
   decide(now);
 }
@@ -321,10 +321,10 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
   }
   bool hadJoined = r.state != State::Absent;
   if (!hadJoined)
-    evidence_.cannotReport(rank);
+    rootCauseFinder_.cannotReport(rank);
   std::string after = r.state == State::Left ? " after it had finished" : !failed ? " without saying goodbye" : "";
   if (!verdict_)
-    evidence_.processEnded(rank, how + after, exitCode, hadJoined, now);
+    rootCauseFinder_.processEnded(rank, how + after, exitCode, hadJoined, now);
   if (r.state != State::Left)
     r.state = State::Lost;
   decide(now);
@@ -385,12 +385,12 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
       continue;
     first = std::min(first, rank);
     if (++count <= 8)
-      missing += (missing.empty() ? "" : ", ") + evidence_.nameOf(rank);
+      missing += (missing.empty() ? "" : ", ") + rootCauseFinder_.nameOf(rank);
   }
   if (count == 0)
     return;
   std::string away = refused ? refused() : "";
-  evidence_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
+  rootCauseFinder_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
                           missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
                               seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.world) + " ranks, found " +
                               std::to_string(settings_.world - count) + "; were they started, and can they reach the coordinator's address?" +
@@ -408,10 +408,10 @@ void Job::checkHeartbeats(double now) {
     r.silent = true;
     std::string where = r.progress.underWay && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
     Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-                              evidence_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.deadlineSeconds) +
+                              rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.deadlineSeconds) +
                                   " (its process is stopped or starved, its machine or its network is down)" + where);
     failure.where = r.progress.underWay ? r.progress.where : "";
-    evidence_.found(failure, now);
+    rootCauseFinder_.found(failure, now);
   }
 }
 
@@ -424,11 +424,11 @@ void Job::checkHeartbeats(double now) {
 /// therefore named; of several, the one that most peers do not hear.
 void Job::checkLinks(double now) {
   const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
-  struct Silent {
+  struct UnresponsiveRank {
     uint32_t listeners = 0, first = kNoRank; ///< peers that do not hear it; the peer that has not heard it for the longest time
     double since = 0;
   };
-  std::map<uint32_t, Silent> silent;
+  std::map<uint32_t, UnresponsiveRank> silent;
   bool over = false;
   for (uint32_t rank = 0; rank < settings_.world; ++rank) {
     const Rank &r = ranks_[rank];
@@ -437,7 +437,7 @@ void Job::checkLinks(double now) {
     for (const auto &[peer, since] : r.unheard) {
       if (ranks_[peer].state != State::Working || now - since <= deadline / 2)
         continue;
-      Silent &s = silent[peer];
+      UnresponsiveRank &s = silent[peer];
       if (s.listeners++ == 0 || since < s.since) {
         s.since = since;
         s.first = rank;
@@ -451,14 +451,14 @@ void Job::checkLinks(double now) {
     return a.second.listeners != b.second.listeners ? a.second.listeners < b.second.listeners : a.second.since > b.second.since;
   });
   const auto &[rank, s] = *worst;
-  std::string text = evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(s.first) +
+  std::string text = rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(s.first) +
                      (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing was received from it there for " +
                      seconds(now - s.since) + ", although the coordinator hears both: its packets are lost in the network";
   if (auto back = ranks_[rank].unheard.find(s.first); back != ranks_[rank].unheard.end())
-    text += " (it has not heard " + evidence_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
+    text += " (it has not heard " + rootCauseFinder_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
   Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
   failure.where = ranks_[rank].progress.underWay ? ranks_[rank].progress.where : "";
-  evidence_.found(failure, now);
+  rootCauseFinder_.found(failure, now);
 }
 
 /// Finds a rank whose data does not arrive at a peer although all ranks hear each other. Only large
@@ -471,12 +471,12 @@ void Job::checkDelivery(double now) {
       if (r.state != State::Working || ranks_[peer].state != State::Working || now - since <= deadline + late)
         continue;
       Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-                                evidence_.nameOf(rank) + " is cut off from " + evidence_.nameOf(peer) +
+                                rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(peer) +
                                     ": nothing that it sent there was acknowledged for " + seconds(now - since) +
                                     ", although each hears the other: large packets are lost in the network (is there a tunnel whose MTU is " +
                                     "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers theirs)");
       failure.where = r.progress.underWay ? r.progress.where : "";
-      evidence_.found(failure, now);
+      rootCauseFinder_.found(failure, now);
       return;
     }
   }
@@ -498,16 +498,16 @@ void Job::checkProgress(double now) {
   uint32_t rank = uint32_t(earliest - ranks_.data());
   Failure failure = foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
                             "no rank has made progress for " + seconds(settings_.times.stallSeconds) + ": the earliest unfinished entry is of step " +
-                                std::to_string(earliest->progress.step) + ", where " + evidence_.nameOf(rank) + " is in " +
+                                std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
                                 (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
   failure.where = earliest->progress.where;
-  evidence_.found(failure, now);
+  rootCauseFinder_.found(failure, now);
 }
 
 void Job::decide(double now) {
-  if (verdict_ || !evidence_.any())
+  if (verdict_ || !rootCauseFinder_.any())
     return;
-  verdict_ = evidence_.verdict(now);
+  verdict_ = rootCauseFinder_.verdict(now);
   if (!verdict_)
     return;
   verdictAt_ = now;
@@ -552,5 +552,5 @@ void Job::updateOver(double now) {
     allLeft &= r.state == State::Left;
     allTold &= r.state == State::Left || !r.connected || r.silent || r.told;
   }
-  over_ = verdict_ ? allTold || now - verdictAt_ > 2 * kConfirmSeconds : allLeft && !evidence_.any();
+  over_ = verdict_ ? allTold || now - verdictAt_ > 2 * kConfirmSeconds : allLeft && !rootCauseFinder_.any();
 }

@@ -7,7 +7,7 @@
 // seconds of a FairClock.
 #pragma once
 
-#include "Evidence.h"
+#include "RootCauseFinder.h"
 #include "Frames.h"
 
 #include "zorse/runtime/Control.h"
@@ -51,7 +51,7 @@ public:
   /// Data was received from the rank.
   void heard(uint32_t rank, double now) {
     ranks_[rank].heardAt = now;
-    evidence_.heard(rank, now);
+    rootCauseFinder_.heard(rank, now);
   }
   /// \param seconds  longest pause of the coordinator itself since the start
   void paused(double seconds) { paused_ = seconds; }
@@ -73,12 +73,12 @@ public:
   bool isAbsent(uint32_t rank) const { return ranks_[rank].state == State::Absent; }
   bool isConnected(uint32_t rank) const { return ranks_[rank].connected; }
   const std::string &deviceOf(uint32_t rank) const { return ranks_[rank].device; }
-  std::string nameOf(uint32_t rank) const { return evidence_.nameOf(rank); }
+  std::string nameOf(uint32_t rank) const { return rootCauseFinder_.nameOf(rank); }
   const std::optional<runtime::Failure> &verdict() const { return verdict_; }
   /// Every rank has left, or the job has failed and every living rank has acknowledged the verdict.
   bool isOver() const { return over_; }
   /// A decision is pending: call `tick` often.
-  bool isUrgent() const { return !over_ && (verdict_ || evidence_.any()); }
+  bool isUrgent() const { return !over_ && (verdict_ || rootCauseFinder_.any()); }
   /// An early stop has been decided.
   std::optional<uint64_t> lastStep() const { return stop_ == Stop::Decided ? std::optional<uint64_t>(lastStep_) : std::nullopt; }
 
@@ -128,7 +128,7 @@ private:
 
   JobSettings settings_;
   Outbox &outbox_;
-  Evidence evidence_;
+  RootCauseFinder rootCauseFinder_;
   std::vector<Rank> ranks_;
   std::map<std::string, Exchange> exchanges_;
   std::vector<SharedFrame> early_; ///< reports received before rank 0 joined

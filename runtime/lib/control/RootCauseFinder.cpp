@@ -1,4 +1,4 @@
-#include "Evidence.h"
+#include "RootCauseFinder.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -6,19 +6,19 @@
 using namespace zorse::control;
 using namespace zorse::runtime;
 
-Evidence::Evidence(uint32_t world, std::vector<std::string> devices) : ranks_(world) {
+RootCauseFinder::RootCauseFinder(uint32_t world, std::vector<std::string> devices) : ranks_(world) {
   for (uint32_t rank = 0; rank < world && rank < devices.size(); ++rank)
     ranks_[rank].device = devices[rank];
 }
 
-std::string Evidence::nameOf(uint32_t rank) const {
+std::string RootCauseFinder::nameOf(uint32_t rank) const {
   if (rank >= ranks_.size())
     return "the launcher";
   const std::string &device = ranks_[rank].device;
   return "rank " + std::to_string(rank) + (device.empty() ? "" : " (device " + device + ")");
 }
 
-void Evidence::note(uint32_t rank, double now) {
+void RootCauseFinder::note(uint32_t rank, double now) {
   if (!ranks_[rank].known())
     ranks_[rank].since = now;
   if (first_ == kNoRank) {
@@ -27,7 +27,7 @@ void Evidence::note(uint32_t rank, double now) {
   }
 }
 
-void Evidence::reported(const Failure &failure, double now) {
+void RootCauseFinder::reported(const Failure &failure, double now) {
   Rank &rank = ranks_[failure.rank];
   if (rank.own)
     return;
@@ -39,7 +39,7 @@ void Evidence::reported(const Failure &failure, double now) {
     rank.own->where = rank.where;
 }
 
-void Evidence::processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined, double now) {
+void RootCauseFinder::processEnded(uint32_t rank, const std::string &how, int exitCode, bool hadJoined, double now) {
   Rank &r = ranks_[rank];
   if (r.ended)
     return;
@@ -50,18 +50,18 @@ void Evidence::processEnded(uint32_t rank, const std::string &how, int exitCode,
   r.hadJoined = hadJoined;
 }
 
-void Evidence::closed(uint32_t rank, const std::string &why, double now) {
+void RootCauseFinder::closed(uint32_t rank, const std::string &why, double now) {
   note(rank, now);
   ranks_[rank].isClosed = ranks_[rank].mute = true;
   ranks_[rank].why = why;
 }
 
-void Evidence::found(const Failure &failure, double) {
+void RootCauseFinder::found(const Failure &failure, double) {
   if (!found_)
     found_ = failure;
 }
 
-uint32_t Evidence::earliestTrouble(uint32_t except) const {
+uint32_t RootCauseFinder::earliestTrouble(uint32_t except) const {
   uint32_t best = kNoRank;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank &rank = ranks_[r];
@@ -72,9 +72,9 @@ uint32_t Evidence::earliestTrouble(uint32_t except) const {
   return best;
 }
 
-Evidence::Chain Evidence::follow() const {
+RootCauseFinder::FailureChain RootCauseFinder::follow() const {
   std::vector<bool> visited(ranks_.size());
-  Chain chain;
+  FailureChain chain;
   chain.end = first_;
   while (true) {
     const Rank &rank = ranks_[chain.end];
@@ -95,10 +95,10 @@ Evidence::Chain Evidence::follow() const {
   }
 }
 
-std::optional<Failure> Evidence::verdict(double now) const {
+std::optional<Failure> RootCauseFinder::verdict(double now) const {
   if (first_ == kNoRank)
     return found_;
-  Chain chain = follow();
+  FailureChain chain = follow();
   if (chain.final)
     return tell(chain, now);
   if (found_ && found_->rank == chain.end) {
@@ -119,7 +119,7 @@ std::optional<Failure> Evidence::verdict(double now) const {
   return tell(chain, now);
 }
 
-std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
+std::string RootCauseFinder::noticedBy(uint32_t rank, uint32_t from) const {
   if (from == kNoRank || from == rank) // any rank that blames it
     for (uint32_t r = 0; r < ranks_.size(); ++r)
       if (r != rank && ranks_[r].own && ranks_[r].own->peer == rank)
@@ -132,7 +132,7 @@ std::string Evidence::noticedBy(uint32_t rank, uint32_t from) const {
 }
 
 /// Describes the failure of a rank about which only another rank's report is known: it cannot reach it.
-Failure Evidence::tellUnreached(uint32_t rank, const Failure &blame, double now) const {
+Failure RootCauseFinder::tellUnreached(uint32_t rank, const Failure &blame, double now) const {
   char ago[48] = "";
   if (ranks_[rank].heardAt)
     std::snprintf(ago, sizeof ago, "; the coordinator heard it %.1f s ago", std::max(0.0, now - *ranks_[rank].heardAt));
@@ -146,7 +146,7 @@ Failure Evidence::tellUnreached(uint32_t rank, const Failure &blame, double now)
   return out;
 }
 
-Failure Evidence::tell(const Chain &chain, double now) const {
+Failure RootCauseFinder::tell(const FailureChain &chain, double now) const {
   const Rank &rank = ranks_[chain.end];
   Failure out;
   if (rank.own) {
@@ -166,7 +166,7 @@ Failure Evidence::tell(const Chain &chain, double now) const {
     return out;
   }
   if (!rank.known()) { // only the report of the rank that blames it is known
-    Chain blame;
+    FailureChain blame;
     blame.end = chain.from;
     return tell(blame, now);
   }

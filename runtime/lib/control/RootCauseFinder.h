@@ -24,9 +24,9 @@ namespace zorse::control {
 
 inline constexpr double kGraceSeconds = 0.25;
 
-class Evidence {
+class RootCauseFinder {
 public:
-  Evidence(uint32_t world, std::vector<std::string> devices);
+  RootCauseFinder(uint32_t world, std::vector<std::string> devices);
 
   /// The device of the rank's Join message.
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }
@@ -65,7 +65,7 @@ private:
     std::optional<double> heardAt;
     bool known() const { return own || ended || isClosed; }
   };
-  struct Chain {
+  struct FailureChain {
     uint32_t end = runtime::kNoRank;  ///< the last rank of the chain
     uint32_t from = runtime::kNoRank; ///< the rank that blamed `end`
     bool final = false;
@@ -75,8 +75,8 @@ private:
   void note(uint32_t rank, double now);
   /// The rank that has had a failure of its own (no blame) for the longest time, or kNoRank.
   uint32_t earliestTrouble(uint32_t except) const;
-  Chain follow() const;
-  runtime::Failure tell(const Chain &chain, double now) const;
+  FailureChain follow() const;
+  runtime::Failure tell(const FailureChain &chain, double now) const;
   runtime::Failure tellUnreached(uint32_t rank, const runtime::Failure &blame, double now) const;
   std::string noticedBy(uint32_t rank, uint32_t from) const;
 
