@@ -19,9 +19,9 @@ constexpr size_t kSmall = 8, kFirst = 64 << 10, kMost = 64 << 20;
 
 /// One end of a measurement. The driver announces the size of the next message, 0 at the end. Every
 /// message is answered by eight bytes.
-class Conversation {
+class PingPong {
 public:
-  Conversation(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry) {}
+  PingPong(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry) {}
 
   /// Called by the driver: seconds from sending the first byte to receiving the answer.
   Result<double> ask(uint64_t bytes) {
@@ -66,7 +66,7 @@ private:
 } // namespace
 
 Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me, uint32_t a, uint32_t b, uint32_t entry, double seconds) {
-  Conversation conversation(transport, me == a ? b : a, entry);
+  PingPong conversation(transport, me == a ? b : a, entry);
   if (me != a) {
     Status status = conversation.serve();
     return status.failed() ? Result<LinkTimes>(status) : LinkTimes();

@@ -34,9 +34,9 @@ constexpr uint64_t kSmall = 8, kMiddle = 32 << 10, kLarge = 2 << 20;
 enum Order : uint64_t { Answer, Compute, End };
 
 /// Threads that keep the CPU cores busy.
-class Busy {
+class BusyThreads {
 public:
-  explicit Busy(int count) {
+  explicit BusyThreads(int count) {
     for (int i = 0; i < count; ++i)
       threads.emplace_back([this] {
         for (volatile uint64_t n = 0; !stop.load(std::memory_order_relaxed);)
@@ -44,7 +44,7 @@ public:
             n = n + 1;
       });
   }
-  ~Busy() {
+  ~BusyThreads() {
     stop = true;
     for (std::thread &thread : threads)
       thread.join();
@@ -55,9 +55,9 @@ private:
   std::vector<std::thread> threads;
 };
 
-class Moving {
+class CommunicationCostMeasurement {
 public:
-  Moving(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry), data(kLarge) {}
+  CommunicationCostMeasurement(Transport &transport, uint32_t peer, uint32_t entry) : transport(transport), peer(peer), entry(entry), data(kLarge) {}
 
   /// Runs the driver's side. \returns additional latency of a message, in seconds, while the
   /// subject computes
@@ -90,7 +90,7 @@ public:
 
   /// Runs the subject's side. Returns CPU seconds per byte and per message.
   Result<MovingWork> serve(int threads) {
-    std::unique_ptr<Busy> busy;
+    std::unique_ptr<BusyThreads> busy;
     struct Sum {
       double seconds = 0;
       int count = 0;
@@ -104,7 +104,7 @@ public:
       if (order[0] >= End)
         break;
       if (order[0] == Compute)
-        busy = std::make_unique<Busy>(threads);
+        busy = std::make_unique<BusyThreads>(threads);
       if (order[0] != Answer)
         continue;
       uint64_t bytes = order[1];
@@ -171,8 +171,8 @@ private:
 Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds,
                                                  int threads) {
   if (me == subject)
-    return Moving(transport, driver, entry).serve(threads);
-  Result<double> delay = Moving(transport, subject, entry).drive(seconds);
+    return CommunicationCostMeasurement(transport, driver, entry).serve(threads);
+  Result<double> delay = CommunicationCostMeasurement(transport, subject, entry).drive(seconds);
   if (delay.failed())
     return delay.error();
   MovingWork work;
