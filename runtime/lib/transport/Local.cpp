@@ -30,7 +30,7 @@ struct Part {
 };
 
 /// Meeting of the participants of one entry.
-struct Meeting {
+struct Rendezvous {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Part> parts; ///< participants that have arrived
@@ -43,11 +43,11 @@ struct Meeting {
 
 class Exchange {
 public:
-  Meeting &meeting(uint32_t entry) {
+  Rendezvous &rendezvous(uint32_t entry) {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::unique_ptr<Meeting> &slot = meetings_[entry];
+    std::unique_ptr<Rendezvous> &slot = rendezvous_[entry];
     if (!slot)
-      slot = std::make_unique<Meeting>();
+      slot = std::make_unique<Rendezvous>();
     return *slot;
   }
 
@@ -64,15 +64,15 @@ public:
       why_ = why;
       aborted_.store(true, std::memory_order_release);
     }
-    for (auto &[entry, meeting] : meetings_) {
-      std::lock_guard<std::mutex> inside(meeting->mutex); // no thread is between its test and its wait
-      meeting->changed.notify_all();
+    for (auto &[entry, rendezvous] : rendezvous_) {
+      std::lock_guard<std::mutex> inside(rendezvous->mutex); // no thread is between its test and its wait
+      rendezvous->changed.notify_all();
     }
   }
 
 private:
   std::mutex mutex_;
-  std::unordered_map<uint32_t, std::unique_ptr<Meeting>> meetings_;
+  std::unordered_map<uint32_t, std::unique_ptr<Rendezvous>> rendezvous_;
   std::atomic<bool> aborted_{false};
   Error why_;
 };
@@ -82,12 +82,12 @@ public:
   LocalTransport(std::shared_ptr<Exchange> exchange, uint32_t device) : exchange_(std::move(exchange)), device_(device) {}
 
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
-    return meet(operation, 2, {device_, data, bytes}, /*isRead=*/true, nullptr, [](const Meeting &) { return Status::success(); });
+    return meet(operation, 2, {device_, data, bytes}, /*isRead=*/true, nullptr, [](const Rendezvous &) { return Status::success(); });
   }
 
   Status receive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
-    return meet(operation, 2, {device_, nullptr, bytes}, /*isRead=*/false, nullptr, [&](const Meeting &meeting) -> Status {
-      const Part *sender = find(meeting, peer);
+    return meet(operation, 2, {device_, nullptr, bytes}, /*isRead=*/false, nullptr, [&](const Rendezvous &rendezvous) -> Status {
+      const Part *sender = find(rendezvous, peer);
       if (!sender || !sender->data || sender->bytes != bytes)
         return internalError("a receive of " + std::to_string(bytes) + " bytes from device " + std::to_string(peer) + " meets " +
                              (sender ? "a transfer of " + std::to_string(sender->bytes) + " bytes" : "another device"));
@@ -99,11 +99,11 @@ public:
 
   Status allGather(Operation operation, const AllGatherArguments &a) override {
     const Held held = heldBy(device_, a);
-    auto copy = [&](const Meeting &meeting) -> Status {
+    auto copy = [&](const Rendezvous &rendezvous) -> Status {
       for (const Shard &shard : a.shards) {
         if (shard.empty() || !held.whole.has(shard))
           continue;
-        const Part *owner = find(meeting, shard.device);
+        const Part *owner = find(rendezvous, shard.device);
         if (!owner || !owner->data)
           return internalError("device " + std::to_string(shard.device) + " does not show its shard");
         std::byte *place = static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes;
@@ -118,13 +118,13 @@ public:
   Status reduceScatter(Operation operation, const ReduceScatterArguments &a) override {
     const size_t element = bytesOf(a.type);
     const Held held = heldBy(device_, a);
-    auto add = [&](const Meeting &meeting) -> Status {
+    auto add = [&](const Rendezvous &rendezvous) -> Status {
       for (const Shard &shard : a.shards) {
         if (shard.device != device_ || shard.empty())
           continue;
         std::vector<const void *> sources;
         for (uint32_t contributor : holdersOf(a.terms, shard)) {
-          const Part *part = find(meeting, contributor);
+          const Part *part = find(rendezvous, contributor);
           if (!part || !part->data)
             return internalError("device " + std::to_string(contributor) + " does not show its sums");
           sources.push_back(part->at(shard, element));
@@ -139,21 +139,21 @@ public:
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
     size_t bytes = size_t(a.count) * bytesOf(a.type);
     // The last participant to arrive adds, before any participant overwrites its numbers.
-    auto add = [&](Meeting &meeting) -> Status {
+    auto add = [&](Rendezvous &rendezvous) -> Status {
       std::vector<const void *> sources;
       for (uint32_t member : a.members) {
-        const Part *part = find(meeting, member);
+        const Part *part = find(rendezvous, member);
         if (!part || part->bytes != bytes)
           return internalError("device " + std::to_string(member) + " does not provide " + std::to_string(bytes) + " bytes of sums");
         sources.push_back(part->data);
       }
-      meeting.sum.resize(std::max(meeting.sum.size(), bytes));
-      rankedSum(a.type, meeting.sum.data(), sources, a.count);
+      rendezvous.sum.resize(std::max(rendezvous.sum.size(), bytes));
+      rankedSum(a.type, rendezvous.sum.data(), sources, a.count);
       return Status::success();
     };
-    return meet(operation, a.members.size(), {device_, a.data, bytes}, /*isRead=*/false, add, [&](const Meeting &meeting) {
+    return meet(operation, a.members.size(), {device_, a.data, bytes}, /*isRead=*/false, add, [&](const Rendezvous &rendezvous) {
       if (bytes) // of none there may be no memory
-        std::memcpy(a.data, meeting.sum.data(), bytes);
+        std::memcpy(a.data, rendezvous.sum.data(), bytes);
       return Status::success();
     });
   }
@@ -162,8 +162,8 @@ public:
   void abort(const Error &why) override { exchange_->abort(why); }
 
 private:
-  static const Part *find(const Meeting &meeting, uint32_t device) {
-    for (const Part &part : meeting.parts)
+  static const Part *find(const Rendezvous &rendezvous, uint32_t device) {
+    for (const Part &part : rendezvous.parts)
       if (part.device == device)
         return &part;
     return nullptr;
@@ -183,48 +183,48 @@ private:
   /// all run `work`.
   template <typename Complete, typename Work>
   Status meet(Operation operation, size_t participants, Part mine, bool isRead, Complete whenComplete, Work &&work) {
-    Meeting &meeting = exchange_->meeting(operation.entry);
-    std::unique_lock<std::mutex> lock(meeting.mutex);
-    auto waitFor = [&](auto &&condition) { meeting.changed.wait(lock, [&] { return exchange_->aborted() || condition(); }); };
+    Rendezvous &rendezvous = exchange_->rendezvous(operation.entry);
+    std::unique_lock<std::mutex> lock(rendezvous.mutex);
+    auto waitFor = [&](auto &&condition) { rendezvous.changed.wait(lock, [&] { return exchange_->aborted() || condition(); }); };
 
-    waitFor([&] { return !meeting.working; }); // others may still be leaving the previous step
+    waitFor([&] { return !rendezvous.working; }); // others may still be leaving the previous step
     if (exchange_->aborted())
       return leaveAborted(lock);
-    if (!meeting.parts.empty() && meeting.step != operation.step) {
+    if (!rendezvous.parts.empty() && rendezvous.step != operation.step) {
       lock.unlock();
       return internalError("two steps meet in entry " + std::to_string(operation.entry));
     }
-    meeting.step = operation.step;
-    meeting.parts.push_back(std::move(mine));
-    uint64_t generation = meeting.generation;
-    if (meeting.parts.size() == participants) {
+    rendezvous.step = operation.step;
+    rendezvous.parts.push_back(std::move(mine));
+    uint64_t generation = rendezvous.generation;
+    if (rendezvous.parts.size() == participants) {
       if constexpr (!std::is_same_v<Complete, std::nullptr_t>)
-        if (Status status = whenComplete(meeting); status.failed())
+        if (Status status = whenComplete(rendezvous); status.failed())
           return status;
-      meeting.working = true;
-      meeting.changed.notify_all();
+      rendezvous.working = true;
+      rendezvous.changed.notify_all();
     } else {
-      waitFor([&] { return meeting.generation != generation || meeting.working; });
+      waitFor([&] { return rendezvous.generation != generation || rendezvous.working; });
       if (exchange_->aborted())
         return leaveAborted(lock);
     }
 
     lock.unlock();
-    Status status = work(meeting);
+    Status status = work(rendezvous);
     moved_.fetch_add(1, std::memory_order_relaxed);
     lock.lock();
     if (status.failed())
       return status;
 
-    if (++meeting.left == participants) {
-      meeting.parts.clear();
-      meeting.left = 0;
-      meeting.working = false;
-      ++meeting.generation;
-      meeting.changed.notify_all();
+    if (++rendezvous.left == participants) {
+      rendezvous.parts.clear();
+      rendezvous.left = 0;
+      rendezvous.working = false;
+      ++rendezvous.generation;
+      rendezvous.changed.notify_all();
     } else if (isRead) {
-      waitFor([&] { return meeting.generation != generation; });
-      if (meeting.generation == generation)
+      waitFor([&] { return rendezvous.generation != generation; });
+      if (rendezvous.generation == generation)
         return leaveAborted(lock);
     }
     return Status::success();

@@ -28,37 +28,37 @@ constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< lifetime of an un
 constexpr uint32_t kMaxContexts = 16;
 
 /// The addresses that a rank publishes: "host port peer:contexts peer:contexts ...".
-struct Introduction {
+struct PeerAddress {
   std::string host;
   uint16_t port = 0;
   std::map<uint32_t, uint32_t> contexts; ///< key: peer
 };
 
-std::string encodeIntroduction(const Introduction &introduction) {
+std::string encodeIntroduction(const PeerAddress &address) {
   std::ostringstream text;
-  text << introduction.host << ' ' << introduction.port;
-  for (auto [peer, contexts] : introduction.contexts)
+  text << address.host << ' ' << address.port;
+  for (auto [peer, contexts] : address.contexts)
     text << ' ' << peer << ':' << contexts;
   return text.str();
 }
 
-std::optional<Introduction> decodeIntroduction(const std::string &text) {
+std::optional<PeerAddress> decodeAddress(const std::string &text) {
   std::istringstream in(text);
-  Introduction introduction;
-  if (!(in >> introduction.host >> introduction.port))
+  PeerAddress address;
+  if (!(in >> address.host >> address.port))
     return std::nullopt;
   uint32_t peer, contexts;
   char colon;
   while (in >> peer) {
     if (!(in >> colon >> contexts) || colon != ':' || contexts == 0 || contexts > kMaxContexts)
       return std::nullopt;
-    introduction.contexts[peer] = contexts;
+    address.contexts[peer] = contexts;
   }
-  return in.eof() ? std::optional<Introduction>(introduction) : std::nullopt;
+  return in.eof() ? std::optional<PeerAddress>(address) : std::nullopt;
 }
 
 /// Connections wanted with one peer.
-struct Wanted {
+struct PendingPeer {
   std::string host;
   uint16_t port = 0;
   std::vector<FileDescriptor> made; ///< by index; invalid until proved
@@ -89,17 +89,17 @@ struct Attempt {
   }
 };
 
-class Meeting {
+class ConnectionSetup {
 public:
-  Meeting(Group &group, const GlooOptions &options) : group_(group), options_(options), me_(group.rank()) {}
+  ConnectionSetup(Group &group, const GlooOptions &options) : group_(group), options_(options), me_(group.rank()) {}
 
   Result<std::map<uint32_t, Connections>> meet() {
     if (Status status = introduce(); status.failed())
       return status;
-    for (auto &[peer, wanted] : wanted_)
+    for (auto &[peer, pending] : pending_)
       if (peer < me_)
-        for (uint32_t index = 0; index < wanted.made.size(); ++index)
-          tryLater(peer, index, wanted.made.size(), 0);
+        for (uint32_t index = 0; index < pending.made.size(); ++index)
+          tryLater(peer, index, pending.made.size(), 0);
     deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options_.connectSeconds));
     while (!complete())
       if (Status status = turn(); status.failed())
@@ -109,11 +109,11 @@ public:
     if (Result<std::vector<std::string>> all = group_.exchange("transport is connected", ""); all.failed())
       return all.error();
     std::map<uint32_t, Connections> connections;
-    for (auto &[peer, wanted] : wanted_) {
+    for (auto &[peer, pending] : pending_) {
       Connections &made = connections[peer];
-      made.control = std::move(wanted.made[0]);
-      for (size_t i = 1; i < wanted.made.size(); ++i)
-        made.data.push_back(std::move(wanted.made[i]));
+      made.control = std::move(pending.made[0]);
+      for (size_t i = 1; i < pending.made.size(); ++i)
+        made.data.push_back(std::move(pending.made[i]));
     }
     return connections;
   }
@@ -122,7 +122,7 @@ private:
   Status introduce() {
     if (Status status = check(); status.failed())
       return status;
-    Introduction mine;
+    PeerAddress mine;
     Result<FileDescriptor> listener = listenOn(options_.listenAddress, mine.port);
     if (listener.failed())
       return listener.error();
@@ -137,17 +137,17 @@ private:
     if (all.failed())
       return all.error();
     for (uint32_t rank = 0; rank < all->size(); ++rank) {
-      std::optional<Introduction> theirs = decodeIntroduction((*all)[rank]);
+      std::optional<PeerAddress> theirs = decodeAddress((*all)[rank]);
       if (!theirs)
         return internalError(rankName(options_, rank) + " sent an invalid introduction: '" + (*all)[rank].substr(0, 100) + "'");
       auto here = mine.contexts.find(rank), there = theirs->contexts.find(me_);
       if (rank == me_ || (here == mine.contexts.end() && there == theirs->contexts.end()))
         continue;
-      Wanted &wanted = wanted_[rank];
-      wanted.host = theirs->host;
-      wanted.port = theirs->port;
+      PendingPeer &pending = pending_[rank];
+      pending.host = theirs->host;
+      pending.port = theirs->port;
       uint32_t contexts = std::max(here == mine.contexts.end() ? 1 : here->second, there == theirs->contexts.end() ? 1 : there->second);
-      wanted.made.resize(1 + contexts);
+      pending.made.resize(1 + contexts);
     }
     return Status::success();
   }
@@ -170,7 +170,7 @@ private:
   }
 
   bool complete() const {
-    return std::all_of(wanted_.begin(), wanted_.end(), [](const auto &entry) { return entry.second.missing() == 0; });
+    return std::all_of(pending_.begin(), pending_.end(), [](const auto &entry) { return entry.second.missing() == 0; });
   }
 
   void tryLater(uint32_t peer, uint32_t index, size_t count, unsigned tries) {
@@ -218,10 +218,10 @@ private:
   }
 
   void connect(Attempt &attempt) {
-    Wanted &wanted = wanted_[attempt.purpose.to];
-    Result<FileDescriptor> fd = startConnecting(wanted.host, wanted.port, attempt.tries);
+    PendingPeer &pending = pending_[attempt.purpose.to];
+    Result<FileDescriptor> fd = startConnecting(pending.host, pending.port, attempt.tries);
     if (fd.failed()) {
-      wanted.problem = fd.message();
+      pending.problem = fd.message();
       attempt.when = Clock::now() + std::chrono::milliseconds(std::min(1000, 10 << std::min(++attempt.tries, 7u)));
       return;
     }
@@ -237,8 +237,8 @@ private:
       if (!fd.valid() && !full)
         return;
       size_t expected = 0, strangers = 0;
-      for (auto &[peer, wanted] : wanted_)
-        expected += peer > me_ ? wanted.missing() : 0;
+      for (auto &[peer, pending] : pending_)
+        expected += peer > me_ ? pending.missing() : 0;
       auto oldest = attempts_.end();
       for (auto attempt = attempts_.begin(); attempt != attempts_.end(); ++attempt)
         if (!attempt->ours()) {
@@ -262,7 +262,7 @@ private:
   /// Ends an attempt. Attempts of this rank to connect are repeated later.
   void giveUp(std::list<Attempt>::iterator attempt, const std::string &problem) {
     if (attempt->ours()) {
-      wanted_[attempt->purpose.to].problem = problem;
+      pending_[attempt->purpose.to].problem = problem;
       tryLater(attempt->purpose.to, attempt->purpose.index, attempt->purpose.count, attempt->tries + 1);
     } else {
       ++turnedAway_;
@@ -306,9 +306,9 @@ private:
       std::optional<Proof> theirs = proof(Role::Server, a), mine = proof(Role::Client, a);
       if (!theirs || !mine)
         return internalError("libcrypto does not provide HMAC-SHA256");
-      const Wanted &wanted = wanted_[a.purpose.to];
+      const PendingPeer &pending = pending_[a.purpose.to];
       if (!sameProof(*theirs, a.received.data() + kNonceBytes))
-        return userError("the process listening at " + wanted.host + ":" + std::to_string(wanted.port) + " as " + rankName(options_, a.purpose.to) +
+        return userError("the process listening at " + pending.host + ":" + std::to_string(pending.port) + " as " + rankName(options_, a.purpose.to) +
                          " does not know the secret of job '" + options_.job + "': expected the same secret on all ranks");
       if (send(a, *mine))
         a.await(Attempt::AwaitAdmission, 1);
@@ -324,9 +324,9 @@ private:
       return Status::success();
     case Attempt::AwaitHello: {
       std::optional<Hello> hello = decodeHello(a.received.data());
-      auto wanted = hello ? wanted_.find(hello->purpose.from) : wanted_.end();
-      if (wanted == wanted_.end() || wanted->first <= me_ || hello->purpose.to != me_ || hello->purpose.generation != group_.generation() ||
-          hello->purpose.count != wanted->second.made.size() || hello->purpose.index >= hello->purpose.count) {
+      auto pending = hello ? pending_.find(hello->purpose.from) : pending_.end();
+      if (pending == pending_.end() || pending->first <= me_ || hello->purpose.to != me_ || hello->purpose.generation != group_.generation() ||
+          hello->purpose.count != pending->second.made.size() || hello->purpose.index >= hello->purpose.count) {
         giveUp(attempt, "");
         return Status::success();
       }
@@ -359,20 +359,20 @@ private:
   void admit(std::list<Attempt>::iterator attempt, uint32_t peer) {
     sendWithoutDelay(attempt->fd.get());
     // A peer that did not receive the admission connects again. It uses the later connection.
-    wanted_[peer].made[attempt->purpose.index] = std::move(attempt->fd);
+    pending_[peer].made[attempt->purpose.index] = std::move(attempt->fd);
     attempts_.erase(attempt);
   }
 
   Status tooLate() const {
     std::ostringstream seconds;
     seconds << options_.connectSeconds;
-    for (const auto &[peer, wanted] : wanted_) {
-      if (wanted.missing() == 0)
+    for (const auto &[peer, pending] : pending_) {
+      if (pending.missing() == 0)
         continue;
       if (peer < me_)
         return Error{ErrorKind::User,
-                     rankName(options_, peer) + " could not be reached at " + wanted.host + ":" + std::to_string(wanted.port) + " within " +
-                         seconds.str() + " s: " + (wanted.problem.empty() ? "no answer" : wanted.problem),
+                     rankName(options_, peer) + " could not be reached at " + pending.host + ":" + std::to_string(pending.port) + " within " +
+                         seconds.str() + " s: " + (pending.problem.empty() ? "no answer" : pending.problem),
                      peer};
       return Error{ErrorKind::User,
                    rankName(options_, peer) + " has not connected to " + options_.listenAddress + " within " + seconds.str() + " s" +
@@ -388,7 +388,7 @@ private:
   const GlooOptions &options_;
   const uint32_t me_;
   FileDescriptor listener_;
-  std::map<uint32_t, Wanted> wanted_; ///< key: peer
+  std::map<uint32_t, PendingPeer> pending_; ///< key: peer
   std::list<Attempt> attempts_;
   Time deadline_;
   size_t turnedAway_ = 0;
@@ -402,5 +402,5 @@ std::string zorse::runtime::gloo_transport::rankName(const GlooOptions &options,
 }
 
 Result<std::map<uint32_t, Connections>> zorse::runtime::gloo_transport::connectRanks(Group &group, const GlooOptions &options) {
-  return Meeting(group, options).meet();
+  return ConnectionSetup(group, options).meet();
 }

@@ -36,7 +36,7 @@ public:
     if (messenger_.expect(in, operation, 0, peer, data, bytes).failed() || in.back().postAll().failed())
       return; // the receive reports the error
     std::lock_guard<std::mutex> lock(mutex_);
-    Expected &expected = expected_[{slotOf(operation, 0), peer}];
+    ExpectedReceive &expected = expected_[{slotOf(operation, 0), peer}];
     expected.data = data;
     expected.bytes = bytes;
     expected.message = std::move(in);
@@ -115,7 +115,7 @@ private:
   }
 
   Status gather(Operation operation, uint32_t firstMessage, const AllGatherArguments &a) {
-    struct Relayed {
+    struct RelayedShard {
       Incoming *from;
       const std::byte *data;
       size_t bytes;
@@ -124,7 +124,7 @@ private:
     };
     Inbox in;
     Outbox out;
-    std::vector<Relayed> relayed;
+    std::vector<RelayedShard> relayed;
     ZORSE_TRY(Messenger::count(operation, a.shards.size()));
     const Held held = heldBy(rank_, a);
     auto place = [&](const Shard &shard) { return static_cast<std::byte *>(a.full) + size_t(held.whole.place(shard)) * a.elementBytes; };
@@ -160,7 +160,7 @@ private:
       if (held.whole.has(shard) && place(shard) != from)
         std::memcpy(place(shard), from, bytes(shard));
     }
-    for (Relayed &relay : relayed) {
+    for (RelayedShard &relay : relayed) {
       ZORSE_TRY(relay.from->awaitHead());
       std::vector<Outgoing *> onward;
       for (uint32_t reader : relay.readers) {
@@ -175,20 +175,20 @@ private:
       }
     }
     for (Incoming &message : in)
-      if (std::none_of(relayed.begin(), relayed.end(), [&](const Relayed &relay) { return relay.from == &message; }))
+      if (std::none_of(relayed.begin(), relayed.end(), [&](const RelayedShard &relay) { return relay.from == &message; }))
         ZORSE_TRY(message.finish());
     return messenger_.finish(out);
   }
 
   /// Receives of an entry's next all-reduce. They are posted when the previous one ends, into
   /// memory of the transport, so senders need no handshake.
-  struct Posted {
+  struct PostedReceives {
     std::vector<uint32_t> members;
     uint64_t calls = 0; ///< calls of the entry; used as the step in message slots, because the next step with this entry is unknown
     std::unique_ptr<Inbox> in;
   };
 
-  Status postNext(uint32_t entry, Posted &posted) {
+  Status postNext(uint32_t entry, PostedReceives &posted) {
     posted.in = std::make_unique<Inbox>();
     for (uint32_t member : posted.members)
       if (member != rank_) {
@@ -200,7 +200,7 @@ private:
 
   /// Small all-reduce: every rank sends its numbers to all others and adds them.
   Status sumByAll(Operation operation, const AllReduceArguments &a, size_t bytes) {
-    Posted *posted;
+    PostedReceives *posted;
     {
       std::lock_guard<std::mutex> lock(mutex_);
       posted = &posted_[operation.entry]; // the reference stays valid; one thread serves an entry
@@ -266,14 +266,14 @@ private:
   Messenger messenger_;
   const uint32_t rank_;
 
-  struct Expected {
+  struct ExpectedReceive {
     void *data = nullptr;
     size_t bytes = 0;
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, Posted> posted_;                          ///< key: entry
-  std::map<std::pair<uint64_t, uint32_t>, Expected> expected_; ///< pre-posted receives that were not called yet; key: slot and peer
+  std::map<uint32_t, PostedReceives> posted_;                          ///< key: entry
+  std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_; ///< pre-posted receives that were not called yet; key: slot and peer
 };
 
 /// Makes a write to a connection of a dead peer an error instead of a fatal signal.

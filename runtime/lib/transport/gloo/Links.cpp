@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-enum Word : uint8_t { Goodbye = 1, Abort = 2, Beat = 3 };
+enum LinkMessage : uint8_t { Close = 1, Abort = 2, Heartbeat = 3 };
 constexpr size_t kMaxReason = 4096;
 constexpr size_t kHeaderBytes = 4; ///< word, error kind, length of the reason (2 bytes)
 
@@ -35,9 +35,9 @@ constexpr int kUnsentBytes = 1024;
 /// Timeout for polling data that has already arrived.
 constexpr auto kMoment = std::chrono::milliseconds(1);
 
-std::string frame(Word word, const Error &error) {
+std::string frame(LinkMessage message, const Error &error) {
   size_t length = std::min(error.message.size(), kMaxReason);
-  std::string bytes{char(word), char(error.kind), char(length & 0xff), char(length >> 8)};
+  std::string bytes{char(message), char(error.kind), char(length & 0xff), char(length >> 8)};
   return bytes + error.message.substr(0, length);
 }
 
@@ -145,7 +145,7 @@ Links::~Links() {
     };
     while (!delivered() && !failed() && Clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::string goodbye = frame(Goodbye, {});
+    std::string goodbye = frame(Close, {});
     for (auto &[peer, link] : links_)
       writeWhole(link->control.get(), goodbye.data(), goodbye.size());
   }
@@ -259,7 +259,7 @@ void Links::poke() {
 
 /// Sends heartbeats to all peers and checks the connections.
 void Links::beat(double now) {
-  static const std::string word = frame(Beat, {});
+  static const std::string word = frame(Heartbeat, {});
   for (auto &[peer, link] : links_) {
     link->survival.keep(link->control.get());
     double since = 0;
@@ -330,13 +330,13 @@ void Links::readControl(Link &link) {
   while (link.inbox.size() >= kHeaderBytes) {
     auto byte = [&](size_t i) { return uint8_t(link.inbox[i]); };
     size_t length = byte(2) | size_t(byte(3)) << 8;
-    if (byte(0) < Goodbye || byte(0) > Beat || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
+    if (byte(0) < Close || byte(0) > Heartbeat || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
       link.controlOpen = false;
       return fail(internalError(link.name + " sent an invalid transport message"));
     }
     if (link.inbox.size() < kHeaderBytes + length)
       return;
-    if (byte(0) == Goodbye)
+    if (byte(0) == Close)
       link.saidGoodbye = true;
     else if (byte(0) == Abort)
       fail({ErrorKind(byte(1)), link.inbox.substr(kHeaderBytes, length), link.peer});

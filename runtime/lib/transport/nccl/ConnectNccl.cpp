@@ -78,9 +78,9 @@ Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<
 
 constexpr size_t kWords = 512; ///< words per rank in a self-test
 
-class Trial final : public StreamTask {
+class StreamCallback final : public StreamTask {
 public:
-  Trial(std::function<Status(WorkStream &)> what) : what_(std::move(what)) {}
+  StreamCallback(std::function<Status(WorkStream &)> what) : what_(std::move(what)) {}
   Status put(uint64_t, WorkStream &stream) override { return what_(stream); }
 
 private:
@@ -103,7 +103,7 @@ Status NcclTransport::connect(const std::vector<UniqueId> &ids, Communicator::Cl
       continue;
     Communicator &communicator = *communicators_[next++];
     const auto began = Communicator::Clock::now(), deadline = begin + times(options_.connectSeconds, g + 1);
-    Trial meet([&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the context of the device
+    StreamCallback meet([&](WorkStream &) { return communicator.connect(ids[g], deadline); }); // in the context of the device
     Status status = member_.memory->onStream(meet);
     if (status.failed())
       return userError("GPUs " + namesOf(communicator) + " cannot connect through NCCL: " + status.message() +
@@ -161,7 +161,7 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
     words[i] = word(member_.device, i);
   if (Status status = member_.memory->write(mine, words.data(), bytes); status.failed())
     return status;
-  Trial trial([&](WorkStream &stream) {
+  StreamCallback trial([&](WorkStream &stream) {
     Status status = communicator.run(
         "ncclAllGather", [&](Comm comm) { return api_.ncclAllGather(pointer(mine), pointer(all), bytes, kInt8, comm, stream.handle()); }, deadline);
     if (status.failed() || partners.empty())
