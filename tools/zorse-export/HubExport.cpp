@@ -50,7 +50,7 @@ private:
     wanted.reserve(index_.parameters.size());
     for (const SnapshotParameter &parameter : index_.parameters)
       wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub, parameter.constant});
-    Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, LeftOver::Keep);
+    Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, UnmatchedTensorPolicy::Keep);
     if (matched.failed())
       return matched.error();
     matches_ = std::move(matched->parameters);

@@ -1,9 +1,9 @@
 #include "zorse/runtime/Executor.h"
 
 #include "Communication.h"
-#include "DeadBytes.h"
+#include "LastUse.h"
 #include "HostStaging.h"
-#include "StateHold.h"
+#include "StateReadLatch.h"
 
 #include "zorse/runtime/HostProcessor.h"
 
@@ -78,7 +78,7 @@ public:
         return beside.error();
       running.back().beside = std::move(*beside);
       if (options.spoil)
-        running.back().deaths = deathsOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
+        running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
       if (!local.direct && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
                                        [](const PreparedEntry &entry) { return entry.direct; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
@@ -100,8 +100,8 @@ public:
   }
 
   /// A device and the state of its steps in progress.
-  struct Running final : QueueObserver {
-    Running(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DirectTransport *direct)
+  struct DeviceStep final : QueueObserver {
+    DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DirectTransport *direct)
         : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueEntries.size()) {}
     void finished(uint64_t tag, double begin, double end) override { all.finished(*this, tag, begin, end); }
     void failed(uint64_t tag, const Error &error) override { all.failed(*this, tag, error); }
@@ -112,14 +112,14 @@ public:
     DirectTransport *direct;        ///< null: none
     std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
     HostStaging staging;            ///< for the steps in progress
-    std::vector<Death> deaths;      ///< by entry; empty: dead bytes are not overwritten
-    StateHold hold;
+    std::vector<LastUse> lastUses;      ///< by entry; empty: dead bytes are not overwritten
+    StateReadLatch latch;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
     std::vector<std::vector<TraceEvent>> traces;             ///< by queue; each is written by one thread
   };
 
-  Running &at(uint32_t device) {
+  DeviceStep &at(uint32_t device) {
     auto place = running.begin();
     std::advance(place, std::lower_bound(indices.begin(), indices.end(), device) - indices.begin());
     return *place;
@@ -128,9 +128,9 @@ public:
   void submit(StepRequest request) {
     // A device that never changes its state has no queue that reports the end of the step.
     if (request.afterStep)
-      for (Running &device : running)
+      for (DeviceStep &device : running)
         if (device.program->changingQueues == 0) {
-          device.hold.lend();
+          device.latch.acquire();
           request.afterStep->stateIsStill(device.program->index, request.scalars.step);
         }
     uint64_t step = 0;
@@ -140,14 +140,14 @@ public:
       step = requested++;
       slot = &ring[step % ring.size()];
       *slot = {std::move(request), {}, queuesInUse};
-      for (Running &device : running) {
-        device.releasesNeeded[step % ring.size()] = device.hold.lent();
+      for (DeviceStep &device : running) {
+        device.releasesNeeded[step % ring.size()] = device.latch.lent();
         device.changingQueuesLeft[step % ring.size()] = device.program->changingQueues;
       }
       if (failure)
         return;
     }
-    for (Running &device : running)
+    for (DeviceStep &device : running)
       enqueue(device, step, *slot);
   }
 
@@ -159,7 +159,7 @@ public:
     stepDone.wait(lock, [&] { return failure || slot.queuesLeft == 0; });
     if (failure)
       return *failure;
-    for (const Running &device : running)
+    for (const DeviceStep &device : running)
       device.staging.takeReport(waited, slot.result);
     ++waited;
     slot.request.batch.reset();
@@ -177,8 +177,8 @@ public:
       local.transport->abort(error);
       local.device->abort(error);
     }
-    for (Running &device : running)
-      device.hold.stop();
+    for (DeviceStep &device : running)
+      device.latch.stop();
     stepDone.notify_all();
     watchdogWake.notify_all();
     // Last, and in parallel: this waits for work on GPUs, where devices may wait for each other.
@@ -208,7 +208,7 @@ public:
     using Place = std::tuple<uint64_t, uint32_t, bool>;
     constexpr Place kNowhere{UINT64_MAX, 0, false};
     Place earliest = kNowhere;
-    for (const Running &device : running)
+    for (const DeviceStep &device : running)
       for (uint32_t worker = 0; worker < device.program->workerEntries.size(); ++worker) {
         const PreparedEntry *entry = nullptr;
         Place place = kNowhere;
@@ -241,7 +241,7 @@ public:
   std::vector<uint32_t> indices; ///< indices of the devices in `locals`
   ExecutorOptions options;
   double start;
-  std::list<Running> running; ///< in the order of `locals`
+  std::list<DeviceStep> running; ///< in the order of `locals`
 
 private:
   /// A step in progress.
@@ -258,16 +258,16 @@ private:
     uint64_t sum = 0;
     for (const LocalDevice &local : locals)
       sum += local.transport->moved() + (local.direct ? local.direct->moved() : 0) + local.device->launches();
-    for (const Running &device : running)
+    for (const DeviceStep &device : running)
       sum += device.beside ? device.beside->launches() : 0;
-    for (const Running &device : running)
+    for (const DeviceStep &device : running)
       for (size_t queue = 0; queue < device.program->workers.size(); ++queue)
         sum += device.program->device.done(uint32_t(queue));
     return sum;
   }
 
   /// Enqueues all entries of a step on the queues of one device, in list order.
-  void enqueue(Running &device, uint64_t step, Slot &slot) {
+  void enqueue(DeviceStep &device, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
     device.staging.fill(step, slot.request);
@@ -277,7 +277,7 @@ private:
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
       const bool runs = !slot.request.evaluation || entry.inEvaluation;
-      for (uint32_t before : spoils(device, entry, slot) ? device.deaths[entry.index].after : std::vector<uint32_t>()) {
+      for (uint32_t before : spoils(device, entry, slot) ? device.lastUses[entry.index].after : std::vector<uint32_t>()) {
         const PreparedEntry &other = program.entries[before];
         waits.push_back(program.event({other.entry->queue(), other.placeInQueue, false}, step));
       }
@@ -286,7 +286,7 @@ private:
                              step * program.entries.size() + entry.index, notify);
     }
     if (slot.request.afterStep && program.changingQueues > 0)
-      device.hold.lend();
+      device.latch.acquire();
     program.device.flush();
   }
 
@@ -294,15 +294,15 @@ private:
 
   /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
   /// entries on direct queues.
-  bool spoils(const Running &device, const PreparedEntry &entry, const Slot &slot) const {
-    return !device.deaths.empty() && !slot.request.evaluation && !entry.direct && !device.deaths[entry.index].regions.empty();
+  bool spoils(const DeviceStep &device, const PreparedEntry &entry, const Slot &slot) const {
+    return !device.lastUses.empty() && !slot.request.evaluation && !entry.direct && !device.lastUses[entry.index].regions.empty();
   }
 
   bool observed(const Entry &entry, bool evaluation) const {
     return options.beforeCall && (!options.observes || options.observes(entry, evaluation));
   }
 
-  Work workOf(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+  Work workOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     const Entry &entry = *prepared.entry;
     if (spoils(device, prepared, slot)) {
       slot.result.reported = slot.result.reported || entry.has_report();
@@ -311,14 +311,14 @@ private:
     return usualWorkOf(device, prepared, step, slot);
   }
 
-  Work usualWorkOf(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+  Work usualWorkOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
     const Entry &entry = *prepared.entry;
     switch (entry.what_case()) {
     case Entry::kCompute: {
       if (prepared.beside)
         return HostWork{&prepared, step};
-      bool held = prepared.changesState && !device.hold.released(device.releasesNeeded[step % ring.size()]);
+      bool held = prepared.changesState && !device.latch.released(device.releasesNeeded[step % ring.size()]);
       return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(entry, slot.request.evaluation) ? &prepared : nullptr, step};
     }
     case Entry::kCopy:
@@ -341,7 +341,7 @@ private:
   }
 
   /// Called in a thread of the device.
-  void finished(Running &device, uint64_t tag, double begin, double end) {
+  void finished(DeviceStep &device, uint64_t tag, double begin, double end) {
     const uint64_t step = tag / device.program->entries.size();
     const PreparedEntry &entry = device.program->entries[tag % device.program->entries.size()];
     const uint32_t queue = entry.entry->queue();
@@ -367,7 +367,7 @@ private:
   }
 
   /// Called in a thread of the device.
-  void failed(Running &device, uint64_t tag, const Error &error) {
+  void failed(DeviceStep &device, uint64_t tag, const Error &error) {
     const DeviceProgram &program = *device.program;
     const Entry &entry = *program.entries[tag % program.entries.size()].entry;
     const uint64_t step = tag / program.entries.size();
@@ -379,20 +379,20 @@ private:
   /// Executes the host work of an entry in a thread of the device: transfers, and work before a
   /// call.
   Status run(DeviceProgram &program, PreparedEntry &prepared, uint64_t step, size_t call) override {
-    Running &device = at(program.index);
+    DeviceStep &device = at(program.index);
     Slot &slot = ring[step % ring.size()];
     if (!spoils(device, prepared, slot))
       return runOnHost(device, prepared, step, call);
     if (Status status = runAndWait(device, prepared, step, slot); status.failed())
       return status;
-    for (const bundle::Region &region : device.deaths[prepared.index].regions)
+    for (const bundle::Region &region : device.lastUses[prepared.index].regions)
       if (Status status = program.device.fill(program.address(region), std::byte(0xff), region.bytes()); status.failed()) // NaNs of every type
         return status;
     return Status::success();
   }
 
   /// Executes a complete entry in this thread.
-  Status runAndWait(Running &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+  Status runAndWait(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     const Work work = usualWorkOf(device, prepared, step, slot);
     QueuedDevice &here = device.program->device;
     if (std::holds_alternative<HostWork>(work))
@@ -406,7 +406,7 @@ private:
     return computeOn(here, device, prepared, step);
   }
 
-  Status runOnHost(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+  Status runOnHost(DeviceStep &device, PreparedEntry &prepared, uint64_t step, size_t call) {
     if (prepared.beside)
       return computeOn(*device.beside, device, prepared, step);
     if (prepared.entry->has_compute())
@@ -425,7 +425,7 @@ private:
     return communicate(*at(program.index).direct, prepared, stream);
   }
 
-  Status computeOn(Device &processor, Running &device, PreparedEntry &prepared, uint64_t step) {
+  Status computeOn(Device &processor, DeviceStep &device, PreparedEntry &prepared, uint64_t step) {
     for (size_t call = 0; call < prepared.calls.size(); ++call) {
       if (Status status = beforeCall(device, prepared, step, call); status.failed())
         return status;
@@ -436,8 +436,8 @@ private:
   }
 
   /// Copies into state need no such hook: they copy the result of an update, which has waited here.
-  Status beforeCall(Running &device, PreparedEntry &prepared, uint64_t step, size_t call) {
-    if (call == 0 && prepared.changesState && !device.hold.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
+  Status beforeCall(DeviceStep &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+    if (call == 0 && prepared.changesState && !device.latch.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
       return internalError("the run was abandoned");
     if (observed(*prepared.entry, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.entry->compute().calls(int(call));
@@ -508,7 +508,7 @@ Status Executor::clear(uint32_t device, const bundle::Region &region) {
   const DeviceProgram &program = *implementation_->at(device).program;
   return region.bytes() == 0 ? Status::success() : program.device.fill(program.address(region), std::byte(0), region.bytes());
 }
-void Executor::releaseState(uint32_t device) { implementation_->at(device).hold.release(); }
+void Executor::releaseState(uint32_t device) { implementation_->at(device).latch.release(); }
 void Executor::abort(const Error &why) { implementation_->fail(why); }
 Executor::Progress Executor::progress() const { return implementation_->progress(); }
 void Executor::submit(StepRequest request) { implementation_->submit(std::move(request)); }

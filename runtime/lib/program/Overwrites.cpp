@@ -19,7 +19,7 @@ struct Identity {
   bool operator==(const Identity &o) const { return device == o.device && inode == o.inode && missing == o.missing; }
 };
 
-struct Known {
+struct InputPath {
   const NamedPath *given;
   bool exists = false, special = false;
   Identity self;
@@ -44,8 +44,8 @@ std::string target(std::string path) {
   return path;
 }
 
-Known look(const NamedPath &given) {
-  Known known;
+InputPath look(const NamedPath &given) {
+  InputPath known;
   known.given = &given;
   std::string path = target(given.path);
   while (path.size() > 1 && path.back() == '/')
@@ -82,15 +82,15 @@ Known look(const NamedPath &given) {
   return known;
 }
 
-std::vector<Known> lookAtAll(const std::vector<NamedPath> &paths) {
-  std::vector<Known> known;
+std::vector<InputPath> lookAtAll(const std::vector<NamedPath> &paths) {
+  std::vector<InputPath> known;
   for (const NamedPath &path : paths)
     if (!path.path.empty())
       known.push_back(look(path));
   return known;
 }
 
-bool holds(const Known &folder, const Known &file) {
+bool holds(const InputPath &folder, const InputPath &file) {
   for (const Identity &one : file.folders)
     if (one == folder.self)
       return true;
@@ -102,13 +102,13 @@ std::string called(const NamedPath &path) { return path.name + " (" + path.path 
 } // namespace
 
 Status zorse::runtime::checkOverwrites(const std::vector<NamedPath> &inputPaths, const std::vector<NamedPath> &outputPaths) {
-  std::vector<Known> inputs = lookAtAll(inputPaths), outputs = lookAtAll(outputPaths);
+  std::vector<InputPath> inputs = lookAtAll(inputPaths), outputs = lookAtAll(outputPaths);
   const std::string remedy = ": nothing was written; name another file";
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const Known &output = outputs[i];
+    const InputPath &output = outputs[i];
     if (output.special)
       continue; // a terminal, a pipe, /dev/null
-    for (const Known &input : inputs) {
+    for (const InputPath &input : inputs) {
       if (input.self == output.self)
         return userError(output.given->name + ": " + output.given->path + " is the same file as " + called(*input.given) +
                          ", which would be overwritten" + remedy);

@@ -14,11 +14,11 @@ namespace {
 struct Half {
   uint16_t bits;
 };
-struct Brain {
+struct BFloat16 {
   uint16_t bits;
 };
 
-template <typename T> struct IsFloat : std::bool_constant<std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, Brain>> {};
+template <typename T> struct IsFloat : std::bool_constant<std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>> {};
 
 template <typename T> T load(const std::byte *from) {
   T value;
@@ -28,7 +28,7 @@ template <typename T> T load(const std::byte *from) {
 template <typename T> double toDouble(T x) {
   if constexpr (std::is_same_v<T, Half>)
     return f16ToFloat(x.bits);
-  else if constexpr (std::is_same_v<T, Brain>)
+  else if constexpr (std::is_same_v<T, BFloat16>)
     return bf16ToFloat(x.bits);
   else
     return double(x);
@@ -36,7 +36,7 @@ template <typename T> double toDouble(T x) {
 template <typename T> T fromDouble(double x) {
   if constexpr (std::is_same_v<T, Half>)
     return {floatToF16(float(x))};
-  else if constexpr (std::is_same_v<T, Brain>)
+  else if constexpr (std::is_same_v<T, BFloat16>)
     return {floatToBf16(float(x))};
   else if constexpr (std::is_same_v<T, bool>)
     return x != 0;
@@ -54,7 +54,7 @@ template <typename F> void withType(StoredType type, F &&f) {
   case StoredType::F16:
     return f(Half());
   case StoredType::BF16:
-    return f(Brain());
+    return f(BFloat16());
   case StoredType::I64:
     return f(int64_t());
   case StoredType::I32:

@@ -34,7 +34,7 @@ std::string shown(const std::string &name, const Shape &shape) { return "'" + na
 class Matcher {
 public:
   Matcher(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model, const std::vector<std::string> &skip,
-          LeftOver leftOver)
+          UnmatchedTensorPolicy leftOver)
       : files_(files), tensors_(files.tensors()), wanted_(wanted), model_(model), skip_(skip), leftOver_(leftOver) {
     out_.parameters.resize(wanted.size());
     for (const WantedTensor &each : wanted)
@@ -49,7 +49,7 @@ public:
       return status;
     checkTies();
     checkTypes();
-    if (Status status = leftOver_ == LeftOver::Keep ? Status::success() : checkRest(); status.failed())
+    if (Status status = leftOver_ == UnmatchedTensorPolicy::Keep ? Status::success() : checkRest(); status.failed())
       return status;
     std::string problems;
     auto add = [&](const std::vector<std::string> &texts, const std::string &what) {
@@ -286,7 +286,7 @@ private:
   const std::vector<WantedTensor> &wanted_;
   const bundle::HubModel &model_;
   const std::vector<std::string> &skip_;
-  const LeftOver leftOver_;
+  const UnmatchedTensorPolicy leftOver_;
   bool facts_ = false; ///< whether the ONNX file contains the parameters' names on the hub
   TensorMatching out_;
   std::vector<std::string> missing_, shapes_, ambiguous_, left_; ///< for messages
@@ -295,7 +295,7 @@ private:
 } // namespace
 
 Result<TensorMatching> zorse::runtime::matchTensors(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model,
-                                                    const std::vector<std::string> &skip, LeftOver leftOver) {
+                                                    const std::vector<std::string> &skip, UnmatchedTensorPolicy leftOver) {
   return Matcher(files, wanted, model, skip, leftOver).run();
 }
 

@@ -98,7 +98,7 @@ private:
   /// Returns false if the job ends before this turn.
   bool enter() { return !run_.gate || run_.gate->enter(++turn_); }
 
-  struct Pending {
+  struct PendingStep {
     uint64_t step;
     std::vector<double> counts, factors;
     double learningRate;
@@ -163,7 +163,7 @@ private:
       return result.error();
     if (run_.pace)
       run_.pace();
-    Pending pending = std::move(pending_.front());
+    PendingStep pending = std::move(pending_.front());
     pending_.pop_front();
     end_.lastStep = pending.step;
     if (pending.isEmpty()) {
@@ -214,9 +214,9 @@ private:
            step + " and later), or compile with \"optimizer_in_backward\": false, where such steps are skipped";
   }
 
-  std::string describe(const Pending &pending) const { return numbers_->describeNotFinite(double(bundle_.samples()), pending.counts); }
+  std::string describe(const PendingStep &pending) const { return numbers_->describeNotFinite(double(bundle_.samples()), pending.counts); }
 
-  std::string notFinite(const StepReport &report, const Pending &pending) const {
+  std::string notFinite(const StepReport &report, const PendingStep &pending) const {
     std::string what = pending.isEmpty()             ? describe(pending) + ": the batch has nothing to learn from"
                        : !pending.hasSeeds           ? describe(pending)
                        : !std::isfinite(report.loss) ? "the loss is not finite"
@@ -353,7 +353,7 @@ private:
       if (result.failed())
         return result.error();
       reported = result->reported;
-      const Pending pending = std::move(pending_.front());
+      const PendingStep pending = std::move(pending_.front());
       pending_.pop_front();
       for (size_t k = 0; k < sums.numerators.size(); ++k) {
         const double numerator = plan.at(done).weight * result->report.sums[2 + k];
@@ -388,7 +388,7 @@ private:
   const bool byGroup_;
   std::unique_ptr<KnownNumbers> numbers_;
   std::vector<double> batchCounts_; ///< counts of the last batch of an evaluation
-  std::deque<Pending> pending_;
+  std::deque<PendingStep> pending_;
   double before_ = 0; ///< end time of the previous step
   uint64_t turn_ = 0;
   uint64_t empty_ = 0;            ///< steps with nothing to learn from

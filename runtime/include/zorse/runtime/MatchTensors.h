@@ -33,7 +33,7 @@ struct TensorMatching {
 };
 
 /// Treatment of tensors that match no parameter: an error, or ignored.
-enum class LeftOver : uint8_t { Refuse, Keep };
+enum class UnmatchedTensorPolicy : uint8_t { Refuse, Keep };
 
 /// Three cases, in this order:
 /// - The file has the names of the ONNX file. All trained parameters must exist. Tensors that the
@@ -48,7 +48,7 @@ enum class LeftOver : uint8_t { Refuse, Keep };
 /// of `skip` (* matches any characters). Errors list names and shapes of all tensors that are
 /// missing, unused, ambiguous or of a different shape.
 Result<TensorMatching> matchTensors(const TensorFiles &files, const std::vector<WantedTensor> &wanted, const bundle::HubModel &model,
-                                    const std::vector<std::string> &skip = {}, LeftOver leftOver = LeftOver::Refuse);
+                                    const std::vector<std::string> &skip = {}, UnmatchedTensorPolicy leftOver = UnmatchedTensorPolicy::Refuse);
 
 /// "4x8", "scalar".
 std::string shapeText(const std::vector<int64_t> &shape);

@@ -38,7 +38,7 @@ Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std:
 
 /// Base class of recorders that read device memory from the devices' threads. Keeps the first
 /// error.
-class Catcher {
+class StateCapture {
 protected:
   void keep(const Status &read) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -52,7 +52,7 @@ private:
 };
 
 /// Records reduced gradients by parameter from the updates of one step, before clipping.
-class GradientDump : Catcher {
+class GradientDump : StateCapture {
 public:
   explicit GradientDump(const Bundle &bundle);
   /// Called for every call of the step (ExecutorOptions::beforeCall), from any device's thread.
@@ -65,7 +65,7 @@ private:
 };
 
 /// Records the numerators of the loss by term and sample from the sums of one step.
-class LossRows : Catcher {
+class LossRows : StateCapture {
 public:
   explicit LossRows(const Bundle &bundle);
   void observe(const ObservedCall &call);

@@ -96,7 +96,7 @@ bool StreamQueues::serve(const WorkerThreads::Item &item, const Event *waits) {
   if (recorded_->stopped())
     return false;
   const auto *calls = std::get_if<CallWork>(&item.work);
-  Recorded out{item.tag, item.number, item.queue, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {}};
+  RecordedWork out{item.tag, item.number, item.queue, item.notify, std::holds_alternative<HostWork>(item.work), 0, 0, {}};
   if (out.byHost || (calls && calls->before)) // these may block
     handOver(worker);
   for (uint32_t i = 0; i < item.waits; ++i)
@@ -126,7 +126,7 @@ void StreamQueues::handOver(Worker &worker) {
     return;
   {
     std::lock_guard<std::mutex> lock(worker.mutex);
-    for (Recorded &work : worker.here)
+    for (RecordedWork &work : worker.here)
       worker.under.push_back(std::move(work));
   }
   worker.here.clear();
@@ -159,7 +159,7 @@ Status StreamQueues::waitOnStream(CUstream stream, const Event *waits, uint32_t 
   return Status::success();
 }
 
-Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits, Recorded &out) {
+Status StreamQueues::submit(const WorkerThreads::Item &item, const Event *waits, RecordedWork &out) {
   Queue &queue = *queues_[item.queue];
   if (Status status = waitOnStream(queue.stream, waits, item.waits); status.failed())
     return status;
@@ -217,7 +217,7 @@ Status StreamQueues::waitOnHost(const WorkerThreads::Item &item, const Event *wa
   return item.number > 0 ? wait(item.queue, item.number - 1) : Status::success();
 }
 
-Status StreamQueues::runOnHost(const WorkerThreads::Item &item, const Event *waits, Recorded &out) {
+Status StreamQueues::runOnHost(const WorkerThreads::Item &item, const Event *waits, RecordedWork &out) {
   if (Status status = waitOnHost(item, waits); status.failed())
     return status;
   if (recorded_->stopped())
@@ -232,7 +232,7 @@ Status StreamQueues::runOnHost(const WorkerThreads::Item &item, const Event *wai
 void StreamQueues::watch(Worker &worker) {
   if (Status status = target_.enter(); status.failed())
     return fail(0, status.error());
-  for (std::vector<Recorded> works;; works.clear()) {
+  for (std::vector<RecordedWork> works;; works.clear()) {
     {
       std::unique_lock<std::mutex> lock(worker.mutex);
       worker.changed.wait(lock, [&] { return worker.stopped || !worker.under.empty(); });
@@ -240,14 +240,14 @@ void StreamQueues::watch(Worker &worker) {
         return;
       std::swap(works, worker.under);
     }
-    for (const Recorded &work : works)
+    for (const RecordedWork &work : works)
       if (!watch(work))
         return;
   }
 }
 
 /// Blocks until a work item is done. Returns false if aborted.
-bool StreamQueues::watch(const Recorded &work) {
+bool StreamQueues::watch(const RecordedWork &work) {
   Queue &queue = *queues_[work.queue];
   const CUevent event = queue.after[work.number % kEvents]; // not recorded again before this work is done
   if (done_->stopped())

@@ -78,7 +78,7 @@ public:
 
 private:
   /// A work item with a recorded event.
-  struct Recorded {
+  struct RecordedWork {
     uint64_t tag = 0, number = 0;
     uint32_t queue = 0;
     bool notify = false, byHost = false;
@@ -87,10 +87,10 @@ private:
   };
   /// The queues of one worker.
   struct Worker {
-    std::vector<Recorded> here; ///< used only by the recording thread: not handed over yet
+    std::vector<RecordedWork> here; ///< used only by the recording thread: not handed over yet
     std::mutex mutex;           ///< guards the members below
     std::condition_variable changed;
-    std::vector<Recorded> under; ///< handed over, not known to be done
+    std::vector<RecordedWork> under; ///< handed over, not known to be done
     bool stopped = false;
     std::thread watcher;
   };
@@ -112,15 +112,15 @@ private:
   static constexpr size_t kTogether = 32; ///< maximum number of items that are handed over together
 
   bool serve(const WorkerThreads::Item &item, const Event *waits);
-  Status submit(const WorkerThreads::Item &item, const Event *waits, Recorded &out);
-  Status runOnHost(const WorkerThreads::Item &item, const Event *waits, Recorded &out);
+  Status submit(const WorkerThreads::Item &item, const Event *waits, RecordedWork &out);
+  Status runOnHost(const WorkerThreads::Item &item, const Event *waits, RecordedWork &out);
   Status waitOnStream(CUstream stream, const Event *waits, uint32_t count);
   Status waitOnHost(const WorkerThreads::Item &item, const Event *waits);
   Status put(const Work &work, CUstream stream);
   Status record(Queue &queue, std::vector<CUevent> &ring, uint64_t number);
   void handOver(Worker &worker);
   void watch(Worker &worker);
-  bool watch(const Recorded &work);
+  bool watch(const RecordedWork &work);
   void fail(uint64_t tag, const Error &error);
   Status call(const char *what, CUresult result) const;
 

@@ -1,4 +1,4 @@
-#include "DeadBytes.h"
+#include "LastUse.h"
 
 #include "SlotBindings.h"
 
@@ -26,15 +26,15 @@ public:
     }
   }
 
-  std::vector<Death> run() {
-    std::vector<Death> deaths(size_t(program_.entries_size()));
+  std::vector<LastUse> run() {
+    std::vector<LastUse> lastUses(size_t(program_.entries_size()));
     for (uint32_t arena = 0; arena < accesses_.size(); ++arena)
-      find(arena, deaths);
-    for (Death &death : deaths) {
-      std::sort(death.after.begin(), death.after.end());
-      death.after.erase(std::unique(death.after.begin(), death.after.end()), death.after.end());
+      find(arena, lastUses);
+    for (LastUse &lastUse : lastUses) {
+      std::sort(lastUse.after.begin(), lastUse.after.end());
+      lastUse.after.erase(std::unique(lastUse.after.begin(), lastUse.after.end()), lastUse.after.end());
     }
-    return deaths;
+    return lastUses;
   }
 
 private:
@@ -84,7 +84,7 @@ private:
     }
   }
 
-  void find(uint32_t arena, std::vector<Death> &deaths) {
+  void find(uint32_t arena, std::vector<LastUse> &lastUses) {
     std::vector<uint64_t> ends;
     for (const Access &access : accesses_[arena])
       for (uint64_t end : {access.begin, access.end})
@@ -119,15 +119,15 @@ private:
           first = k;
         if (!list[(k + 1) % list.size()].second)
           continue;
-        Death &death = deaths[list[k].first];
+        LastUse &lastUse = lastUses[list[k].first];
         for (size_t before = first; before < k; ++before)
-          death.after.push_back(list[before].first);
-        bundle::Region *last = death.regions.empty() ? nullptr : &death.regions.back();
+          lastUse.after.push_back(list[before].first);
+        bundle::Region *last = lastUse.regions.empty() ? nullptr : &lastUse.regions.back();
         if (last && last->arena() == arena && last->offset() + last->bytes() == ends[i]) {
           last->set_bytes(ends[i + 1] - last->offset());
           continue;
         }
-        bundle::Region &region = death.regions.emplace_back();
+        bundle::Region &region = lastUse.regions.emplace_back();
         region.set_arena(arena);
         region.set_offset(ends[i]);
         region.set_bytes(ends[i + 1] - ends[i]);
@@ -143,6 +143,6 @@ private:
 
 } // namespace
 
-std::vector<Death> zorse::runtime::deathsOf(const bundle::Program &program, const bundle::BodyLibrary &bodies) {
+std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::BodyLibrary &bodies) {
   return Finder(program, bodies).run();
 }

@@ -10,13 +10,13 @@
 namespace zorse::runtime {
 
 /// Bytes that are dead once an entry of a training step is complete.
-struct Death {
+struct LastUse {
   std::vector<bundle::Region> regions;
   std::vector<uint32_t> after; ///< earlier entries that must also be complete, because their queues may be later
 };
 
 /// Returns the dead bytes by entry of the program. Bytes are dead after the last access before they
 /// are overwritten, in this step or the next one. Persistent state is never dead.
-std::vector<Death> deathsOf(const bundle::Program &program, const bundle::BodyLibrary &bodies);
+std::vector<LastUse> lastUsesOf(const bundle::Program &program, const bundle::BodyLibrary &bodies);
 
 } // namespace zorse::runtime

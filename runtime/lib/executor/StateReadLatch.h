@@ -9,9 +9,9 @@ namespace zorse::runtime {
 
 /// Makes a device's updates wait until the readers of its state have released it. Counts how often
 /// the state was lent and released.
-class StateHold {
+class StateReadLatch {
 public:
-  void lend() { ++lent_; } ///< only for the thread that submits steps, like `lent`
+  void acquire() { ++lent_; } ///< only for the thread that submits steps, like `lent`
   uint64_t lent() const { return lent_; }
 
   void release() {
