@@ -11,8 +11,8 @@ using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
 using bundle::Entry;
 
-Passengers zorse::runtime::simulation::passengersOf(const Entry &entry, uint32_t device) {
-  Passengers p;
+Participants zorse::runtime::simulation::participantsOf(const Entry &entry, uint32_t device) {
+  Participants p;
   if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(entry)) {
     const bundle::Extents &shards = collective->shards;
     for (int i = 0; i < shards.members_size(); ++i)
@@ -297,7 +297,7 @@ sim::Passage Replay::passageOf(const Task &task) {
     if (network && task.entry->has_compute())
       traffic.occupy(task.device, passage.arrived);
   } else if (network) {
-    Passengers p = passengersOf(*task.entry, task.device);
+    Participants p = participantsOf(*task.entry, task.device);
     switch (task.activity) {
     case Activity::Transfer:
       passage = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);

@@ -16,12 +16,12 @@ struct Run {
 };
 
 /// Participants of a transfer or collective, and their bytes.
-struct Passengers {
+struct Participants {
   std::vector<sim::Piece> owners;
   std::vector<uint32_t> others;
   double bytes = 0;
 };
-Passengers passengersOf(const bundle::Entry &entry, uint32_t device);
+Participants participantsOf(const bundle::Entry &entry, uint32_t device);
 
 class Replay {
 public:
