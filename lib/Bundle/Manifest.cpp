@@ -16,7 +16,7 @@ namespace zorse::bundle {
 namespace {
 
 /// Used and caught only in this file.
-struct Bad {
+struct JsonError {
   std::string message;
 };
 
@@ -34,7 +34,7 @@ template <typename T> T whole(const json &object, const char *name) {
               : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
                                           : false;
   if (!fits)
-    throw Bad{std::string(name) + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
+    throw JsonError{std::string(name) + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
               (value.is_structured() ? "" : ", got " + shown(value))};
   return value.get<T>();
 }
@@ -58,7 +58,7 @@ void checkVersion(const std::string &directory, const std::string &text) {
     return; // parse() reports the error
   const json &version = manifest["format_version"];
   if (!version.is_number_integer() || version != kFormatVersion)
-    throw Bad{"expects format version " + std::to_string(kFormatVersion) + ", got " + shown(version) +
+    throw JsonError{"expects format version " + std::to_string(kFormatVersion) + ", got " + shown(version) +
               ": another version of Zorse wrote the bundle; " + compileAgain(directory, manifest)};
 }
 
@@ -76,22 +76,22 @@ void parse(const std::string &text, Manifest &out) {
   const json &training = manifest.at("training");
   for (const json &value : training)
     if (!training.is_object() || value.is_structured())
-      throw Bad{"training: expects options by name"};
+      throw JsonError{"training: expects options by name"};
   out.training = shown(training, /*structured=*/true);
   out.files = manifest.at("files").get<std::map<std::string, std::string>>();
   if (out.batch < 1 || out.batch > (int64_t(1) << 40) || out.sequence < 0)
-    throw Bad{"expects a batch of at least 1 and a sequence length, got " + std::to_string(out.batch) + " and " + std::to_string(out.sequence)};
+    throw JsonError{"expects a batch of at least 1 and a sequence length, got " + std::to_string(out.batch) + " and " + std::to_string(out.sequence)};
   if (out.devices.empty())
-    throw Bad{"names no device"};
+    throw JsonError{"names no device"};
   for (const BundleDevice &device : out.devices)
     if (device.target >= out.devices.size())
-      throw Bad{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " +
+      throw JsonError{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " +
                 std::to_string(device.target)};
     else if (device.threads < 1 || device.threads > 4096)
-      throw Bad{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
+      throw JsonError{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
   for (const auto &[name, hash] : out.files)
     if (name.empty() || name[0] == '/' || name.find("..") != std::string::npos || name.find('\0') != std::string::npos)
-      throw Bad{"names a file outside the bundle: '" + name + "'"};
+      throw JsonError{"names a file outside the bundle: '" + name + "'"};
 }
 
 json toJson(const TrainingOptions &options) {
@@ -173,8 +173,8 @@ Result<Manifest> readManifest(const std::string &directory, const ReadFile &read
     return manifest;
   } catch (const json::exception &exception) {
     return userError(path + ": is not the manifest of a bundle: " + exception.what());
-  } catch (const Bad &bad) {
-    return userError(path + ": " + bad.message);
+  } catch (const JsonError &error) {
+    return userError(path + ": " + error.message);
   }
 }
 

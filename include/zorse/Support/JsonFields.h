@@ -21,11 +21,11 @@ namespace zorse::fields {
 using Json = nlohmann::json;
 
 /// Thrown by all functions below except `read`, which catches it.
-struct Bad {
+struct JsonError {
   std::string path, message; ///< path: "cells[3].units"; empty: the whole file
 };
 
-[[noreturn]] inline void fail(const std::string &path, const std::string &message) { throw Bad{path, message}; }
+[[noreturn]] inline void fail(const std::string &path, const std::string &message) { throw JsonError{path, message}; }
 
 inline std::string at(const std::string &path, size_t index) { return path + "[" + std::to_string(index) + "]"; }
 
@@ -154,8 +154,8 @@ template <typename ReadItem> void forEach(const Json &value, const std::string &
   for (const Json &item : toArray(value, path)) {
     try {
       readItem(item);
-    } catch (const Bad &bad) {
-      fail(at(path, index) + (bad.path.empty() ? "" : ".") + bad.path, bad.message);
+    } catch (const JsonError &error) {
+      fail(at(path, index) + (error.path.empty() ? "" : ".") + error.path, error.message);
     }
     ++index;
   }
@@ -181,8 +181,8 @@ template <typename Make> auto read(std::string_view text, const char *name, size
     return userError("line " + std::to_string(line) + ", column " + std::to_string(column) + ": not valid JSON");
   } catch (const Json::exception &e) {
     return userError(std::string(name) + ": " + e.what());
-  } catch (const Bad &bad) {
-    return userError((bad.path.empty() ? name : bad.path) + ": " + bad.message);
+  } catch (const JsonError &error) {
+    return userError((error.path.empty() ? name : error.path) + ": " + error.message);
   }
 }
 

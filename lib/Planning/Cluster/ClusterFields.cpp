@@ -13,7 +13,7 @@ using namespace zorse::planning::fields;
 
 void fields::fail(const YAML::Node &node, const std::string &message) {
   YAML::Mark mark = node.Mark();
-  throw Bad{(mark.line >= 0 ? "line " + std::to_string(mark.line + 1) + ": " : "") + message};
+  throw FieldError{(mark.line >= 0 ? "line " + std::to_string(mark.line + 1) + ": " : "") + message};
 }
 
 std::string fields::show(const YAML::Node &node) {

@@ -12,7 +12,7 @@
 namespace zorse::planning::fields {
 
 /// Error of the reader; never leaves it.
-struct Bad {
+struct FieldError {
   std::string message;
 };
 

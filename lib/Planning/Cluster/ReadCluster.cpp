@@ -349,8 +349,8 @@ Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
                      " bytes");
   try {
     return Reader(YAML::Load(yaml)).read();
-  } catch (const Bad &bad) {
-    return userError(bad.message);
+  } catch (const FieldError &error) {
+    return userError(error.message);
   } catch (const YAML::Exception &e) {
     return userError((e.mark.line >= 0 ? "line " + std::to_string(e.mark.line + 1) + ": " : "") + "not valid YAML: " + e.msg);
   }

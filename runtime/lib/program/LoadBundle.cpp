@@ -22,7 +22,7 @@ using nlohmann::json;
 namespace {
 
 /// Thrown and caught only in this file.
-struct Bad {
+struct JsonError {
   std::string message;
 };
 
@@ -32,7 +32,7 @@ template <typename T> T whole(const json &value, const std::string &what) {
               : value.is_number_integer() ? std::is_signed_v<T> && value.get<int64_t>() >= int64_t(std::numeric_limits<T>::min())
                                           : false;
   if (!fits)
-    throw Bad{what + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
+    throw JsonError{what + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
               (value.is_structured() ? "" : ", got " + value.dump(-1, ' ', false, json::error_handler_t::replace))};
   return value.get<T>();
 }
@@ -336,8 +336,8 @@ private:
       }
     } catch (const json::exception &exception) {
       return userError(name + ": is not the weights list of a bundle: " + exception.what());
-    } catch (const Bad &bad) {
-      return userError(name + ": " + bad.message);
+    } catch (const JsonError &error) {
+      return userError(name + ": " + error.message);
     }
     for (const bundle::ParameterInfo &parameter : bundle_.summary.parameters()) {
       auto found = sources.find(parameter.name());
