@@ -268,9 +268,9 @@ private:
     const auto &parameter = x.summary.parameters(static_cast<int>(binding.id));
     const uint32_t group = parameter.group();
     const bool gradients = binding.of == Operand::ParameterGradient;
-    const Holding &holding = *x.findHolding(cell->device, group);
+    const GroupState &groupState = *x.findGroupState(cell->device, group);
     const uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(group));
-    const uint32_t buffer = gradients ? holding.gradients : x.imageOf(holding, x.windowOf(group, cell->unitBegin, later));
+    const uint32_t buffer = gradients ? groupState.gradients : x.imageOf(groupState, x.windowOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
     Slot &slot = addSlot(binding.slot, binding.index, binding.mode,

@@ -33,7 +33,7 @@ public:
     }
     for (uint32_t w = 0; w < x.windows.size(); ++w)
       for (uint32_t d : keepersOf(w))
-        makeImage(w, *x.findHolding(d, x.windows[w].group), d);
+        makeImage(w, *x.findGroupState(d, x.windows[w].group), d);
     // Windows of early units first, because their readers start first. For windows that only backwards read, late units
     // first.
     std::vector<uint32_t> gathers;
@@ -86,7 +86,7 @@ public:
         uint32_t norm = addNorm(g, d);
         if (!norms[d].empty())
           x.addEdge(norms[d].back().op, norm);
-        norms[d].push_back({g, norm, leave(*x.findHolding(d, g), d, norm)});
+        norms[d].push_back({g, norm, leave(*x.findGroupState(d, g), d, norm)});
         if (sole)
           reduction[g] = norm;
         else
@@ -131,7 +131,7 @@ private:
       return false;
     int64_t elements = x.summary.groups(g).elements();
     return std::any_of(x.windows[w].readers.begin(), x.windows[w].readers.end(), [&](uint32_t d) {
-      const Holding &h = *x.findHolding(d, g);
+      const GroupState &h = *x.findGroupState(d, g);
       return h.owned.elements() != elements;
     });
   }
@@ -183,7 +183,7 @@ private:
     collective.type = type;
     collective.members = members;
     for (uint32_t d : x.ownersOf[value.id])
-      for (const Compact::Run &run : x.findHolding(d, value.id)->owned.runs())
+      for (const Compact::Run &run : x.findGroupState(d, value.id)->owned.runs())
         collective.shards.push_back({d, run.begin, run.end});
     std::sort(collective.shards.begin(), collective.shards.end());
     x.describeCollective(work, std::move(collective));
@@ -210,7 +210,7 @@ private:
     window.gather = x.addOp(0, kShortRank, 0, rankOf(w));
     addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), window.readers);
     for (uint32_t d : participants(g, window.readers)) {
-      const Holding &h = *x.findHolding(d, g);
+      const GroupState &h = *x.findGroupState(d, g);
       const uint32_t image = x.imageOf(h, w);
       const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
       x.touch(window.gather, image);
@@ -221,7 +221,7 @@ private:
 
   /// Adds the ops that make a device's part of a window's image from separately stored parameters: copied from the
   /// host, and cast or copied to their position in the image.
-  void makeImage(uint32_t w, const Holding &h, uint32_t d) {
+  void makeImage(uint32_t w, const GroupState &h, uint32_t d) {
     const uint32_t g = h.group;
     if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == Tier::Device))
       return;
@@ -231,7 +231,7 @@ private:
       makeImage(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
   }
 
-  void makeImage(uint32_t w, const Holding &h, uint32_t d, const Compact::Run &run, int64_t place) {
+  void makeImage(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run, int64_t place) {
     const uint32_t g = h.group;
     const bool host = h.at.parameters == Tier::Host, casts = x.casts(g);
     const Value value = Value::parameters(g, {run.begin, run.end});
@@ -275,7 +275,7 @@ private:
 
   /// Copies reduced gradients to the host, where they stay until the update. \returns ops by owned run; none if the
   /// gradients stay on the device
-  std::vector<uint32_t> leave(const Holding &h, uint32_t d, uint32_t norm) {
+  std::vector<uint32_t> leave(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> ops;
     if (h.at.gradients == Tier::Device)
       return ops;
@@ -312,7 +312,7 @@ private:
     reduction[g] = x.addOp(0, kShortRank, 0, completionRank(g));
     addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE, info.type(), x.readersOf[g]);
     for (uint32_t d : participants(g, x.readersOf[g])) {
-      const Holding &h = *x.findHolding(d, g);
+      const GroupState &h = *x.findGroupState(d, g);
       if (h.reads)
         x.touch(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::Side::Both : Expansion::Side::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
@@ -327,7 +327,7 @@ private:
   int32_t completionRank(uint32_t g) const { return -x.firstUnit(g); }
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
-    const Holding &h = *x.findHolding(d, g);
+    const GroupState &h = *x.findGroupState(d, g);
     uint32_t op = x.addOp(x.costs->norm(d, h.owned.elements()), kShortRank, 0, completionRank(g));
     x.addHalf(d, kCompute);
     x.describe(OpKind::Norm, g);
@@ -414,7 +414,7 @@ private:
     afterSums(d, total, op);
     for (const Done &before : done[d])
       x.addEdge(before.op, op);
-    for (const Holding &h : x.holdings[d])
+    for (const GroupState &h : x.groupStates[d])
       for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1] && h.owns(); ++w)
         if (x.windows[w].gather != kNone)
           x.addEdge(x.windows[w].gather, op);
@@ -434,14 +434,14 @@ private:
   std::vector<GroupUpdate> updatesOf(uint32_t d) {
     std::vector<GroupUpdate> updates;
     for (const Norm &norm : norms[d]) {
-      const Holding &h = *x.findHolding(d, norm.group);
+      const GroupState &h = *x.findGroupState(d, norm.group);
       updates.push_back({&h, norm.left, {}});
       if (byGroup())
         updates.back().after = beforeVersionOne(h, d, norm.op);
     }
     if (!byGroup())
       std::sort(updates.begin(), updates.end(), [&](const GroupUpdate &a, const GroupUpdate &b) {
-        const uint32_t g = a.holding->group, k = b.holding->group;
+        const uint32_t g = a.groupState->group, k = b.groupState->group;
         return std::pair(x.firstUnit(g), g) < std::pair(x.firstUnit(k), k);
       });
     return updates;
@@ -449,7 +449,7 @@ private:
 
   /// Returns the predecessors of the ops that write a group's next version: its norm, and every entry of the device
   /// that reads the present version in its home buffer.
-  std::vector<uint32_t> beforeVersionOne(const Holding &h, uint32_t d, uint32_t norm) {
+  std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};
     for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1]; ++w) {
       for (const Made &made : imagesMade[w])

@@ -29,14 +29,14 @@ public:
   Updater(Expansion &x, uint32_t device, uint32_t decision) : x(x), device(device), decision(decision) {}
 
   void run(const std::vector<GroupUpdate> &updates) {
-    const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.holding->at.onDevice(); });
+    const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.groupState->at.onDevice(); });
     queue = comes || x.plan.commit == Commit::Group ? kUpdate : kCompute;
     late = comes && x.plan.commit == Commit::Step;
     known = {x.scalars[device], x.optimizerStep[device]};
     if (late)
       keepScalars();
     for (const GroupUpdate &one : updates) {
-      const Holding &h = *one.holding;
+      const GroupState &h = *one.groupState;
       // Large groups have larger parts, so that the length of a program does not grow with the model.
       constexpr uint64_t kMostParts = 32;
       const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
@@ -68,7 +68,7 @@ private:
 
   /// Adds the update of elements of an owned run. \param left  op that copied its gradients to the host, or kNone
   void update(const GroupUpdate &one, const Compact::Run &run, uint32_t left, int64_t begin, int64_t end) {
-    const Holding &h = *one.holding;
+    const GroupState &h = *one.groupState;
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
@@ -88,7 +88,7 @@ private:
 
   /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
-    const Holding &h = *one.holding;
+    const GroupState &h = *one.groupState;
     Where arrays[4] = {at(h.home, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
@@ -131,7 +131,7 @@ private:
 
   /// Makes the op added last an update.
   void compute(uint32_t op, const GroupUpdate &one, const Where *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
-    const uint32_t g = one.holding->group;
+    const uint32_t g = one.groupState->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
     x.addHalf(device, on);

@@ -20,7 +20,7 @@ Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, cons
   graph.devices.resize(devices);
   for (size_t d = 0; d < devices; ++d)
     graph.devices[d].name = plan.devices[d].name;
-  holdings.resize(devices);
+  groupStates.resize(devices);
   readersOf.resize(summary.groups_size());
   ownersOf.resize(summary.groups_size());
   scalars.assign(devices, kNone);
@@ -183,9 +183,9 @@ void Expansion::describeCollective(Work work, Collective collective) {
   graph.collectives.push_back(std::move(collective));
 }
 
-Holding *Expansion::findHolding(uint32_t device, uint32_t group) {
-  auto &list = holdings[device];
-  auto it = std::lower_bound(list.begin(), list.end(), group, [](const Holding &h, uint32_t g) { return h.group < g; });
+GroupState *Expansion::findGroupState(uint32_t device, uint32_t group) {
+  auto &list = groupStates[device];
+  auto it = std::lower_bound(list.begin(), list.end(), group, [](const GroupState &h, uint32_t g) { return h.group < g; });
   return it != list.end() && it->group == group ? &*it : nullptr;
 }
 

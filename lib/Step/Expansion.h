@@ -129,7 +129,7 @@ struct Op {
 };
 
 /// State and buffers of one device for one state group.
-struct Holding {
+struct GroupState {
   uint32_t group = 0;
   bool reads = false; ///< has cells that use the group; if it is trainable, the device then contributes to its gradient
   Compact owned;      ///< owned elements
@@ -151,7 +151,7 @@ struct Holding {
 
 /// The update of the elements of a group that a device owns.
 struct GroupUpdate {
-  const Holding *holding = nullptr;
+  const GroupState *groupState = nullptr;
   std::vector<uint32_t> left;  ///< ops that copied the reduced gradients to the host, by owned run; none: they are on the device
   std::vector<uint32_t> after; ///< ops
 };
@@ -367,7 +367,7 @@ struct Expansion : ExpansionArrays {
   std::vector<Chunk> chunks;                                  ///< by device
   std::vector<Band> bands;                                    ///< by device
   std::vector<uint32_t> bandsOf;                              ///< per device: number of bands
-  std::vector<std::vector<Holding>> holdings;                 ///< per device, by group
+  std::vector<std::vector<GroupState>> groupStates;                 ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf, ownersOf;     ///< per group: devices; owners in the order of their extents
   std::vector<uint32_t> scalars;                              ///< per device: buffer of the scalars block, kNone for idle devices
   std::vector<uint32_t> loadScalars;                          ///< per device: op
@@ -420,15 +420,15 @@ struct Expansion : ExpansionArrays {
     parts.push_back({whole, shard});
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
-  Holding *findHolding(uint32_t device, uint32_t group);
+  GroupState *findGroupState(uint32_t device, uint32_t group);
   /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the group.
   uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
-  uint32_t imageOf(const Holding &holding, uint32_t window) const { return images[holding.firstImage + window - firstWindow[holding.group]]; }
+  uint32_t imageOf(const GroupState &groupState, uint32_t window) const { return images[groupState.firstImage + window - firstWindow[groupState.group]]; }
   /// Returns the position of an owned run in an image. If the device does not read the image, its runs are concatenated
   /// there, as gathers expect them.
-  int64_t placeInImage(uint32_t device, const Holding &holding, uint32_t window, const Compact::Run &run) const {
+  int64_t placeInImage(uint32_t device, const GroupState &groupState, uint32_t window, const Compact::Run &run) const {
     const auto &readers = windows[window].readers;
-    return std::binary_search(readers.begin(), readers.end(), device) ? holding.place(run) : holding.place(holding.owned.runs()[0]) + run.place;
+    return std::binary_search(readers.begin(), readers.end(), device) ? groupState.place(run) : groupState.place(groupState.owned.runs()[0]) + run.place;
   }
   /// Returns the groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);

@@ -67,21 +67,21 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
     return {{x.plan.cells[best].device, 0, info.elements()}};
   }
   for (uint32_t device : readers)
-    weights.push_back({device, x.plan.defaultOwners == DefaultOwners::Equal ? 1.0 : x.findHolding(device, group)->weight});
+    weights.push_back({device, x.plan.defaultOwners == DefaultOwners::Equal ? 1.0 : x.findGroupState(device, group)->weight});
   return splitExtents(info.elements(), size, weights);
 }
 
 /// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer for all windows if
 /// it is the home, else one per window.
-void addImages(Expansion &x, uint32_t device, Holding &holding, uint64_t bytes) {
-  holding.firstImage = static_cast<uint32_t>(x.images.size());
-  const Purpose purpose = holding.readsHome ? Purpose::State : x.usesOf[holding.group].empty() ? Purpose::Gathered : Purpose::Images;
-  for (uint32_t w = x.firstWindow[holding.group]; w < x.firstWindow[holding.group + 1]; ++w) {
+void addImages(Expansion &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
+  groupState.firstImage = static_cast<uint32_t>(x.images.size());
+  const Purpose purpose = groupState.readsHome ? Purpose::State : x.usesOf[groupState.group].empty() ? Purpose::Gathered : Purpose::Images;
+  for (uint32_t w = x.firstWindow[groupState.group]; w < x.firstWindow[groupState.group + 1]; ++w) {
     const std::vector<uint32_t> &readers = x.windows[w].readers;
-    if (holding.readsHome && w > x.firstWindow[holding.group])
+    if (groupState.readsHome && w > x.firstWindow[groupState.group])
       x.images.push_back(x.images.back());
-    else if (holding.readsHome || holding.owns() || std::binary_search(readers.begin(), readers.end(), device))
-      x.images.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/holding.readsHome));
+    else if (groupState.readsHome || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
+      x.images.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/groupState.readsHome));
     else
       x.images.push_back(kNone);
   }
@@ -97,18 +97,18 @@ void findReaders(Expansion &x) {
         for (uint32_t group : x.groupsOf[u])
           weights[group] += static_cast<double>(x.chunks[chunk].rows);
     for (auto [group, weight] : weights) {
-      Holding holding;
-      holding.group = group;
-      holding.reads = true;
-      holding.weight = weight;
-      x.holdings[d].push_back(holding);
+      GroupState groupState;
+      groupState.group = group;
+      groupState.reads = true;
+      groupState.weight = weight;
+      x.groupStates[d].push_back(groupState);
     }
   }
   for (auto [like, twin] : x.twins)
-    x.holdings[twin] = x.holdings[like];
+    x.groupStates[twin] = x.groupStates[like];
   for (uint32_t d = 0; d < devices; ++d)
-    for (const Holding &holding : x.holdings[d])
-      x.readersOf[holding.group].push_back(d);
+    for (const GroupState &groupState : x.groupStates[d])
+      x.readersOf[groupState.group].push_back(d);
 }
 
 void findOwners(Expansion &x) {
@@ -122,17 +122,17 @@ void findOwners(Expansion &x) {
       continue;
     std::vector<Extent> extents = ownersOfGroup(x, g, listed[g]);
     for (const Extent &extent : extents) {
-      Holding *holding = x.findHolding(extent.device, g);
-      if (!holding) {
-        auto &list = x.holdings[extent.device];
-        Holding fresh;
+      GroupState *groupState = x.findGroupState(extent.device, g);
+      if (!groupState) {
+        auto &list = x.groupStates[extent.device];
+        GroupState fresh;
         fresh.group = g;
-        holding =
-            &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const Holding &h, uint32_t group) { return h.group < group; }), fresh);
+        groupState =
+            &*list.insert(std::lower_bound(list.begin(), list.end(), g, [](const GroupState &h, uint32_t group) { return h.group < group; }), fresh);
       }
-      if (!holding->owns())
+      if (!groupState->owns())
         x.ownersOf[g].push_back(extent.device);
-      holding->owned.add(extent.begin, extent.end);
+      groupState->owned.add(extent.begin, extent.end);
     }
   }
 }
@@ -141,15 +141,15 @@ void findOwners(Expansion &x) {
 struct HoldingLayout {
   Expansion &x;
   const uint32_t device;
-  Holding &holding;
+  GroupState &groupState;
   const bundle::GroupInfo &info;
   const uint64_t size = elementBytes(info.type());
-  const bool keeps = holding.owns() || !info.trainable();
-  const Compact kept = keptOf(holding, info);
+  const bool keeps = groupState.owns() || !info.trainable();
+  const Compact kept = keptOf(groupState, info);
 
-  static Compact keptOf(const Holding &holding, const bundle::GroupInfo &info) {
+  static Compact keptOf(const GroupState &groupState, const bundle::GroupInfo &info) {
     if (info.trainable())
-      return holding.owned;
+      return groupState.owned;
     Compact all;
     all.add(0, info.elements());
     return all;
@@ -158,15 +158,15 @@ struct HoldingLayout {
   uint64_t keptBytes() const { return bytes(kept.elements()); }
 
   void run() {
-    holding.at = x.plan.residenceOf(device, holding.group);
-    const int64_t held = holding.reads ? info.elements() : holding.owned.elements();
+    groupState.at = x.plan.residenceOf(device, groupState.group);
+    const int64_t held = groupState.reads ? info.elements() : groupState.owned.elements();
     // If an owner of a part reads the group and has no other home for it, the whole buffer is persistent, and the owned
     // elements stay inside it. This does not apply if the other elements are gathered by phase.
-    holding.readsHome = keeps && !x.hasMaster(holding.group) && holding.at.parameters == Tier::Device &&
-                        (x.usesOf[holding.group].empty() || !holding.reads || kept.elements() == info.elements());
-    addImages(x, device, holding, static_cast<uint64_t>(held) * elementBytes(x.computeType(holding.group)));
+    groupState.readsHome = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == Tier::Device &&
+                        (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
+    addImages(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
-      holding.gradients = x.addBuffer(device, bytes(held), Purpose::Gradients);
+      groupState.gradients = x.addBuffer(device, bytes(held), Purpose::Gradients);
     if (keeps)
       keepState();
     if (keeps && info.trainable())
@@ -174,13 +174,13 @@ struct HoldingLayout {
   }
 
   void keepState() {
-    holding.home = holding.readsHome ? x.images[holding.firstImage] : keepApart(holding.at.parameters);
+    groupState.home = groupState.readsHome ? x.images[groupState.firstImage] : keepApart(groupState.at.parameters);
     for (const Compact::Run &run : kept.runs())
-      keep(holding.home, holding.readsHome ? holding.place(run) : run.place, Value::parameters(holding.group, {run.begin, run.end}));
+      keep(groupState.home, groupState.readsHome ? groupState.place(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
-      holding.moments[m] = keepApart(holding.at.moments);
+      groupState.moments[m] = keepApart(groupState.at.moments);
       for (const Compact::Run &run : kept.runs())
-        keep(holding.moments[m], run.place, Value::moments(holding.group, m, {run.begin, run.end}));
+        keep(groupState.moments[m], run.place, Value::moments(groupState.group, m, {run.begin, run.end}));
     }
   }
 
@@ -192,11 +192,11 @@ struct HoldingLayout {
 
   void reduceGradients() {
     // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a separate buffer.
-    const bool alone = x.readersOf[holding.group].size() == 1 && x.ownersOf[holding.group].size() == 1;
-    holding.reduced =
-        x.usesOf[holding.group].empty() || alone || !holding.reads ? holding.gradients : x.addBuffer(device, keptBytes(), Purpose::Gradients);
-    if (holding.at.gradients == Tier::Host)
-      holding.left = x.addBuffer(device, keptBytes(), Purpose::Staging, /*persistent=*/false, Tier::Host);
+    const bool alone = x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
+    groupState.reduced =
+        x.usesOf[groupState.group].empty() || alone || !groupState.reads ? groupState.gradients : x.addBuffer(device, keptBytes(), Purpose::Gradients);
+    if (groupState.at.gradients == Tier::Host)
+      groupState.left = x.addBuffer(device, keptBytes(), Purpose::Staging, /*persistent=*/false, Tier::Host);
   }
 };
 
@@ -212,13 +212,13 @@ void zorse::step::layoutState(Expansion &x) {
   for (uint32_t d = 0; d < static_cast<uint32_t>(x.plan.devices.size()); ++d) {
     Span &stateSpan = x.graph.devices[d].state;
     stateSpan.begin = stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
-    if (x.holdings[d].empty() && x.cellsOf[d].empty())
+    if (x.groupStates[d].empty() && x.cellsOf[d].empty())
       continue;
     x.scalars[d] = x.addBuffer(d, kScalarsBlock, Purpose::Workspace, /*persistent=*/true);
-    for (Holding &holding : x.holdings[d]) {
-      const bundle::GroupInfo &info = x.summary.groups(holding.group);
-      HoldingLayout{x, d, holding, info}.run();
-      if (info.trainable() && holding.owns() && x.optimizerStep[d] == kNone)
+    for (GroupState &groupState : x.groupStates[d]) {
+      const bundle::GroupInfo &info = x.summary.groups(groupState.group);
+      HoldingLayout{x, d, groupState, info}.run();
+      if (info.trainable() && groupState.owns() && x.optimizerStep[d] == kNone)
         x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
     }
     // Devices that scale loss gradients also keep the scale.

@@ -147,14 +147,14 @@ private:
 
   void touchState(const Chunk &chunk, const Places &by) {
     for (const CellTemplate::GroupUse &use : by.shape->groups) {
-      const Holding &holding = *x.findHolding(chunk.device, use.group);
+      const GroupState &groupState = *x.findGroupState(chunk.device, use.group);
       for (int k = 0; k < 3; ++k) {
         if (by.first[k] == kNone)
           continue;
         if (use.parameters >> k & 1)
-          touch(x.imageOf(holding, x.windowOf(use.group, chunk.unitBegin, k > 0)), by.first[k], by.last[k]);
+          touch(x.imageOf(groupState, x.windowOf(use.group, chunk.unitBegin, k > 0)), by.first[k], by.last[k]);
         if (use.gradients >> k & 1)
-          touch(holding.gradients, by.first[k], by.last[k]);
+          touch(groupState.gradients, by.first[k], by.last[k]);
       }
     }
   }

@@ -300,12 +300,12 @@ private:
   void touchState(uint32_t c) {
     const Cell &cell = x.plan.cells[c];
     for (const CellTemplate::GroupUse &use : x.shapeOf[c]->groups) {
-      const Holding &holding = *x.findHolding(cell.device, use.group);
+      const GroupState &groupState = *x.findGroupState(cell.device, use.group);
       for (int kind = 0; kind < 3; ++kind) {
         if (use.parameters >> kind & 1)
-          extend(x.buffers[x.imageOf(holding, x.windowOf(use.group, cell.unitBegin, kind > 0))].number, taskOf(c, kind).end);
+          extend(x.buffers[x.imageOf(groupState, x.windowOf(use.group, cell.unitBegin, kind > 0))].number, taskOf(c, kind).end);
         if (use.gradients >> kind & 1)
-          extend(x.buffers[holding.gradients].number, taskOf(c, kind).end);
+          extend(x.buffers[groupState.gradients].number, taskOf(c, kind).end);
       }
     }
   }

@@ -188,7 +188,7 @@ private:
   void norm(uint32_t g, uint32_t device) {
     if (x.summary.groups(static_cast<int>(g)).statistic()) // no gradients: nothing to add to their norm
       return;
-    const Holding &h = *x.findHolding(device, g);
+    const GroupState &h = *x.findGroupState(device, g);
     for (const Compact::Run &owned : h.owned.runs())
       for (const Expansion::Run &run : x.runsOf(g, owned.begin, owned.end)) {
         const int64_t count = run.end - run.begin, place = h.reducedPlace(owned) + run.begin - owned.begin;
