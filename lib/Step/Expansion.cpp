@@ -203,7 +203,7 @@ std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
 
 void Expansion::findChunks() {
   chunkOf.assign(plan.cells.size(), kNone);
-  bandsOf.assign(plan.devices.size(), 0);
+  chunkGroupsOf.assign(plan.devices.size(), 0);
   std::unordered_map<uint64_t, uint32_t> known; // the device's chunks by unit range
   for (uint32_t d = 0; d < plan.devices.size(); ++d) {
     known.clear();
@@ -227,19 +227,19 @@ void Expansion::findChunks() {
     for (size_t k = before; k < chunks.size(); ++k)
       order.push_back(static_cast<uint32_t>(k));
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin < chunks[b].unitBegin; });
-    const size_t firstBand = bands.size();
+    const size_t firstChunkGroup = chunkGroups.size();
     for (uint32_t k : order) {
       Chunk &chunk = chunks[k];
-      if (bands.size() == firstBand || chunk.unitBegin >= bands.back().unitEnd)
-        bands.push_back({d, chunk.unitBegin, chunk.unitEnd, {}, 0});
-      Band &band = bands.back();
-      chunk.band = static_cast<uint32_t>(bands.size() - 1);
-      band.unitEnd = std::max(band.unitEnd, chunk.unitEnd);
-      band.rows += chunk.rows;
+      if (chunkGroups.size() == firstChunkGroup || chunk.unitBegin >= chunkGroups.back().unitEnd)
+        chunkGroups.push_back({d, chunk.unitBegin, chunk.unitEnd, {}, 0});
+      ChunkGroup &chunkGroup = chunkGroups.back();
+      chunk.chunkGroup = static_cast<uint32_t>(chunkGroups.size() - 1);
+      chunkGroup.unitEnd = std::max(chunkGroup.unitEnd, chunk.unitEnd);
+      chunkGroup.rows += chunk.rows;
     }
     for (uint32_t c : cellsOf[d])
-      bands[chunks[chunkOf[c]].band].cells.push_back(c);
-    bandsOf[d] = static_cast<uint32_t>(bands.size() - firstBand);
+      chunkGroups[chunks[chunkOf[c]].chunkGroup].cells.push_back(c);
+    chunkGroupsOf[d] = static_cast<uint32_t>(chunkGroups.size() - firstChunkGroup);
   }
 }
 

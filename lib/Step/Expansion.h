@@ -216,12 +216,12 @@ struct Chunk {
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<uint32_t> cells;
   int64_t rows = 0;
-  uint32_t band = 0;
+  uint32_t chunkGroup = 0;
 };
 
 /// Chunks of one device with overlapping unit ranges: one stage with boundaries that differ by sample. In a steady
 /// state they recur together.
-struct Band {
+struct ChunkGroup {
   uint32_t device = 0;
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<uint32_t> cells; ///< by samples
@@ -365,8 +365,8 @@ struct Expansion : ExpansionArrays {
   const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
   const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
   std::vector<Chunk> chunks;                                  ///< by device
-  std::vector<Band> bands;                                    ///< by device
-  std::vector<uint32_t> bandsOf;                              ///< per device: number of bands
+  std::vector<ChunkGroup> chunkGroups;                                    ///< by device
+  std::vector<uint32_t> chunkGroupsOf;                              ///< per device: number of bands
   std::vector<std::vector<GroupState>> groupStates;                 ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf, ownersOf;     ///< per group: devices; owners in the order of their extents
   std::vector<uint32_t> scalars;                              ///< per device: buffer of the scalars block, kNone for idle devices

@@ -28,7 +28,7 @@ public:
         entry(x.tables.listScratch.entry) {}
 
   void run() {
-    waits.assign(x.bands.size(), {-1, -1});
+    waits.assign(x.chunkGroups.size(), {-1, -1});
     period = steadyPeriod();
     findTimes();
     delayWeights();
@@ -70,10 +70,10 @@ private:
           std::fill(after.begin(), after.end(), 0);
         }
         const Chunk &chunk = x.chunks[x.chunkOf[c]];
-        const Band &band = x.bands[chunk.band];
-        double &previous = after[x.chunkOf[c]], &wait = waits[chunk.band][backwards];
+        const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
+        double &previous = after[x.chunkOf[c]], &wait = waits[chunk.chunkGroup][backwards];
         if (c == chunk.cells[0] && wait < 0)
-          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, period / static_cast<double>(band.cells.size()));
+          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, period / static_cast<double>(chunkGroup.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
@@ -98,16 +98,16 @@ private:
       size_t cells = 0;
       int64_t rows = 0, groupRows = 0;
     };
-    std::vector<Entered> entered(x.bands.size());
+    std::vector<Entered> entered(x.chunkGroups.size());
     for (uint32_t c : x.cellsByBegin[0]) { // in sample order
       const Chunk &chunk = x.chunks[x.chunkOf[c]];
-      const Band &band = x.bands[chunk.band];
-      Entered &before = entered[chunk.band];
+      const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
+      Entered &before = entered[chunk.chunkGroup];
       if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
         before.groupRows = before.rows;
-      time[x.cells[c].forward.begin] = period / static_cast<double>(band.rows) *
+      time[x.cells[c].forward.begin] = period / static_cast<double>(chunkGroup.rows) *
                                        (static_cast<double>(before.groupRows) +
-                                        static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.bandsOf[chunk.device]));
+                                        static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.chunkGroupsOf[chunk.device]));
       before.rows += x.plan.cells[c].rows();
       ++before.cells;
     }
@@ -118,25 +118,25 @@ private:
       uint32_t weights = x.cells[c].weights.begin;
       if (weights == kNone)
         continue;
-      double wait = schedule.weightDelay * period / static_cast<double>(x.bands[x.chunks[x.chunkOf[c]].band].rows) *
+      double wait = schedule.weightDelay * period / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
       order.priority[weights] = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
     }
   }
 
   void setAdmission() {
-    for (const Band &band : x.bands) {
+    for (const ChunkGroup &chunkGroup : x.chunkGroups) {
       Admission::Group group;
-      group.device = band.device;
-      group.cells = band.cells;
+      group.device = chunkGroup.device;
+      group.cells = chunkGroup.cells;
       double longest = 0;
       int64_t mostRows = 0;
-      for (uint32_t c : band.cells) {
+      for (uint32_t c : chunkGroup.cells) {
         const uint32_t backward = x.cells[c].backward.begin;
         longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(entry[c], time[x.cells[c].forward.begin]));
         mostRows = std::max(mostRows, x.plan.cells[c].rows());
       }
-      const double perRow = period / static_cast<double>(band.rows);
+      const double perRow = period / static_cast<double>(chunkGroup.rows);
       group.mostRows = schedule.inFlight * longest / std::max(perRow, 1e-30) + static_cast<double>(mostRows) - 1e-9;
       admission.groups.push_back(std::move(group));
     }
