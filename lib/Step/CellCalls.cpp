@@ -32,7 +32,7 @@ public:
 
 private:
   /// Location of an operand: number of its buffer, and the sample at the buffer's first row.
-  struct Where {
+  struct BufferRange {
     uint32_t number = kNone;
     int64_t rowBase = 0;
   };
@@ -84,11 +84,11 @@ private:
 
   // ---- Locations of the operands of a cell's tasks.
 
-  void bindPorts(Span ports, std::vector<Where> &to) const {
+  void bindPorts(Span ports, std::vector<BufferRange> &to) const {
     for (uint32_t i = ports.begin; i < ports.end; ++i)
       to[x.ports[i].value] = {x.buffers[x.ports[i].buffer].number, x.ports[i].rowBase};
   }
-  void bindMade(const std::vector<CellTemplate::Made> &list, uint32_t number, std::vector<Where> &to) const {
+  void bindMade(const std::vector<CellTemplate::Made> &list, uint32_t number, std::vector<BufferRange> &to) const {
     for (const CellTemplate::Made &made : list)
       to[made.id] = {number + made.place, cell->sampleBegin};
   }
@@ -100,7 +100,7 @@ private:
       return;
     bindMade(inside->remade, info->numberOfB, values);
     for (uint32_t i = info->offloads.begin; i < info->offloads.end; ++i)
-      if (const Offloaded &item = x.offloads[i]; item.out != kNone && !item.block)
+      if (const OffloadedValue &item = x.offloads[i]; item.out != kNone && !item.block)
         values[item.id] = {x.buffers[item.image].number, cell->sampleBegin};
   }
 
@@ -129,7 +129,7 @@ private:
     return {x.placement.places[number].arena, x.placement.places[number].offset + offset, bytes};
   }
   Region placeBuffer(uint32_t buffer, uint64_t offset, uint64_t bytes) const { return place(x.buffers[buffer].number, offset, bytes); }
-  Region placeRows(const Where &at, uint64_t row) const {
+  Region placeRows(const BufferRange &at, uint64_t row) const {
     return place(at.number, static_cast<uint64_t>(cell->sampleBegin - at.rowBase) * row, static_cast<uint64_t>(cell->rows()) * row);
   }
 
@@ -321,7 +321,7 @@ private:
   const CellInfo *info = nullptr;
   const CellTemplate *shape = nullptr;
   const CellInside *inside = nullptr;
-  std::vector<Where> values, gradients;                     ///< by value
+  std::vector<BufferRange> values, gradients;                     ///< by value
   std::vector<uint8_t> fresh;                               ///< by value: its gradient has no contribution yet
   std::vector<uint32_t> firstCall;                          ///< by buffer: first call that adds to it
   std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of calls before its next exchange

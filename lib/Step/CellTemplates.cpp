@@ -162,7 +162,7 @@ private:
     if (!offloads || !later || !bytes)
       return false;
     tasks &= kInF;
-    made.leaving.push_back({block, id, place, bytes, later, port});
+    made.offloaded.push_back({block, id, place, bytes, later, port});
     return true;
   }
 
@@ -268,7 +268,7 @@ private:
     made.hold += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
     made.deferred = made.inside[1][2];
     made.passing += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
-    for (const CellTemplate::Leaving &item : made.leaving) // of 4 cells: being made, copied out, copied in, and read
+    for (const CellTemplate::OffloadedBuffer &item : made.offloaded) // of 4 cells: being made, copied out, copied in, and read
       made.passing += 4 * alignRegion(item.bytes);
     if (!inside)
       return;

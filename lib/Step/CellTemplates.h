@@ -81,7 +81,7 @@ struct CellTemplate {
   std::vector<GradOut> gradsOut; ///< per value of gradsAt at the first cut
   /// For a cell with offload: data that is copied to the host after F and back for later tasks. For such data, the
   /// arrays above list only F as a task that accesses the original buffer.
-  struct Leaving {
+  struct OffloadedBuffer {
     bool block; ///< a saved block, of unit `id`; otherwise the cell's rows of value `id`
     uint32_t id;
     uint32_t place; ///< place of its buffer, if it belongs to no port
@@ -89,7 +89,7 @@ struct CellTemplate {
     TaskSet later;     ///< tasks among B and W that access the copy fetched from the host
     int32_t port = -1; ///< port of the value: index in `in` or, if produced here, `in.size()` + index in `produced`; -1: inside the cell
   };
-  std::vector<Leaving> leaving;
+  std::vector<OffloadedBuffer> offloaded;
   uint64_t workspace = 0;
   uint64_t hold = 0;     ///< maximum bytes from the cell's first receive to its last task
   uint64_t deferred = 0; ///< part of `hold` that is allocated by B for W

@@ -121,7 +121,7 @@ private:
     const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, begin, cell.unitBegin);
     x.ops[op].cell = c;
     x.ops[op].enters = true;
-    x.touch(op, buffer);
+    x.addAccess(op, buffer);
     x.addHalf(cell.device, kLoad);
     x.describe(OpKind::LoadInput, static_cast<uint32_t>(x.inputs.size()));
     return {input, begin, end, buffer, op};
@@ -224,8 +224,8 @@ private:
       x.addHalf(cell.device, kReceive);
     x.describe(OpKind::Move, static_cast<uint32_t>(x.moves.size()));
     x.moves.push_back({from.buffer, to.buffer, from.rowBase, to.rowBase, begin, end, from.value, cut});
-    x.touch(op, from.buffer);
-    x.touch(op, to.buffer);
+    x.addAccess(op, from.buffer);
+    x.addAccess(op, to.buffer);
     for (uint32_t s = from.sources.begin; s < from.sources.end; ++s)
       if (x.sources[s].begin < end && begin < x.sources[s].end)
         x.addEdge(x.sources[s].op, op);
@@ -384,7 +384,7 @@ private:
       touchBy(info, shape.in[i] & kInF, port.buffer);
     }
     addOut(info, cell, shape);
-    sendToHost(x, c, [&](const CellTemplate::Leaving &item) { return originalOf(cell, info, item); });
+    sendToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) { return originalOf(cell, info, item); });
     sumLosses(c);
   }
 
@@ -408,10 +408,10 @@ private:
   }
 
   /// Returns F's buffer of an offloaded item.
-  Region originalOf(const Cell &cell, const CellInfo &info, const CellTemplate::Leaving &item) {
+  Region originalOf(const Cell &cell, const CellInfo &info, const CellTemplate::OffloadedBuffer &item) {
     if (item.port < 0) {
       const uint32_t buffer = x.addNumbered(cell.device, item.bytes, info.numberOfF + item.place);
-      x.touch(info.forward, buffer);
+      x.addAccess(info.forward, buffer);
       return region(buffer, 0, item.bytes);
     }
     const auto place = static_cast<uint32_t>(item.port), received = info.in.size();
@@ -431,8 +431,8 @@ private:
     x.describe(OpKind::SumLoss, c);
     for (const CellTemplate::Made &rows : shape.losses) {
       const uint32_t buffer = x.addNumbered(cell.device, lossRowsBytes(x.summary, cell), info.numberOfF + rows.place);
-      x.touch(info.forward, buffer);
-      x.touch(op, buffer);
+      x.addAccess(info.forward, buffer);
+      x.addAccess(op, buffer);
     }
     x.addEdge(info.forward.end, op);
     x.sumLoss[cell.device].push_back(op);
@@ -499,7 +499,7 @@ private:
   /// Makes tasks wait for the offloaded data that they read.
   void afterImages(const CellInfo &info) {
     for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
-      const Offloaded &item = x.offloads[i];
+      const OffloadedValue &item = x.offloads[i];
       if (item.back != kNone)
         x.addEdge(item.back, (item.later & kInB ? info.backward : info.weights).begin);
       touchBy(info, item.later, item.image);
@@ -529,11 +529,11 @@ private:
   /// Marks a buffer as accessed by tasks of a cell.
   void touchBy(const CellInfo &info, TaskSet tasks, uint32_t buffer) {
     if (tasks & kInF)
-      x.touch(info.forward, buffer);
+      x.addAccess(info.forward, buffer);
     if (tasks & kInB)
-      x.touch(info.backward, buffer);
+      x.addAccess(info.backward, buffer);
     if (tasks & kInW)
-      x.touch(info.weights, buffer);
+      x.addAccess(info.weights, buffer);
   }
 
   /// Returns the first user of a value at or after `unit`, which identifies the contributions in a gradient.

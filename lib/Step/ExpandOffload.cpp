@@ -15,19 +15,19 @@ using namespace zorse::step;
 
 namespace bundle = zorse::bundle;
 
-static Value valueOf(const Offloaded &item, const Cell &cell) {
+static Value valueOf(const OffloadedValue &item, const Cell &cell) {
   const Samples samples{cell.sampleBegin, cell.sampleEnd};
   return item.block ? Value::savedBlock(item.id, samples) : Value::activation(item.id, samples);
 }
 
-void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellTemplate::Leaving &)> &originalOf) {
+void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf) {
   const Cell &cell = x.plan.cells[c];
   CellInfo &info = x.cells[c];
   info.offloads.begin = static_cast<uint32_t>(x.offloads.size());
   const bool stays = x.hints && x.hints->offload.stays[c];
-  for (const CellTemplate::Leaving &item : x.shapeOf[c]->leaving) {
+  for (const CellTemplate::OffloadedBuffer &item : x.shapeOf[c]->offloaded) {
     const Region original = originalOf(item);
-    Offloaded leaving{item.block, item.id, item.later, original.arena};
+    OffloadedValue leaving{item.block, item.id, item.later, original.arena};
     if (!stays) {
       leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
       leaving.out = x.addTierCopy(cell.device, kReport, bundle::BACKWARD, original, region(leaving.host, 0, item.bytes), valueOf(leaving, cell),
@@ -47,7 +47,7 @@ void zorse::step::bringBack(Expansion &x, uint32_t c) {
   if (x.offloads[info.offloads.begin].out != kNone) // a cell copies all of its items, or none
     info.numberOfImages = x.takeNumbers(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin));
   for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
-    Offloaded &item = x.offloads[i];
+    OffloadedValue &item = x.offloads[i];
     if (item.out == kNone)
       continue;
     const uint64_t bytes = x.buffers[item.host].bytes;
@@ -69,54 +69,54 @@ void zorse::step::limitOffloads(Expansion &x) {
   };
   for (const OffloadHints::Limit &limit : x.hints->offload.back) {
     const uint32_t task = x.cells[limit.after.cell].of(limit.after.kind).end;
-    each(limit.cell, [&](const Offloaded &item) { x.addEdge(task, item.back); });
+    each(limit.cell, [&](const OffloadedValue &item) { x.addEdge(task, item.back); });
   }
   for (const auto &pair : x.hints->offload.out)
-    each(pair.first, [&](const Offloaded &item) { x.addEdge(item.out, x.cells[pair.second].forward.begin); });
+    each(pair.first, [&](const OffloadedValue &item) { x.addEdge(item.out, x.cells[pair.second].forward.begin); });
 }
 
 OffloadHints zorse::step::hintOffloads(const Expansion &x) {
   OffloadHints hints;
   hints.stays.assign(x.cells.size(), 0);
   auto listed = [&](const CellTask &task) { return task.exists() && x.listed.positions[task.begin] != kNone; };
-  struct Turn {
+  struct ResidencyInterval {
     uint32_t cell, forward, begin, end; ///< positions in the list of F, of the first task that reads images, and of the last
     TaskName last;
   };
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
-    std::vector<Turn> turns;
+    std::vector<ResidencyInterval> intervals;
     for (uint32_t c : x.cellsOf[d]) {
       const CellInfo &info = x.cells[c];
       if (info.offloads.size() == 0)
         continue;
       const CellTask &first = listed(info.backward) ? info.backward : info.weights;
       const bool weights = listed(info.weights);
-      turns.push_back({c,
+      intervals.push_back({c,
                        x.listed.positions[info.forward.begin],
                        x.listed.positions[first.begin],
                        x.listed.positions[(weights ? info.weights : first).end],
                        {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
-    std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.begin < b.begin; });
+    std::sort(intervals.begin(), intervals.end(), [](const ResidencyInterval &a, const ResidencyInterval &b) { return a.begin < b.begin; });
     const uint32_t images = x.plan.imagesOf(d);
-    for (size_t i = 0; i < turns.size(); ++i) {
-      const Turn &turn = turns[i];
-      if (i < images || turns[i - images].end < turn.forward) {
-        hints.stays[turn.cell] = 1;
+    for (size_t i = 0; i < intervals.size(); ++i) {
+      const ResidencyInterval &interval = intervals[i];
+      if (i < images || intervals[i - images].end < interval.forward) {
+        hints.stays[interval.cell] = 1;
         continue;
       }
       // Waits only for tasks that precede the cell's own in the list. All such edges agree with the list, so they form
       // no cycle.
-      const Turn &before = turns[i - images];
-      if (before.end < turn.begin)
-        hints.back.push_back({turn.cell, before.last});
+      const ResidencyInterval &before = intervals[i - images];
+      if (before.end < interval.begin)
+        hints.back.push_back({interval.cell, before.last});
       else if (listed(x.cells[before.cell].backward))
-        hints.back.push_back({turn.cell, {TaskKind::Backward, before.cell}});
+        hints.back.push_back({interval.cell, {TaskKind::Backward, before.cell}});
     }
-    std::sort(turns.begin(), turns.end(), [](const Turn &a, const Turn &b) { return a.forward < b.forward; });
-    turns.erase(std::remove_if(turns.begin(), turns.end(), [&](const Turn &turn) { return hints.stays[turn.cell]; }), turns.end());
-    for (size_t i = images; i < turns.size(); ++i)
-      hints.out.push_back({turns[i - images].cell, turns[i].cell});
+    std::sort(intervals.begin(), intervals.end(), [](const ResidencyInterval &a, const ResidencyInterval &b) { return a.forward < b.forward; });
+    intervals.erase(std::remove_if(intervals.begin(), intervals.end(), [&](const ResidencyInterval &interval) { return hints.stays[interval.cell]; }), intervals.end());
+    for (size_t i = images; i < intervals.size(); ++i)
+      hints.out.push_back({intervals[i - images].cell, intervals[i].cell});
   }
   hints.order.resize(x.plan.devices.size());
   for (uint32_t op : x.listed.ops) {

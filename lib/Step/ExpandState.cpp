@@ -43,7 +43,7 @@ public:
     std::stable_sort(gathers.begin(), gathers.end(), [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
     for (uint32_t w : gathers) {
       addGather(w);
-      for (const Made &made : imagesMade[w])
+      for (const ImageOps &made : imagesMade[w])
         x.addEdge(made.last, x.windows[w].gather);
     }
     limitImages();
@@ -147,7 +147,7 @@ private:
     if (x.windows[w].gather != kNone)
       return {x.windows[w].gather};
     std::vector<uint32_t> ops;
-    for (const Made &made : imagesMade[w])
+    for (const ImageOps &made : imagesMade[w])
       if (made.device == device)
         ops.push_back(made.last);
     return ops;
@@ -162,7 +162,7 @@ private:
       std::vector<uint32_t> begins;
       if (x.windows[w].gather != kNone)
         begins.push_back(x.windows[w].gather);
-      for (const Made &made : imagesMade[w])
+      for (const ImageOps &made : imagesMade[w])
         if (made.device == limit.device)
           begins.push_back(made.first);
       if (begins.empty())
@@ -213,7 +213,7 @@ private:
       const GroupState &h = *x.findGroupState(d, g);
       const uint32_t image = x.imageOf(h, w);
       const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
-      x.touch(window.gather, image);
+      x.addAccess(window.gather, image);
       x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
                 h.owns() ? elementRegion(image, h.place(h.owned.runs()[0]), h.owned.elements(), gatheredSize(g)) : Region());
     }
@@ -237,7 +237,7 @@ private:
     const Value value = Value::parameters(g, {run.begin, run.end});
     const Region home = elementRegion(h.home, run.place, run.size(), size(g));
     const Region image = elementRegion(x.imageOf(h, w), place, run.size(), gatheredSize(g));
-    Made made{d, kNone, kNone};
+    ImageOps made{d, kNone, kNone};
     if (!casts) {
       made.first = made.last = bring(w, d, host, home, image, value);
     } else if (host) {
@@ -257,8 +257,8 @@ private:
     const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortRank, 0, rankOf(w));
     x.addHalf(d, kCompute);
     x.describeCopy(home, here, value, phaseOf(w));
-    x.touch(op, home.arena);
-    x.touch(op, here.arena);
+    x.addAccess(op, home.arena);
+    x.addAccess(op, here.arena);
     return op;
   }
 
@@ -268,8 +268,8 @@ private:
     x.addHalf(d, kCompute);
     x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
-    x.touch(op, from.arena);
-    x.touch(op, image.arena);
+    x.addAccess(op, from.arena);
+    x.addAccess(op, image.arena);
     return op;
   }
 
@@ -314,9 +314,9 @@ private:
     for (uint32_t d : participants(g, x.readersOf[g])) {
       const GroupState &h = *x.findGroupState(d, g);
       if (h.reads)
-        x.touch(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::Side::Both : Expansion::Side::Before);
+        x.addAccess(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::AccessSide::Both : Expansion::AccessSide::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
-        x.touch(reduction[g], h.reduced, Expansion::Side::After);
+        x.addAccess(reduction[g], h.reduced, Expansion::AccessSide::After);
       x.addPart(d, h.reads ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
                 h.owns() ? elementRegion(h.reduced, h.reducedPlace(h.owned.runs()[0]), h.owned.elements(), size(g)) : Region());
     }
@@ -334,7 +334,7 @@ private:
     const Compact::Runs runs = h.owned.runs();
     if (!x.summary.groups(g).statistic() &&
         std::any_of(runs.begin(), runs.end(), [&](const Compact::Run &run) { return x.hasRuns(g, run.begin, run.end); }))
-      x.touch(op, h.reduced);
+      x.addAccess(op, h.reduced);
     return op;
   }
 
@@ -412,7 +412,7 @@ private:
   uint32_t decideLast(uint32_t d, uint32_t total) {
     const uint32_t op = addDecision(d, kCompute, /*first=*/false);
     afterSums(d, total, op);
-    for (const Done &before : done[d])
+    for (const ChunkEnd &before : done[d])
       x.addEdge(before.op, op);
     for (const GroupState &h : x.groupStates[d])
       for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1] && h.owns(); ++w)
@@ -452,14 +452,14 @@ private:
   std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};
     for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1]; ++w) {
-      for (const Made &made : imagesMade[w])
+      for (const ImageOps &made : imagesMade[w])
         if (made.device == d)
           before.push_back(made.last);
       if (x.windows[w].gather != kNone && h.readsHome)
         before.push_back(x.windows[w].gather);
     }
     const bool inPlace = h.readsHome || (x.hasMaster(h.group) && !x.casts(h.group));
-    for (const Done &task : done[d])
+    for (const ChunkEnd &task : done[d])
       if (inPlace && h.reads && uses(*task.chunk, h.group))
         before.push_back(task.op);
     return before;
@@ -477,20 +477,20 @@ private:
     std::vector<uint32_t> left; ///< ops that copy its gradients to the host
   };
   /// End of a chunk's tasks.
-  struct Done {
+  struct ChunkEnd {
     const Chunk *chunk;
     uint32_t op;
   };
 
   Expansion &x;
   std::vector<std::vector<Norm>> norms; ///< per device, in the order in which gradients are complete
-  std::vector<std::vector<Done>> done;  ///< per device
+  std::vector<std::vector<ChunkEnd>> done;  ///< per device
   std::vector<uint32_t> reduction;      ///< per group: op that follows its backward tasks
   /// A device's part of a window's image: first and last op that make it.
-  struct Made {
+  struct ImageOps {
     uint32_t device, first, last;
   };
-  std::vector<std::vector<Made>> imagesMade; ///< per window
+  std::vector<std::vector<ImageOps>> imagesMade; ///< per window
 };
 
 } // namespace

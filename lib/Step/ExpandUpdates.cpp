@@ -58,13 +58,13 @@ public:
   }
 
 private:
-  using Where = UpdateOp::Where;
+  using BufferRange = UpdateOp::BufferRange;
 
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(g).type()); }
 
   /// Returns an array with an owned run at a position of a buffer.
-  static Where at(uint32_t buffer, const Compact::Run &run, int64_t place) { return {buffer, run.begin - place}; }
-  static Where at(uint32_t buffer, const Compact::Run &run) { return at(buffer, run, run.place); }
+  static BufferRange at(uint32_t buffer, const Compact::Run &run, int64_t place) { return {buffer, run.begin - place}; }
+  static BufferRange at(uint32_t buffer, const Compact::Run &run) { return at(buffer, run, run.place); }
 
   /// Adds the update of elements of an owned run. \param left  op that copied its gradients to the host, or kNone
   void update(const GroupUpdate &one, const Compact::Run &run, uint32_t left, int64_t begin, int64_t end) {
@@ -72,7 +72,7 @@ private:
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
-    Where arrays[4] = {
+    BufferRange arrays[4] = {
         bring(Value::parameters(g, {begin, end}), h.readsHome ? at(h.home, run, h.place(run)) : at(h.home, run), h.at.parameters, true),
         h.at.gradients == Tier::Host ? bring(gradientsValue, at(h.left, run), Tier::Host, false) : at(h.reduced, run, h.reducedPlace(run))};
     if (left != kNone)
@@ -89,7 +89,7 @@ private:
   /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const GroupState &h = *one.groupState;
-    Where arrays[4] = {at(h.home, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
+    BufferRange arrays[4] = {at(h.home, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
     const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortRank, 0, x.firstUnit(h.group));
@@ -111,8 +111,8 @@ private:
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortRank, 0, 0);
     x.addHalf(device, queue);
     x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), Value::scalars(1), bundle::UPDATE_STATE);
-    x.touch(kept, x.scalars[device]);
-    x.touch(kept, known.scalars);
+    x.addAccess(kept, x.scalars[device]);
+    x.addAccess(kept, known.scalars);
     x.addEdge(decision, kept);
   }
 
@@ -130,7 +130,7 @@ private:
   }
 
   /// Makes the op added last an update.
-  void compute(uint32_t op, const GroupUpdate &one, const Where *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
+  void compute(uint32_t op, const GroupUpdate &one, const BufferRange *arrays, int64_t begin, int64_t end, QueueIndex on, Decision by) {
     const uint32_t g = one.groupState->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
@@ -141,31 +141,31 @@ private:
       touch(op, g, arrays, by);
   }
 
-  void touch(uint32_t op, uint32_t g, const Where *arrays, Decision by) {
+  void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
     const uint32_t body = x.summary.groups(static_cast<int>(g)).statistic() ? x.summary.update_body_statistics() : x.summary.update_body_plain();
     for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
       if (x.bodyHas(body, bundle::STATE, i))
-        x.touch(op, arrays[i].buffer);
+        x.addAccess(op, arrays[i].buffer);
     if (x.bodyHas(body, bundle::SCALARS, 0))
-      x.touch(op, by.scalars);
+      x.addAccess(op, by.scalars);
     if (x.bodyHas(body, bundle::OPTIMIZER_STEP_SLOT, 0))
-      x.touch(op, by.step);
+      x.addAccess(op, by.step);
   }
 
-  struct Brought {
+  struct PrefetchedState {
     Value value;
-    Where home, here;
+    BufferRange home, here;
     uint32_t fetch = kNone; ///< op
     bool changes = false;
   };
 
   /// Copies an array to the device if it is on the host. \returns the location of elements [value.begin, value.end) for
   /// the update
-  Where bring(Value value, Where home, Tier tier, bool changes) {
+  BufferRange bring(Value value, BufferRange home, Tier tier, bool changes) {
     if (tier == Tier::Device)
       return home;
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
-    const Where here{x.addBuffer(device, bytes, Purpose::Images), value.begin};
+    const BufferRange here{x.addBuffer(device, bytes, Purpose::Images), value.begin};
     x.buffers[here.buffer].late = late;
     const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
                                          priorityOf(kShortRank, 0, x.firstUnit(value.id)));
@@ -177,7 +177,7 @@ private:
     return here;
   }
 
-  Region at(const Where &array, const Value &value) const {
+  Region at(const BufferRange &array, const Value &value) const {
     return elementRegion(array.buffer, value.begin - array.base, value.end - value.begin, size(value.id));
   }
 
@@ -185,7 +185,7 @@ private:
     if (brought.empty())
       return;
     std::vector<uint32_t> leave{op};
-    for (Brought &b : brought) {
+    for (PrefetchedState &b : brought) {
       x.addEdge(b.fetch, op);
       if (!b.changes)
         continue;
@@ -206,7 +206,7 @@ private:
     std::vector<uint32_t> copies; ///< ops; empty: no update on the host needs it yet
     Decision here;
   } decided;                                ///< on the host
-  std::vector<Brought> brought;             ///< arrays copied from the host for the current update
+  std::vector<PrefetchedState> brought;             ///< arrays copied from the host for the current update
   std::vector<std::vector<uint32_t>> parts; ///< per earlier update: ops after which none of its arrays is on the device
 };
 

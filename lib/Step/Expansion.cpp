@@ -42,7 +42,7 @@ Expansion::~Expansion() {
 
 void ExpansionArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
-  each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, touches, next.begins, next.items);
+  each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, accesses, next.begins, next.items);
   each(order.priority, order.edges, listed.ops, listed.halves, listed.positions, listed.startTime, listed.endTime, listed.busy);
   each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, parts, loads, offloads);
 }
@@ -143,8 +143,8 @@ uint32_t Expansion::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase
   ops[op].priority = priority;
   addHalf(device, queue);
   describeCopy(from, to, value, phase);
-  touch(op, from.arena);
-  touch(op, to.arena);
+  addAccess(op, from.arena);
+  addAccess(op, to.arena);
   return op;
 }
 

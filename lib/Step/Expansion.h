@@ -251,7 +251,7 @@ struct CellInfo {
 };
 
 /// One item of a cell's CellTemplate::leaving.
-struct Offloaded {
+struct OffloadedValue {
   bool block;
   uint32_t id;
   TaskSet later;
@@ -283,13 +283,13 @@ struct Part {
 /// The update of elements [begin, end) of a group.
 struct UpdateOp {
   /// An array of the group: element `base` is the first in the buffer.
-  struct Where {
+  struct BufferRange {
     uint32_t buffer = kNone;
     int64_t base = 0;
   };
   uint32_t group = 0;
   int64_t begin = 0, end = 0;
-  Where arrays[4];                        ///< parameters, reduced gradients, moments
+  BufferRange arrays[4];                        ///< parameters, reduced gradients, moments
   uint32_t scalars = kNone, step = kNone; ///< buffers that the decision has written
 };
 
@@ -312,12 +312,12 @@ struct ExpansionArrays {
   std::vector<uint32_t> halfQueues;                  ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< (before, after)
   IndexLists next;                                   ///< the same by the op before; set when all edges exist
-  enum class Side : uint8_t { Both, Before, After }; ///< of a transfer: reads the buffer before, or writes it after
-  struct Touch {
+  enum class AccessSide : uint8_t { Both, Before, After }; ///< of a transfer: reads the buffer before, or writes it after
+  struct BufferAccess {
     uint32_t op, buffer;
-    Side side;
+    AccessSide side;
   };
-  std::vector<Touch> touches; ///< buffers that ops access, except accesses listed in CellTemplate
+  std::vector<BufferAccess> accesses; ///< buffers that ops access, except accesses listed in CellTemplate
 
   Order order;         ///< last order that the schedule set
   ListSchedule listed; ///< its result
@@ -335,7 +335,7 @@ struct ExpansionArrays {
   std::vector<CopyOp> copies;
   std::vector<Part> parts;         ///< of collectives, by half
   std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
-  std::vector<Offloaded> offloads; ///< lists by cell
+  std::vector<OffloadedValue> offloads; ///< lists by cell
 
   // Scratch of measureMemory.
   std::vector<uint64_t> taken, given;
@@ -384,11 +384,11 @@ struct Expansion : ExpansionArrays {
   /// if its device is staged. `terms`: the buffer for received terms, if a sum is direct.
   std::map<uint32_t, std::pair<Region, Region>> staged;
   std::map<uint32_t, Region> terms;
-  void touch(uint32_t op, uint32_t buffer, Side side = Side::Both) { touches.push_back({op, buffer, side}); }
-  void touch(const CellTask &task, uint32_t buffer) {
-    touch(task.begin, buffer);
+  void addAccess(uint32_t op, uint32_t buffer, AccessSide side = AccessSide::Both) { accesses.push_back({op, buffer, side}); }
+  void addAccess(const CellTask &task, uint32_t buffer) {
+    addAccess(task.begin, buffer);
     if (task.end != task.begin)
-      touch(task.end, buffer);
+      addAccess(task.end, buffer);
   }
 
   uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
@@ -511,7 +511,7 @@ WindowHints hintWindows(Expansion &x);
 OffloadHints hintOffloads(const Expansion &x);
 Status expandCells(Expansion &x);
 /// For a cell that offloads, adds the copies to the host after its F. \param originalOf  returns F's buffer of an item
-void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellTemplate::Leaving &)> &originalOf);
+void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
 /// Adds the copies back from the host before the cell's B.
 void bringBack(Expansion &x, uint32_t cell);
 /// Applies the hints for offloads. Precondition: all cells are expanded.

@@ -25,7 +25,7 @@ public:
       buffer.first = kNone;
       buffer.last = 0;
     }
-    for (auto [op, buffer, side] : x.touches)
+    for (auto [op, buffer, side] : x.accesses)
       touch(buffer, x.listed.positions[op], x.listed.positions[op]);
     for (const Chunk &chunk : x.chunks)
       addChunk(chunk);

@@ -280,8 +280,8 @@ public:
     x.placement.places.assign(x.numbers, Place());
     for (const Buffer &buffer : x.buffers)
       x.placement.buffers[buffer.number] = buffer;
-    for (const Expansion::Touch &touch : x.touches)
-      extend(x.buffers[touch.buffer].number, touch.op);
+    for (const Expansion::BufferAccess &access : x.accesses)
+      extend(x.buffers[access.buffer].number, access.op);
     CellTemplates &templates = x.tables.shapes(x.plan.schedule.splitBackward);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       touchState(c);

@@ -84,7 +84,7 @@ private:
     if (bytes == 0)
       return;
     const uint32_t buffer = x.addBuffer(deviceOf(half), bytes, Purpose::Workspace);
-    x.touch(op, buffer);
+    x.addAccess(op, buffer);
     x.terms[half] = region(buffer, 0, bytes);
   }
 };

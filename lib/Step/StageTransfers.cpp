@@ -270,27 +270,27 @@ private:
 
   /// Copies replace the transfer as accesses of device memory. The transfer and the copies access the image.
   void moveTouches() {
-    const size_t count = x.touches.size();
+    const size_t count = x.accesses.size();
     for (size_t i = 0; i < count; ++i) {
-      const auto [op, buffer, side] = x.touches[i];
+      const auto [op, buffer, side] = x.accesses[i];
       auto staged = made.find({op, x.buffers[buffer].device});
       if (staged == made.end())
         continue;
       std::vector<uint32_t> all;
-      if (side != Expansion::Side::After)
+      if (side != Expansion::AccessSide::After)
         all = staged->second.out;
-      if (side != Expansion::Side::Before)
+      if (side != Expansion::AccessSide::Before)
         all.insert(all.end(), staged->second.in.begin(), staged->second.in.end());
-      x.touches[i].op = all.front();
+      x.accesses[i].op = all.front();
       for (size_t k = 1; k < all.size(); ++k)
-        x.touches.push_back({all[k], buffer, side});
+        x.accesses.push_back({all[k], buffer, side});
     }
     for (const Image &image : images) {
-      x.touch(image.op, image.buffer);
+      x.addAccess(image.op, image.buffer);
       const Copies &copies = made[{image.op, image.device}];
       for (const auto *list : {&copies.out, &copies.in})
         for (uint32_t copy : *list)
-          x.touch(copy, image.buffer);
+          x.addAccess(copy, image.buffer);
     }
   }
 };

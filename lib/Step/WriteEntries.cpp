@@ -213,7 +213,7 @@ private:
     const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
     for (const Expansion::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
-      auto at = [&](const UpdateOp::Where &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
+      auto at = [&](const UpdateOp::BufferRange &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
       x.addCall(statistic    ? x.summary.update_body_statistics()
                 : run.decays ? x.summary.update_body_decay()
                              : x.summary.update_body_plain(),
