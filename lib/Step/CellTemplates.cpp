@@ -22,9 +22,9 @@ constexpr TaskSet kLater = kInB | kInW;
 bool isIn(const std::vector<uint32_t> &list, uint32_t v) { return std::find(list.begin(), list.end(), v) != list.end(); }
 
 /// Makes one template. Data inside cells is listed only on request.
-class Maker {
+class CellTemplateBuilder {
 public:
-  Maker(const ExpansionTables &x, const UnitCalls &units, bool split, CellTemplate &made, CellInside *inside)
+  CellTemplateBuilder(const ExpansionTables &x, const UnitCalls &units, bool split, CellTemplate &made, CellInside *inside)
       : x(x), summary(x.summary), units(units), split(split), made(made), inside(inside), cell(made.like), again(made.again),
         offloads(cell.activations == Activations::Offload), size(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin)),
         values(static_cast<size_t>(summary.values_size()), 0), gradients(values), takes(values), touches(values), saved(size, 0), deferred(size, 0) {}
@@ -314,7 +314,7 @@ const CellTemplate &CellTemplates::of(const Cell &cell) {
     made.index = static_cast<uint32_t>(templates.size() - 1);
     made.like = {key.unitBegin, key.unitEnd, 0, key.rows, 0, key.activations};
     made.again = key.activations == Activations::Recompute;
-    Maker(tables, tables.unitCalls(), split, made, nullptr).run();
+    CellTemplateBuilder(tables, tables.unitCalls(), split, made, nullptr).run();
     found = &made;
   }
   lastKey = key;
@@ -329,7 +329,7 @@ const CellInside &CellTemplates::inside(const CellTemplate &shape) {
     CellTemplate same;
     same.like = shape.like;
     same.again = shape.again;
-    Maker(tables, tables.unitCalls(), split, same, found.get()).run();
+    CellTemplateBuilder(tables, tables.unitCalls(), split, same, found.get()).run();
   }
   return *found;
 }

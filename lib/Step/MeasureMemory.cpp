@@ -12,9 +12,9 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-class Meter {
+class PeakMemoryMeter {
 public:
-  explicit Meter(Expansion &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
+  explicit PeakMemoryMeter(Expansion &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
     taken.assign(x.halfQueues.size(), 0);
     given.assign(x.halfQueues.size(), 0);
     cells.assign(x.halfQueues.size(), 0);
@@ -167,4 +167,4 @@ private:
 
 } // namespace
 
-void zorse::step::measureMemory(Expansion &x) { Meter(x).run(); }
+void zorse::step::measureMemory(Expansion &x) { PeakMemoryMeter(x).run(); }

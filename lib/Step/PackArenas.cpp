@@ -25,9 +25,9 @@ struct Segment {
   double freeTime;
 };
 
-class Packer {
+class ArenaAllocator {
 public:
-  explicit Packer(bool patient) : patient(patient) {}
+  explicit ArenaAllocator(bool patient) : patient(patient) {}
 
   uint64_t take(uint64_t bytes, double now) {
     auto usable = [&](const Segment &s) { return !patient || s.freeTime <= now; };
@@ -108,24 +108,24 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
     return x.placement.buffers[a].last < x.placement.buffers[b].first &&
            (!patient || x.placement.places[a].freeTime <= x.listed.startOf(x.placement.buffers[b].first));
   };
-  struct Placed {
+  struct AllocatedBuffer {
     uint64_t offset, end;
     uint32_t buffer;
   };
-  std::vector<Placed> placed; // by offset
+  std::vector<AllocatedBuffer> placed; // by offset
   uint64_t total = base;
   offsets.assign(order.size(), 0);
   std::vector<std::pair<uint32_t, uint64_t>> result;
   for (uint32_t b : order) {
     const Buffer &buffer = x.placement.buffers[b];
     uint64_t bytes = alignRegion(buffer.bytes), offset = base;
-    for (const Placed &other : placed) {
+    for (const AllocatedBuffer &other : placed) {
       if (other.offset >= offset + bytes)
         break;
       if (other.end > offset && !before(b, other.buffer) && !before(other.buffer, b))
         offset = other.end;
     }
-    auto at = std::upper_bound(placed.begin(), placed.end(), offset, [](uint64_t o, const Placed &p) { return o < p.offset; });
+    auto at = std::upper_bound(placed.begin(), placed.end(), offset, [](uint64_t o, const AllocatedBuffer &p) { return o < p.offset; });
     placed.insert(at, {offset, offset + bytes, b});
     total = std::max(total, offset + bytes);
     result.push_back({b, offset});
@@ -138,10 +138,10 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
 
 uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
                          bool patient) {
-  Packer packer(patient);
+  ArenaAllocator allocator(patient);
   for (uint32_t b : fixed) {
-    x.placement.places[b].offset = packer.end;
-    packer.end += alignRegion(x.placement.buffers[b].bytes);
+    x.placement.places[b].offset = allocator.end;
+    allocator.end += alignRegion(x.placement.buffers[b].bytes);
   }
   size_t next = 0;
   for (uint32_t b : byFirst) {
@@ -149,11 +149,11 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
     double now = x.listed.startOf(buffer.first);
     for (; next < byLast.size() && x.placement.buffers[byLast[next]].last < buffer.first; ++next) {
       const Place &old = x.placement.places[byLast[next]];
-      packer.give(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
+      allocator.give(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
     }
-    x.placement.places[b].offset = packer.take(alignRegion(buffer.bytes), now);
+    x.placement.places[b].offset = allocator.take(alignRegion(buffer.bytes), now);
   }
-  return packer.end;
+  return allocator.end;
 }
 
 std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse &use) {
@@ -171,13 +171,13 @@ std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse
 }
 
 /// Buffers of one memory kind on a device.
-struct Residents {
+struct ArenaBuffers {
   std::vector<uint32_t> fixed;   ///< persistent
   std::vector<uint32_t> byFirst; ///< in the order of their first entry, after packing
 };
 
 /// Packs one arena. \param least  peak of its live bytes. \returns its bytes
-uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t least) {
+uint64_t packArena(Expansion &x, ArenaBuffers &buffers, uint64_t limit, uint64_t least) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
   // Among buffers that begin at the same entry, larger ones first: they leave smaller gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
@@ -238,7 +238,7 @@ uint64_t packArena(Expansion &x, Residents &buffers, uint64_t limit, uint64_t le
 }
 
 /// Returns the peak of live bytes of the buffers for which `counts` is true.
-template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &buffers, Counts counts) {
+template <typename Counts> uint64_t peakOf(const Expansion &x, const ArenaBuffers &buffers, Counts counts) {
   uint64_t fixed = 0;
   for (uint32_t b : buffers.fixed)
     fixed += counts(x.placement.buffers[b]) ? alignRegion(x.placement.buffers[b].bytes) : 0;
@@ -257,7 +257,7 @@ template <typename Counts> uint64_t peakOf(const Expansion &x, const Residents &
 }
 
 /// Sets the bytes of a device's own memory by purpose.
-void itemise(const Expansion &x, const Residents &buffers, uint64_t total, MemoryUse &use) {
+void itemise(const Expansion &x, const ArenaBuffers &buffers, uint64_t total, MemoryUse &use) {
   auto peak = [&](Purpose a, Purpose b) {
     return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.purpose == a || buffer.purpose == b; });
   };
@@ -334,7 +334,7 @@ private:
 
 void zorse::step::packArenas(Expansion &x, bool shareBytes) {
   Lives(x).find();
-  std::vector<std::map<bundle::MemoryKind, Residents>> residents(x.plan.devices.size());
+  std::vector<std::map<bundle::MemoryKind, ArenaBuffers>> residents(x.plan.devices.size());
   for (uint32_t b = 0; b < x.numbers; ++b) {
     const Buffer &buffer = x.placement.buffers[b];
     if (buffer.bytes == 0)

@@ -17,9 +17,9 @@ using namespace zorse::step;
 
 namespace {
 
-class Router {
+class TransferRouting {
 public:
-  explicit Router(Expansion &x) : x(x) {}
+  explicit TransferRouting(Expansion &x) : x(x) {}
 
   void run() {
     for (uint32_t op = 0; op < x.ops.size(); ++op)
@@ -93,5 +93,5 @@ private:
 
 void zorse::step::routeTransfers(Expansion &x) {
   if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.direct >= 0; }))
-    Router(x).run();
+    TransferRouting(x).run();
 }

@@ -29,10 +29,10 @@ struct Event {
 };
 
 /// In a queue: the smallest priority first, then the smallest op.
-struct Waiting {
+struct ReadyOp {
   HeapKey key = ~HeapKey(0);
   uint32_t op() const { return static_cast<uint32_t>(secondOf(key)); }
-  bool operator<(const Waiting &other) const { return key < other.key; }
+  bool operator<(const ReadyOp &other) const { return key < other.key; }
 };
 
 class Simulator {
@@ -143,7 +143,7 @@ private:
       tryCandidate(candidates.pop());
   }
 
-  void tryCandidate(Waiting candidate) {
+  void tryCandidate(ReadyOp candidate) {
     const uint32_t index = candidate.op();
     const Op &op = opOf(index);
     if (defers(index)) {
@@ -460,14 +460,14 @@ private:
   std::vector<uint8_t> busy;
   std::vector<size_t> heldBy;            ///< per device: queue that blocks it; empty: communication does not block
   std::vector<uint32_t> holds;           ///< per device: number of ops that block it
-  std::vector<MinHeap<Waiting>> waiting; ///< per queue
-  MinHeap<Waiting> candidates;           ///< ops that may be able to start
+  std::vector<MinHeap<ReadyOp>> waiting; ///< per queue
+  MinHeap<ReadyOp> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
   std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
   std::vector<uint32_t> blocked, blockedNext;  ///< per cell: list of the ops that wait for its admission
-  MinHeap<Waiting> oldest;                     ///< cells with blocked ops, by first sample
+  MinHeap<ReadyOp> oldest;                     ///< cells with blocked ops, by first sample
   std::vector<uint32_t> groupOf;               ///< per cell
   std::vector<std::vector<uint32_t>> groupsOf; ///< per device
   std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted

@@ -18,9 +18,9 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-class Stager {
+class HostStagingPass {
 public:
-  explicit Stager(Expansion &x) : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
+  explicit HostStagingPass(Expansion &x) : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
 
   void run() {
     before = lists(/*incoming=*/true);
@@ -299,5 +299,5 @@ private:
 
 void zorse::step::stageTransfers(Expansion &x) {
   if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.staged; }))
-    Stager(x).run();
+    HostStagingPass(x).run();
 }

@@ -21,12 +21,12 @@ uint32_t firstUser(const bundle::ModelSummary &summary, uint32_t v, uint32_t uni
   return it == users.end() ? unit : *it;
 }
 
-class Maker {
+class UnitCallBuilder {
 public:
   using Segment = bundle::UnitFunction::Segment;
 
   /// \param segment  segment of the function; null: it has no segments
-  Maker(const ExpansionTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
+  UnitCallBuilder(const ExpansionTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
     call.body = segment ? segment->bodies(0) : unitFunction(summary, u, task).body(); // bodies of other devices have the same slots
@@ -97,8 +97,8 @@ UnitCalls::UnitCalls(const ExpansionTables &tables) {
       calls.emplace_back();
       const auto &segments = unitFunction(tables.summary, u, task).segments();
       for (const auto &segment : segments)
-        calls.back().push_back(Maker(tables, u, task, &segment).run());
+        calls.back().push_back(UnitCallBuilder(tables, u, task, &segment).run());
       if (segments.empty())
-        calls.back().push_back(Maker(tables, u, task).run());
+        calls.back().push_back(UnitCallBuilder(tables, u, task).run());
     }
 }

@@ -100,9 +100,9 @@ struct PhaseTasks {
   uint32_t firstUse = kNone; ///< list position of the first use of one of its windows, on any device
 };
 
-class Hinter {
+class UnshardIntervalFinder {
 public:
-  explicit Hinter(Expansion &x) : x(x) {
+  explicit UnshardIntervalFinder(Expansion &x) : x(x) {
     for (const Chunk &chunk : x.chunks)
       for (bool backward : {false, true})
         addPhase(chunk, backward);
@@ -242,4 +242,4 @@ private:
 
 } // namespace
 
-WindowHints zorse::step::hintWindows(Expansion &x) { return Hinter(x).run(); }
+WindowHints zorse::step::hintWindows(Expansion &x) { return UnshardIntervalFinder(x).run(); }

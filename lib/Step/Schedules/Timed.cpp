@@ -94,15 +94,15 @@ private:
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward.begin] = -1;
-    struct Entered {
+    struct AdmittedCounts {
       size_t cells = 0;
       int64_t rows = 0, groupRows = 0;
     };
-    std::vector<Entered> entered(x.chunkGroups.size());
+    std::vector<AdmittedCounts> entered(x.chunkGroups.size());
     for (uint32_t c : x.cellsByBegin[0]) { // in sample order
       const Chunk &chunk = x.chunks[x.chunkOf[c]];
       const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
-      Entered &before = entered[chunk.chunkGroup];
+      AdmittedCounts &before = entered[chunk.chunkGroup];
       if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
         before.groupRows = before.rows;
       time[x.cells[c].forward.begin] = period / static_cast<double>(chunkGroup.rows) *
