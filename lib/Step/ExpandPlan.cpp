@@ -91,9 +91,9 @@ Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
       chainTasks(x, tasks, x.order);
     return simulate(x, x.order, x.listed);
   }
-  Runs runs = rule.order(x, less, x.order);
+  DeadlockFreedom runs = rule.order(x, less, x.order);
   Status status = simulate(x, x.order, x.listed);
-  if (status.succeeded() || runs == Runs::Always)
+  if (status.succeeded() || runs == DeadlockFreedom::Guaranteed)
     return status;
   x.order.reset(x);
   return rule.orderOtherwise(x, x.order) ? simulate(x, x.order, x.listed) : status;

@@ -52,7 +52,7 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
   for (uint32_t c : mine) {
     int64_t until = cells[c].sampleEnd;
     for (size_t i = 0; i < next.size(); ++i)
-      for (auto &list = marks[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
+      for (auto &list = limits[next[i]]; cursor[i] < list.size() && list[cursor[i]].sample < until; ++cursor[i])
         reach = std::max(reach, list[cursor[i]].reach);
     // The cell of the next stage with the last of these samples needs all samples of its own.
     const uint32_t *last = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd < reach; });
@@ -71,7 +71,7 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
   for (size_t i = tasks.size(); i-- > 0;)
     following[i] = tasks[i].kind == TaskKind::Backward ? following[i + 1] : cells[tasks[i].cell].sampleEnd;
   int64_t high = 0;
-  std::vector<Mark> &own = marks[device];
+  std::vector<ForwardLimit> &own = limits[device];
   for (size_t i = 0; i < tasks.size(); ++i) {
     const Cell &cell = cells[tasks[i].cell];
     if (tasks[i].kind == TaskKind::Backward)

@@ -57,7 +57,7 @@ struct CellIndices {
 class OneForwardOneBackward {
 public:
   /// \param cells  cells of the whole tiling; must outlive this object
-  OneForwardOneBackward(const Cell *cells, size_t devices) : cells(cells), marks(devices), seen(devices, UINT32_MAX) {}
+  OneForwardOneBackward(const Cell *cells, size_t devices) : cells(cells), limits(devices), seen(devices, UINT32_MAX) {}
 
   /// Returns the order of a device's tasks. The devices of the next stage must have been ordered.
   /// \param mine    the device's cells
@@ -70,12 +70,12 @@ private:
   /// later stages have run the forwards of samples up to `reach`. Later stages count even if this
   /// device has none of those samples: a later cell may need them from another device of this stage
   /// before the backward.
-  struct Mark {
+  struct ForwardLimit {
     int64_t sample, reach;
   };
 
   const Cell *cells;
-  std::vector<std::vector<Mark>> marks; ///< per device
+  std::vector<std::vector<ForwardLimit>> limits; ///< per device
   std::vector<uint32_t> seen, next;
   std::vector<size_t> cursor;
   std::vector<int64_t> behindReach, following;

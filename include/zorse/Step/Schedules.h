@@ -24,7 +24,7 @@ struct ScheduleParameter {
 };
 
 /// Whether an order can run on every tiling that the rule accepts, or may contain a cycle.
-enum class Runs : uint8_t { Always, IfAcyclic };
+enum class DeadlockFreedom : uint8_t { Guaranteed, MustCheck };
 
 class ScheduleRule {
 public:
@@ -44,7 +44,7 @@ public:
   /// flight. `result` has been reset.
   /// \param less  per device: bytes by which activations must stay below the available memory, for
   ///   rules that give way; empty: none
-  virtual Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const = 0;
+  virtual DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const = 0;
 
   /// Sets another order in place of one that contains a cycle. \returns false if the rule has none;
   /// the plan is then refused

@@ -39,9 +39,9 @@ void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Me
                      describeCell(plan, i));
 }
 
-class Explicit final : public ScheduleRule {
+class ExplicitSchedule final : public ScheduleRule {
 public:
-  Explicit() : ScheduleRule(ScheduleKind::Explicit, "explicit order") {}
+  ExplicitSchedule() : ScheduleRule(ScheduleKind::Explicit, "explicit order") {}
 
   std::string refuses(const Plan &plan, const zorse::bundle::ModelSummary &summary) const override {
     Messages messages;
@@ -49,13 +49,13 @@ public:
     return messages.take();
   }
 
-  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     for (const auto &tasks : x.plan.order)
       chainTasks(x, tasks, result);
-    return Runs::IfAcyclic;
+    return DeadlockFreedom::MustCheck;
   }
 };
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::explicitRule() { return std::make_unique<Explicit>(); }
+std::unique_ptr<ScheduleRule> zorse::step::explicitRule() { return std::make_unique<ExplicitSchedule>(); }

@@ -17,11 +17,11 @@ using namespace zorse::step;
 
 namespace {
 
-class Folded final : public LapsRule {
+class WaveSchedule final : public LapsRule {
 public:
-  Folded() : LapsRule(ScheduleKind::Folded, "wave", Turn::BackAndForth) {}
+  WaveSchedule() : LapsRule(ScheduleKind::Folded, "wave", Turn::BackAndForth) {}
 
-  Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
+  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<Laps> laps = findLaps(x.plan, turn);
     assert(!laps.failed() && "the plan has been checked");
     constexpr double kUsual =
@@ -30,7 +30,7 @@ public:
     schedule.inFlight *= kUsual;
     schedule.interleave = static_cast<uint32_t>(laps->stages);
     orderByTime(x, schedule, less, result);
-    return Runs::Always;
+    return DeadlockFreedom::Guaranteed;
   }
 
   bool givesWay() const override { return true; }
@@ -38,4 +38,4 @@ public:
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::foldedRule() { return std::make_unique<Folded>(); }
+std::unique_ptr<ScheduleRule> zorse::step::foldedRule() { return std::make_unique<WaveSchedule>(); }

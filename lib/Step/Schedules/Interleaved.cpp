@@ -17,11 +17,11 @@ using namespace zorse::step;
 
 namespace {
 
-class Interleaved final : public LapsRule {
+class InterleavedSchedule final : public LapsRule {
 public:
-  Interleaved() : LapsRule(ScheduleKind::Interleaved, "interleaved", Turn::Ring) {}
+  InterleavedSchedule() : LapsRule(ScheduleKind::Interleaved, "interleaved", Turn::Ring) {}
 
-  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     const Laps laps = lapsOf(x);
     const size_t stages = laps.stages, rounds = laps.laps;
     fillWithWeights(x, result);
@@ -47,7 +47,7 @@ public:
       }
       chainTasks(x, tasks, result);
     }
-    return Runs::IfAcyclic;
+    return DeadlockFreedom::MustCheck;
   }
 
   /// For incomplete groups, different micro-batches per stage, or few in flight: list scheduling by
@@ -83,4 +83,4 @@ private:
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::interleavedRule() { return std::make_unique<Interleaved>(); }
+std::unique_ptr<ScheduleRule> zorse::step::interleavedRule() { return std::make_unique<InterleavedSchedule>(); }

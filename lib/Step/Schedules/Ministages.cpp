@@ -16,11 +16,11 @@ using namespace zorse::step;
 
 namespace {
 
-class Ministages final : public ScheduleRule {
+class BreadthFirstSchedule final : public ScheduleRule {
 public:
-  Ministages() : ScheduleRule(ScheduleKind::Ministages, "breadth_first") {}
+  BreadthFirstSchedule() : ScheduleRule(ScheduleKind::Ministages, "breadth_first") {}
 
-  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     const int32_t units = x.summary.units_size();
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);
@@ -42,7 +42,7 @@ public:
           addBackward(c);
       chainTasks(x, tasks, result);
     }
-    return Runs::Always;
+    return DeadlockFreedom::Guaranteed;
   }
 
 private:
@@ -53,4 +53,4 @@ private:
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::ministagesRule() { return std::make_unique<Ministages>(); }
+std::unique_ptr<ScheduleRule> zorse::step::ministagesRule() { return std::make_unique<BreadthFirstSchedule>(); }

@@ -78,17 +78,17 @@ class StagesRule final : public ScheduleRule {
 public:
   StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::ahead}}) {}
 
-  Runs order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
     std::vector<std::vector<TaskName>> order = orderStages(x);
     if (order.empty()) {
       admitChains(x, result);
-      return Runs::Always;
+      return DeadlockFreedom::Guaranteed;
     }
     for (const auto &tasks : order)
       chainTasks(x, tasks, result);
     if (x.plan.schedule.splitBackward)
       boundWeights(x, order, result);
-    return Runs::IfAcyclic;
+    return DeadlockFreedom::MustCheck;
   }
 
   bool orderOtherwise(const Expansion &x, Order &result) const override {

@@ -176,17 +176,17 @@ private:
   std::vector<double> &entry; ///< per cell: start of its first receive
 };
 
-class Timed final : public ScheduleRule {
+class SteadyStateSchedule final : public ScheduleRule {
 public:
-  Timed()
+  SteadyStateSchedule()
       : ScheduleRule(ScheduleKind::Timed, "steady_state",
                      {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true},
                       {"max_weight_grad_delay", &Schedule::weightDelay},
                       {"microbatch_group_size", &Schedule::interleave}}) {}
 
-  Runs order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
+  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
     orderByTime(x, x.plan.schedule, less, result);
-    return Runs::Always;
+    return DeadlockFreedom::Guaranteed;
   }
 
   bool givesWay() const override { return true; }
@@ -198,4 +198,4 @@ void zorse::step::orderByTime(const Expansion &x, const Schedule &schedule, cons
   TimedOrder(x, schedule, less, order).run();
 }
 
-std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<Timed>(); }
+std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<SteadyStateSchedule>(); }
