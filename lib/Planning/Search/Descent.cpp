@@ -14,9 +14,9 @@ using namespace zorse::planning;
 
 namespace {
 
-class Walk {
+class IteratedLocalSearch {
 public:
-  Walk(SearchContext &context, const Candidate &start, const std::vector<step::Schedule> &schedules, uint64_t seed)
+  IteratedLocalSearch(SearchContext &context, const Candidate &start, const std::vector<step::Schedule> &schedules, uint64_t seed)
       : best(start), context(context), now(start), seed(seed), neighbours(context, schedules, [this](Candidate &&candidate) {
           weigh(candidate);
           if (candidate.score < next.score)
@@ -123,9 +123,9 @@ size_t stagesOf(const Layout &layout) {
 void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
-  std::vector<std::unique_ptr<Walk>> walks;
+  std::vector<std::unique_ptr<IteratedLocalSearch>> walks;
   auto start = [&](const Candidate &candidate) {
-    walks.push_back(std::make_unique<Walk>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
+    walks.push_back(std::make_unique<IteratedLocalSearch>(context, candidate, schedules, context.options.seed * 31 + walks.size()));
   };
   // Starts from the best layouts of different structure, with whole and with shared units. Their
   // results decide which walks continue.
@@ -158,8 +158,8 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   double best = pool.empty() ? INFINITY : pool.front().score;
   for (size_t round = 0, stale = 0; !walks.empty() && left >= walks.size() && stale <= effort.descentPatience; ++round) {
     std::vector<uint32_t> before;
-    for (const auto &walk : walks)
-      before.push_back(walk->simulated());
+    for (const auto &search : walks)
+      before.push_back(search->simulated());
     const uint32_t each = left / static_cast<uint32_t>(walks.size());
     context.parallel(walks.size(), [&](size_t worker, size_t i) { walks[i]->run(worker, round == 0 ? 1 : effort.kicks, each); });
     uint32_t used = 0;
@@ -173,18 +173,18 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     stale = now < best * (1 - 1e-9) ? 0 : stale + 1;
     best = now;
     if (round == 0 || walks.size() > effort.keptWalks) {
-      for (auto &walk : walks) {
-        walk->best.id = context.nextId();
-        pool.push_back(walk->best);
+      for (auto &search : walks) {
+        search->best.id = context.nextId();
+        pool.push_back(search->best);
       }
       std::stable_sort(walks.begin(), walks.end(), [](const auto &a, const auto &b) { return better(a->best, b->best); });
       while (walks.size() > effort.keptWalks)
         walks.pop_back();
     }
   }
-  for (auto &walk : walks) {
-    walk->best.id = context.nextId();
-    pool.push_back(walk->best);
+  for (auto &search : walks) {
+    search->best.id = context.nextId();
+    pool.push_back(search->best);
   }
   std::sort(pool.begin(), pool.end(), better);
 }

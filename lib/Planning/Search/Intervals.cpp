@@ -196,7 +196,7 @@ void CutSolver::leaveOut(size_t i) {
   for (size_t u = 0; u < stride; ++u)
     if (label[(i + 1) * stride + u] < kInfinity) {
       label[i * stride + u] = label[(i + 1) * stride + u];
-      from[i * stride + u] = {static_cast<uint32_t>(i + 1), static_cast<int32_t>(u), kSkip};
+      predecessors[i * stride + u] = {static_cast<uint32_t>(i + 1), static_cast<int32_t>(u), kSkip};
     }
 }
 
@@ -229,7 +229,7 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
     double way = there[v];
     if (v < units) { // there are atoms behind; otherwise only the end is reachable
       way += hop(j, v, r);
-      int64_t behind = model.rows()[std::min<size_t>(from[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
+      int64_t behind = model.rows()[std::min<size_t>(predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
       way += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the samples of the larger cell
     }
     u = std::min(u, v - 1);
@@ -252,7 +252,7 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
       double total = way + passage(stage, r, begin, v);
       if (total < here[begin]) {
         here[begin] = total;
-        from[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};
+        predecessors[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};
       }
     }
   }
@@ -261,7 +261,7 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
 bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency) {
   const size_t n = atoms.size(), stride = static_cast<size_t>(model.units()) + 1;
   label.assign((n + 1) * stride, kInfinity);
-  from.resize((n + 1) * stride);
+  predecessors.resize((n + 1) * stride);
   label[n * stride + stride - 1] = 0;
   const size_t mostRows = std::min(options.mostRows, model.rows().size() - 1);
   const Goal goal{options, time, latency, options.split ? kFillWithSplit : 1, time / static_cast<double>(options.samples), options.lateStart * time};
@@ -319,7 +319,7 @@ void CutSolver::read(const std::vector<Atom> &atoms, const CutOptions &options, 
   cut.latency = label[0];
   double slowest = 0, start = 0; // slowest and start are those of a stage
   for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
-    const From &f = from[i * stride + u];
+    const Predecessor &f = predecessors[i * stride + u];
     if (f.rows != kSkip) {
       CutStage part{i, f.atom, static_cast<int32_t>(u), f.unit, f.rows};
       StageChoice stage{};

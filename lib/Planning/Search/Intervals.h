@@ -57,7 +57,7 @@ public:
   Cut solve(const std::vector<Atom> &atoms, const CutOptions &options);
 
 private:
-  struct From {
+  struct Predecessor {
     uint32_t atom;
     int32_t unit;
     uint32_t rows; ///< kSkip: the atom has no work
@@ -106,7 +106,7 @@ private:
 
   const StageModel &model;
   std::vector<double> label;
-  std::vector<From> from;
+  std::vector<Predecessor> predecessors;
   std::vector<double> linkBandwidth, linkLatency; ///< into atom i from the previous one
   std::vector<uint32_t> nodeOf;                   ///< node of atom i's first device
   std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, and in i and behind it

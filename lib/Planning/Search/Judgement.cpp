@@ -81,19 +81,19 @@ public:
   }
 
 private:
-  struct Judged {
+  struct EvaluatedPlan {
     const Candidate *candidate;
     step::Plan plan;
     Evaluation evaluation;
     double score;
   };
 
-  void score(Judged &one) const {
+  void score(EvaluatedPlan &one) const {
     one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
   }
 
   void expand(const Candidate &candidate) {
-    Judged one{&candidate, makePlan(problem, candidate.layout), {}, 0};
+    EvaluatedPlan one{&candidate, makePlan(problem, candidate.layout), {}, 0};
     Result<Evaluation> evaluation = estimate(problem, one.plan);
     if (evaluation.failed()) {
       refusal = evaluation.message();
@@ -102,20 +102,20 @@ private:
     one.evaluation = std::move(*evaluation);
     score(one);
     fitting += one.evaluation.excess == 0;
-    judged.push_back(std::move(one));
+    evaluated.push_back(std::move(one));
   }
 
   /// Expands candidates, best first, until `enough` of them fit or `tries` are expanded.
   bool expandMore(size_t enough, size_t tries) {
-    const size_t before = judged.size(), fittingBefore = fitting;
-    for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough && judged.size() - before < tries; ++next) {
+    const size_t before = evaluated.size(), fittingBefore = fitting;
+    for (; next != pool.end() && next->score < INFINITY && fitting - fittingBefore < enough && evaluated.size() - before < tries; ++next) {
       if (std::find(seen.begin(), seen.end(), next->step) != seen.end())
         continue;
       seen.push_back(next->step);
       single |= isSingle(next->layout);
       expand(*next);
     }
-    return judged.size() > before;
+    return evaluated.size() > before;
   }
 
   /// Also expands the fastest single device, because no plan may be slower than it.
@@ -132,16 +132,16 @@ private:
   void chooseBest() {
     size_t chosen = 0;
     for (size_t round = 0; round < effort.judgeRounds; ++round) {
-      std::stable_sort(judged.begin() + static_cast<long>(chosen), judged.end(), [](const Judged &a, const Judged &b) { return a.score < b.score; });
-      for (; chosen < judged.size() && judged[chosen].score < bestScore; ++chosen)
-        choose(judged[chosen]);
-      chosen = judged.size();
+      std::stable_sort(evaluated.begin() + static_cast<long>(chosen), evaluated.end(), [](const EvaluatedPlan &a, const EvaluatedPlan &b) { return a.score < b.score; });
+      for (; chosen < evaluated.size() && evaluated[chosen].score < bestScore; ++chosen)
+        choose(evaluated[chosen]);
+      chosen = evaluated.size();
       if (bestScore < INFINITY || (closest && isFar(problem, closestEvaluation)) || !expandMore(1, effort.judgedMore))
         break;
     }
   }
 
-  void choose(Judged &one) {
+  void choose(EvaluatedPlan &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
     if (mayFit && (effort.placesFirst || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
       if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps use memory, fewer samples may be in flight
@@ -222,7 +222,7 @@ private:
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
 
-  std::vector<Judged> judged;
+  std::vector<EvaluatedPlan> evaluated;
   std::vector<double> seen; ///< step times of all expanded candidates
   std::vector<Candidate>::const_iterator next = pool.begin();
   size_t fitting = 0;  ///< number of judged plans that fit

@@ -146,8 +146,8 @@ void Neighbours::units() {
   }
 }
 
-std::vector<Neighbours::Seat> Neighbours::seats() const {
-  std::vector<Seat> list;
+std::vector<Neighbours::StagePosition> Neighbours::positions() const {
+  std::vector<StagePosition> list;
   for (size_t p = 0; p < now->layout.pipelines.size(); ++p)
     for (size_t s = 0; s < now->layout.pipelines[p].stages.size(); ++s)
       for (const Member &member : now->layout.pipelines[p].stages[s].members)
@@ -200,19 +200,19 @@ void Neighbours::recut(size_t p, const std::vector<Atom> &groups) {
 }
 
 /// Whether moving either of two devices has the same effect.
-bool Neighbours::alike(const Seat &a, const Seat &b) const {
+bool Neighbours::alike(const StagePosition &a, const StagePosition &b) const {
   return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->classOf(a.device) == model->classOf(b.device) &&
          model->nodeOf(a.device) == model->nodeOf(b.device);
 }
 
 /// Moves one device to every other stage, removes it, or adds an unused one.
 void Neighbours::devices() {
-  const std::vector<Seat> list = seats();
+  const std::vector<StagePosition> list = positions();
   const Groups groups = allGroups();
   for (size_t i = 0; i < list.size() && !enough; ++i) {
-    if (std::any_of(list.begin(), list.begin() + static_cast<long>(i), [&](const Seat &other) { return alike(other, list[i]); }))
+    if (std::any_of(list.begin(), list.begin() + static_cast<long>(i), [&](const StagePosition &other) { return alike(other, list[i]); }))
       continue;
-    const Seat &from = list[i];
+    const StagePosition &from = list[i];
     Groups without = groups;
     if (from.pipeline != kNowhere) {
       erase(without[from.pipeline][from.stage].devices, from.device);
@@ -282,16 +282,16 @@ void Neighbours::alone(const Groups &without, uint32_t device) {
 
 /// Swaps two devices, or two stages.
 void Neighbours::exchanges() {
-  const std::vector<Seat> list = seats();
+  const std::vector<StagePosition> list = positions();
   const Groups groups = allGroups();
   for (size_t i = 0; i < list.size(); ++i)
     for (size_t j = i + 1; j < list.size() && !enough; ++j) {
-      const Seat &a = list[i], &b = list[j];
+      const StagePosition &a = list[i], &b = list[j];
       if ((a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage)) ||
           (model->classOf(a.device) == model->classOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device)))
         continue;
       Groups moved = groups;
-      for (const Seat *place : {&a, &b})
+      for (const StagePosition *place : {&a, &b})
         if (place->pipeline != kNowhere) {
           auto &devices = moved[place->pipeline][place->stage].devices;
           std::replace(devices.begin(), devices.end(), place->device, place == &a ? b.device : a.device);
@@ -327,7 +327,7 @@ void Neighbours::structure() {
       divide(p, s, groups[p]);
     }
   }
-  for (const Seat &place : seats())
+  for (const StagePosition &place : positions())
     for (size_t p = 0; p < groups.size(); ++p) {
       if (enough || (place.pipeline != kNowhere && place.pipeline != p))
         continue;
@@ -417,9 +417,9 @@ void Neighbours::relief() {
         sets[model->classOf(d)].push_back(d);
     }
   if (context.effort().deviceTechniques)
-    for (const Seat &seat : seats())
-      if (seat.pipeline != kNowhere)
-        sets.push_back({seat.device});
+    for (const StagePosition &position : positions())
+      if (position.pipeline != kNowhere)
+        sets.push_back({position.device});
   for (std::vector<uint32_t> &set : sets) {
     std::sort(set.begin(), set.end());
     set.erase(std::unique(set.begin(), set.end()), set.end());

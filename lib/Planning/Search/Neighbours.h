@@ -29,7 +29,7 @@ public:
   void visit(Kind kind, size_t worker, const Candidate &candidate);
 
 private:
-  struct Seat {
+  struct StagePosition {
     uint32_t device;
     size_t pipeline, stage;
   };
@@ -48,9 +48,9 @@ private:
 
   void offer(Candidate candidate);
   void offer(const Layout &layout) { offer(Candidate{layout, now->inFlight}); }
-  std::vector<Seat> seats() const;
+  std::vector<StagePosition> positions() const;
   Groups allGroups() const;
-  bool alike(const Seat &a, const Seat &b) const;
+  bool alike(const StagePosition &a, const StagePosition &b) const;
   /// Offers the layout with other groups in its pipelines: with the current stage boundaries if the
   /// number of stages is unchanged, and partitioned again.
   void regroup(const Groups &groups);

@@ -51,7 +51,7 @@ std::string zorse::planning::structureOf(const StageModel &model, const Layout &
 namespace {
 
 /// A walk from one initial layout.
-struct Island {
+struct SearchStart {
   Candidate current, best;
 };
 
@@ -64,24 +64,24 @@ public:
       memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
     std::vector<std::string> structures;
     for (const Candidate &candidate : pool) {
-      if (islands.size() >= most || !(candidate.score < INFINITY))
+      if (starts.size() >= most || !(candidate.score < INFINITY))
         break;
       std::string structure = structureOf(context.model, candidate.layout);
       if (std::find(structures.begin(), structures.end(), structure) != structures.end())
         continue;
       structures.push_back(structure);
-      islands.push_back({candidate, candidate});
+      starts.push_back({candidate, candidate});
     }
   }
 
   void run() {
-    if (islands.empty())
+    if (starts.empty())
       return;
     size_t stale = 0;
-    double best = islands.front().best.score;
+    double best = starts.front().best.score;
     for (uint64_t round = 0; !context.spent() && stale < effort.patience; ++round) {
       const double progress = static_cast<double>(context.tried() - begin) / budget;
-      if (progress > 0.1 && std::all_of(islands.begin(), islands.end(), [&](const Island &island) { return isHopeless(island.best); }))
+      if (progress > 0.1 && std::all_of(starts.begin(), starts.end(), [&](const SearchStart &start) { return isHopeless(start.best); }))
         break; // missing more than 10 % of all memory: moves will not find a plan that fits
       giveUpWorst(progress);
       makeMoves(round);
@@ -92,13 +92,13 @@ public:
       context.simulate(moved);
       takeMoves(progress);
       double now = best;
-      for (const Island &island : islands)
-        now = std::min(now, island.best.score);
+      for (const SearchStart &start : starts)
+        now = std::min(now, start.best.score);
       stale = now < best * (1 - 1e-6) ? 0 : stale + 1;
       best = now;
     }
-    for (const Island &island : islands)
-      pool.push_back(island.best);
+    for (const SearchStart &start : starts)
+      pool.push_back(start.best);
     std::sort(pool.begin(), pool.end(), better);
   }
 
@@ -112,14 +112,14 @@ private:
 
   void giveUpWorst(double progress) {
     size_t keep = std::max<size_t>(1, progress < 0.25 ? most : progress < 0.5 ? most / 2 : progress < 0.8 ? most / 4 : 1);
-    if (islands.size() <= keep)
+    if (starts.size() <= keep)
       return;
-    std::sort(islands.begin(), islands.end(), [](const Island &a, const Island &b) { return better(a.best, b.best); });
-    for (size_t i = keep; i < islands.size(); ++i)
-      pool.push_back(islands[i].best);
-    islands.resize(keep);
-    for (Island &island : islands)
-      island.current = island.best;
+    std::sort(starts.begin(), starts.end(), [](const SearchStart &a, const SearchStart &b) { return better(a.best, b.best); });
+    for (size_t i = keep; i < starts.size(); ++i)
+      pool.push_back(starts[i].best);
+    starts.resize(keep);
+    for (SearchStart &start : starts)
+      start.current = start.best;
   }
 
   void makeMoves(uint64_t round) {
@@ -127,9 +127,9 @@ private:
     std::vector<Candidate> batch(count);
     std::vector<uint8_t> made(count, 0);
     context.parallel(count, [&](size_t worker, size_t i) {
-      const Island &island = islands[i % islands.size()];
+      const SearchStart &start = starts[i % starts.size()];
       // Most moves start from the walk's current layout, some from its best one.
-      const Candidate &from = (i / islands.size()) % 4 == 3 ? island.best : island.current;
+      const Candidate &from = (i / starts.size()) % 4 == 3 ? start.best : start.current;
       for (uint64_t attempt = 0; attempt < effort.attempts && !made[i]; ++attempt)
         made[i] =
             mutate(context, worker, from, context.options.seed * 1000003 + round * 8191 + i * 131 + attempt * 7919, batch[i]) && asAsked(batch[i]);
@@ -140,26 +140,26 @@ private:
       if (made[i]) {
         batch[i].id = context.nextId();
         moved.push_back(std::move(batch[i]));
-        islandOf.push_back(i % islands.size());
+        islandOf.push_back(i % starts.size());
       }
   }
 
   /// Each walk continues with the best of its moves, at first even if that is slightly worse.
   void takeMoves(double progress) {
     double tolerance = 1 + 0.006 * std::max(0.0, 0.7 - progress);
-    std::vector<const Candidate *> next(islands.size(), nullptr);
+    std::vector<const Candidate *> next(starts.size(), nullptr);
     for (size_t i = 0; i < moved.size(); ++i) {
       const Candidate *&to = next[islandOf[i]];
-      if (moved[i].score != islands[islandOf[i]].current.score && (!to || better(moved[i], *to)))
+      if (moved[i].score != starts[islandOf[i]].current.score && (!to || better(moved[i], *to)))
         to = &moved[i];
     }
     for (size_t i = 0; i < moved.size(); ++i)
-      context.moves.add(moved[i].move, better(moved[i], islands[islandOf[i]].best));
-    for (size_t k = 0; k < islands.size(); ++k)
-      if (next[k] && next[k]->score < islands[k].current.score * tolerance) {
-        islands[k].current = *next[k];
-        if (better(islands[k].current, islands[k].best))
-          islands[k].best = islands[k].current;
+      context.moves.add(moved[i].move, better(moved[i], starts[islandOf[i]].best));
+    for (size_t k = 0; k < starts.size(); ++k)
+      if (next[k] && next[k]->score < starts[k].current.score * tolerance) {
+        starts[k].current = *next[k];
+        if (better(starts[k].current, starts[k].best))
+          starts[k].best = starts[k].current;
       }
   }
 
@@ -169,7 +169,7 @@ private:
   const SearchEffort effort = context.effort();
   const size_t most = effort.walksFor(budget);
   double memory = 0; ///< sum over all devices
-  std::vector<Island> islands;
+  std::vector<SearchStart> starts;
   std::vector<Candidate> moved; ///< candidates of this round
   std::vector<size_t> islandOf; ///< island of each of them
 };
