@@ -82,7 +82,7 @@ void order(const Problem &problem, std::vector<Group> &groups) {
   }
 }
 
-struct Planned {
+struct ZorsePaperPlanner {
   const Problem &problem;
   const Layers layers;
   Shortlist candidates;
@@ -197,7 +197,7 @@ Result<Layout> zorse::planning::zorsePaper(const Problem &problem) {
     for (uint32_t j = 0; j < n; ++j)
       if (i != j)
         weights[i][j] = bandwidth(problem, i, j);
-  Planned planned{problem, Layers(problem.summary), Shortlist(problem)};
+  ZorsePaperPlanner planned{problem, Layers(problem.summary), Shortlist(problem)};
   for (const std::vector<uint32_t> &parts : splitCuts(weights, problem.cluster.nodes.size())) {
     std::vector<Group> groups(*std::max_element(parts.begin(), parts.end()) + 1);
     for (uint32_t d = 0; d < n; ++d)

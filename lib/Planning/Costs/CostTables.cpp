@@ -99,12 +99,12 @@ const DeviceProfile *zorse::planning::findProfile(const Profile &profile, const 
 namespace {
 
 /// The measured points of a class by task; empty if the task was not measured.
-struct Measured {
+struct MeasuredPoints {
   std::vector<Curve::Point> tasks[kUnitTasks];
 };
 
-Measured collect(const ClassProfile &profile) {
-  Measured measured;
+MeasuredPoints collect(const ClassProfile &profile) {
+  MeasuredPoints measured;
   for (const ProfilePoint &point : profile.points) {
     const double seconds[kUnitTasks] = {point.forward, point.backward, point.inputGradients, point.weightGradients,
                                         -1}; // recomputation is not measured
@@ -136,7 +136,7 @@ struct Ratio {
 
 /// Sets the curves of one class: measured tasks use the measurements, the others are scaled in the
 /// proportions of the roofline.
-void complete(const Measured &measured, Curve *curves) {
+void complete(const MeasuredPoints &measured, Curve *curves) {
   Ratio both;
   both.add(measured.tasks[F], curves[F]);
   both.add(measured.tasks[B], curves[B]);
@@ -257,7 +257,7 @@ void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWo
     for (const ClassProfile &atDegree : entry->second) {
       if (atDegree.degree != 1 || atDegree.points.empty())
         continue;
-      Measured measured = collect(atDegree);
+      MeasuredPoints measured = collect(atDegree);
       whole.add(measured.tasks[F], times.curves[u * kUnitTasks + F]);
       whole.add(measured.tasks[B], times.curves[u * kUnitTasks + B]);
       complete(measured, &times.curves[u * kUnitTasks]);

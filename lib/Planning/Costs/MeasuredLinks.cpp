@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kNowhere = UINT32_MAX;
 
 /// The best of several measurements of one link.
-struct Best {
+struct BestMeasurement {
   double bandwidth = 0, flow = 0, latency = -1, halfSize = -1;
   void add(const LinkProfile &link) {
     bandwidth = std::max(bandwidth, link.bandwidth);
@@ -43,8 +43,8 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
     return it == nodes.end() ? kNowhere : it->second;
   };
 
-  std::map<uint32_t, Best> ports, cards, fabrics;
-  std::map<std::pair<uint32_t, uint32_t>, Best> sitePairs;
+  std::map<uint32_t, BestMeasurement> ports, cards, fabrics;
+  std::map<std::pair<uint32_t, uint32_t>, BestMeasurement> sitePairs;
   for (const LinkProfile &link : links) {
     uint32_t a = nodeOf(link.from), b = nodeOf(link.to);
     if (a == kNowhere || b == kNowhere)

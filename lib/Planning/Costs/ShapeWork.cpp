@@ -16,13 +16,13 @@ public:
       : shape(shape), tensorAttention(tensorAttention), tokens(shape.sequence), size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
   /// Work of one class by task.
-  struct OfClass {
+  struct ClassWork {
     bundle::TaskWork forward, backward, inputGradients, weightGradients;
   };
 
   /// Returns the work by class_id.
-  std::array<OfClass, 4> build() {
-    std::array<OfClass, 4> work;
+  std::array<ClassWork, 4> build() {
+    std::array<ClassWork, 4> work;
     embedding(work[0]);
     attention(work[1]);
     mlp(work[2]);
@@ -61,7 +61,7 @@ private:
   }
 
   /// Adds a product tokens x in times in x out, and the products of its backward.
-  void weights(OfClass &work, int64_t in, int64_t out) {
+  void weights(ClassWork &work, int64_t in, int64_t out) {
     product(work.forward, perRow(tokens), fixed(out), fixed(in));
     product(work.inputGradients, perRow(tokens), fixed(in), fixed(out));
     product(work.weightGradients, fixed(in), fixed(out), perRow(tokens));
@@ -69,7 +69,7 @@ private:
 
   /// Sets the whole backward: both parts, without the work `again` that W recomputes from saved
   /// activations.
-  void join(OfClass &work, uint32_t againLaunches = 0, int64_t againBytes = 0) {
+  void join(ClassWork &work, uint32_t againLaunches = 0, int64_t againBytes = 0) {
     bundle::TaskWork &whole = work.backward;
     whole = work.inputGradients;
     const bundle::TaskWork &weights = work.weightGradients;
@@ -78,12 +78,12 @@ private:
     kernels(work.weightGradients, againLaunches, againBytes);
   }
 
-  void embedding(OfClass &work) {
+  void embedding(ClassWork &work) {
     kernels(work.forward, 1, 2 * state());
     kernels(work.backward, 1, 4 * state());
   }
 
-  void attention(OfClass &work) {
+  void attention(ClassWork &work) {
     const int64_t kvWidth = shape.hidden / shape.heads * shape.kvHeads;
     for (int64_t width : {shape.hidden, kvWidth, kvWidth, shape.hidden}) // q, k, v, and the result
       weights(work, shape.hidden, width);
@@ -115,7 +115,7 @@ private:
     join(work);
   }
 
-  void mlp(OfClass &work) {
+  void mlp(ClassWork &work) {
     for (auto [in, out] : {std::pair(shape.hidden, shape.ffn), std::pair(shape.hidden, shape.ffn), std::pair(shape.ffn, shape.hidden)})
       weights(work, in, out);
     const int64_t bytes = 6 * state() + 6 * tokens * shape.ffn * size;
@@ -124,7 +124,7 @@ private:
     join(work);
   }
 
-  void head(OfClass &work) {
+  void head(ClassWork &work) {
     weights(work, shape.hidden, shape.vocabulary);
     const int64_t logits = tokens * shape.vocabulary * size;
     kernels(work.forward, 2, 6 * logits);         // norm, the loss
@@ -147,7 +147,7 @@ void zorse::planning::addShapeWork(const ModelShape &shape, bundle::ModelSummary
     const auto work = Work(shape, tensorAttention).build();
     for (int c = 0; c < summary.classes_size(); ++c)
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
-        const Work::OfClass &of = work[static_cast<size_t>(c)];
+        const Work::ClassWork &of = work[static_cast<size_t>(c)];
         if (function.task() != bundle::UnitFunction::RECOMPUTE) // dimensions do not determine the kernels of a recomputation
           *function.add_work() = function.task() == bundle::UnitFunction::FORWARD           ? of.forward
                                  : function.task() == bundle::UnitFunction::BACKWARD        ? of.backward

@@ -56,9 +56,9 @@ std::string scheduleName(const step::Schedule &schedule) {
   return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", backward split" : "");
 }
 
-class Maker {
+class ReportBuilder {
 public:
-  Maker(const Problem &problem, const step::Plan &plan, const step::StepGraph &graph, Report &report)
+  ReportBuilder(const Problem &problem, const step::Plan &plan, const step::StepGraph &graph, Report &report)
       : problem(problem), plan(plan), graph(graph), report(report) {
     std::unordered_map<std::string, uint32_t> index;
     for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
@@ -324,7 +324,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   if (efficiency.failed())
     return efficiency.error();
   report.efficiency = *efficiency;
-  Maker maker(problem, plan, *graph, report);
+  ReportBuilder maker(problem, plan, *graph, report);
   maker.devices();
   maker.stages();
   maker.types();
