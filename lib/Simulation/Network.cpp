@@ -29,18 +29,18 @@ uint32_t Network::addResource(const bundle::LinkClass &link, Kind kind, uint32_t
 
 Network::Network(const bundle::Topology &topology) {
   for (const auto &site : topology.sites()) {
-    uint32_t s = static_cast<uint32_t>(ofSite.size());
+    uint32_t s = static_cast<uint32_t>(siteLinks.size());
     siteNames.push_back(site.name());
-    OfSite of;
+    SiteLinks of;
     of.fabric = {addResource(site.fabric(), Kind::Fabric, s), site.fabric().latency(), site.fabric().flow(), rampOf(site.fabric())};
     of.uplink = {addResource(site.uplink(), Kind::UplinkOut, s), addResource(site.uplink(), Kind::UplinkIn, s), site.uplink().latency(),
                  site.uplink().flow(), rampOf(site.uplink())};
-    ofSite.push_back(of);
+    siteLinks.push_back(of);
   }
   for (const auto &node : topology.nodes()) {
-    uint32_t n = static_cast<uint32_t>(ofNode.size());
+    uint32_t n = static_cast<uint32_t>(nodeLinks.size());
     nodeNames.push_back(node.name());
-    OfNode of;
+    NodeLinks of;
     of.site = node.site();
     of.portLatency = node.port().latency();
     of.portFlow = node.port().flow();
@@ -48,13 +48,13 @@ Network::Network(const bundle::Topology &topology) {
     of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow(), rampOf(node.bus())};
     of.card = {addResource(node.nic(), Kind::CardOut, n), addResource(node.nic(), Kind::CardIn, n), node.nic().latency(), node.nic().flow(),
                rampOf(node.nic())};
-    ofNode.push_back(of);
+    nodeLinks.push_back(of);
   }
   for (uint32_t node : topology.node_of_device()) {
-    uint32_t d = static_cast<uint32_t>(ofDevice.size());
+    uint32_t d = static_cast<uint32_t>(deviceLinks.size());
     const auto &port = topology.nodes(static_cast<int>(node)).port();
     uint32_t out = addResource(port, Kind::PortOut, d);
-    ofDevice.push_back({node, out, addResource(port, Kind::PortIn, d)});
+    deviceLinks.push_back({node, out, addResource(port, Kind::PortIn, d)});
   }
 
   if (topology.algorithms_size() > 0)
@@ -63,11 +63,11 @@ Network::Network(const bundle::Topology &topology) {
     allowed |= 1u << static_cast<uint32_t>(algorithmOf(static_cast<bundle::Topology::Algorithm>(algorithm)));
   if (topology.moving_size() == topology.node_of_device_size())
     for (const auto &moving : topology.moving())
-      movers.push_back({moving.per_byte(), moving.per_message(), moving.delay()});
+      communicationCosts.push_back({moving.per_byte(), moving.per_message(), moving.delay()});
 
   const auto &between = topology.between_sites();
   otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth()), rampOf(between)};
-  size_t n = ofSite.size();
+  size_t n = siteLinks.size();
   if (n > kMostSitesInPairs) {
     for (const auto &listed : topology.site_pairs())
       for (auto [from, to] : {std::pair(listed.a(), listed.b()), std::pair(listed.b(), listed.a())})
@@ -83,9 +83,9 @@ Network::Network(const bundle::Topology &topology) {
                      links[p]->flow(), rampOf(*links[p])});
 }
 
-const Network::Shared &Network::pair(uint32_t from, uint32_t to) const {
+const Network::SharedLink &Network::pair(uint32_t from, uint32_t to) const {
   if (!pairs.empty())
-    return pairs[from * ofSite.size() + to];
+    return pairs[from * siteLinks.size() + to];
   auto it = listedPairs.find(pairKey(from, to));
   return it == listedPairs.end() ? otherPairs : it->second;
 }
@@ -98,9 +98,9 @@ Route Network::route(uint32_t from, uint32_t to) const {
     r.resources[r.count] = resource;
     r.count += resource != kNoResource;
   };
-  const OfDevice &a = ofDevice[from], &b = ofDevice[to];
+  const DeviceLinks &a = deviceLinks[from], &b = deviceLinks[to];
   if (a.node == b.node) {
-    const OfNode &node = ofNode[a.node];
+    const NodeLinks &node = nodeLinks[a.node];
     cross(a.portOut);
     cross(node.bus.resource);
     cross(b.portIn);
@@ -109,20 +109,20 @@ Route Network::route(uint32_t from, uint32_t to) const {
     r.ramp = std::max(node.portRamp, node.bus.ramp);
     return r;
   }
-  const OfNode &m = ofNode[a.node], &n = ofNode[b.node];
+  const NodeLinks &m = nodeLinks[a.node], &n = nodeLinks[b.node];
   r.latency = m.card.latency + n.card.latency;
   r.flow = tighter(m.card.flow, n.card.flow);
   r.ramp = std::max(m.card.ramp, n.card.ramp);
   cross(m.card.out);
   if (m.site == n.site) {
-    const Shared &fabric = ofSite[m.site].fabric;
+    const SharedLink &fabric = siteLinks[m.site].fabric;
     cross(fabric.resource);
     r.latency += fabric.latency;
     r.flow = tighter(r.flow, fabric.flow);
     r.ramp = std::max(r.ramp, fabric.ramp);
   } else {
-    const Ends &up = ofSite[m.site].uplink, &down = ofSite[n.site].uplink;
-    const Shared &between = pair(m.site, n.site);
+    const DuplexLink &up = siteLinks[m.site].uplink, &down = siteLinks[n.site].uplink;
+    const SharedLink &between = pair(m.site, n.site);
     cross(up.out);
     cross(between.resource);
     cross(down.in);

@@ -13,47 +13,47 @@ using namespace zorse::sim;
 
 /// Adds a transfer to the work of the device's CPUs.
 void Traffic::charge(uint32_t device, double work, double start) {
-  Debt &debt = debts[device];
-  debt.free = moved(device, work, start);
-  if (start < debt.until)
-    debt.seconds += work;
+  CommunicationBacklog &backlog = backlogs[device];
+  backlog.free = moved(device, work, start);
+  if (start < backlog.until)
+    backlog.seconds += work;
 }
 
 /// Returns the time at which the CPUs have executed their previous work and `work`. While the
 /// device computes they have half of their time for it.
 double Traffic::moved(uint32_t device, double work, double start) const {
-  const Debt &debt = debts[device];
-  return std::max(debt.free, start) + work + std::min(work, std::max(debt.until - start, 0.0));
+  const CommunicationBacklog &backlog = backlogs[device];
+  return std::max(backlog.free, start) + work + std::min(work, std::max(backlog.until - start, 0.0));
 }
 
 /// Returns the seconds that a message waits for the CPUs.
 double Traffic::delay(uint32_t device, double start) const {
-  return std::min(network->moving(device).delay, std::max(debts[device].until - start, 0.0));
+  return std::min(network->communicationCost(device).delay, std::max(backlogs[device].until - start, 0.0));
 }
 
 double Traffic::compute(uint32_t device, double seconds, double start) {
-  if (debts.empty())
+  if (backlogs.empty())
     return start + seconds;
-  Debt &debt = debts[device];
-  double lost = std::max(0.0, debt.seconds - std::max(start - debt.until, 0.0)), still = std::max(debt.free - start, 0.0);
-  debt.seconds = 0;
-  debt.until = start + seconds + lost + std::min(seconds, still);
-  return debt.until;
+  CommunicationBacklog &backlog = backlogs[device];
+  double lost = std::max(0.0, backlog.seconds - std::max(start - backlog.until, 0.0)), still = std::max(backlog.free - start, 0.0);
+  backlog.seconds = 0;
+  backlog.until = start + seconds + lost + std::min(seconds, still);
+  return backlog.until;
 }
 
 Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
   Route route = network->route(from, to);
   double begin = start;
-  if (!debts.empty() && from != to) // before any card is reserved
+  if (!backlogs.empty() && from != to) // before any card is reserved
     for (uint32_t device : {from, to})
       begin += delay(device, start);
   if (bytes > 0)
     begin += route.ramp;
   double sent = route.flow > 0 ? begin + bytes / route.flow : begin;
-  if (!debts.empty() && from != to)
+  if (!backlogs.empty() && from != to)
     for (uint32_t device : {from, to}) {
-      charge(device, network->moving(device).work(bytes), start);
-      sent = std::max(sent, debts[device].free + (begin - start));
+      charge(device, network->communicationCost(device).work(bytes), start);
+      sent = std::max(sent, backlogs[device].free + (begin - start));
     }
   if (bytes > 0)
     for (uint32_t i = 0; i < route.count; ++i) {
@@ -107,7 +107,7 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   if (!(bytes > 0))
     return;
   lastHop += route.ramp;
-  if (!debts.empty() && from != to)
+  if (!backlogs.empty() && from != to)
     for (uint32_t device : {from, to}) {
       if (work.empty())
         work.assign(network->devices(), -1);
@@ -115,7 +115,7 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
         work[device] = 0;
         movers.push_back(device);
       }
-      work[device] += network->moving(device).work(bytes);
+      work[device] += network->communicationCost(device).work(bytes);
     }
   for (uint32_t i = 0; i < route.count; ++i) {
     uint32_t r = route.resources[i];
@@ -293,7 +293,7 @@ void Traffic::rails(Operation operation, size_t several) {
   latency = (hops - shortest + furthest) * twice;
 }
 
-Traffic::Weighed Traffic::weigh(Operation operation, Algorithm algorithm) {
+Traffic::CollectiveCost Traffic::cost(Operation operation, Algorithm algorithm) {
   least = latency = 0;
   switch (algorithm) {
   case Algorithm::Exchange:
@@ -311,23 +311,23 @@ Traffic::Weighed Traffic::weigh(Operation operation, Algorithm algorithm) {
   default:
     ring(operation, 0, members.size(), fewestOfNode());
   }
-  Weighed weighed{least, latency, {}, {}};
-  weighed.loads.reserve(touched.size());
+  CollectiveCost cost{least, latency, {}, {}};
+  cost.loads.reserve(touched.size());
   for (uint32_t r : touched) {
-    weighed.loads.push_back({r, load[r]});
+    cost.loads.push_back({r, load[r]});
     load[r] = 0;
   }
   for (uint32_t device : movers) {
-    weighed.work.push_back({device, work[device]});
+    cost.work.push_back({device, work[device]});
     work[device] = -1;
   }
   touched.clear();
   movers.clear();
-  return weighed;
+  return cost;
 }
 
 /// Returns the arrival time of the last byte without reserving resources.
-double Traffic::endOf(const Weighed &collective, double start) const {
+double Traffic::endOf(const CollectiveCost &collective, double start) const {
   double end = start + collective.least;
   for (auto [r, bytes] : collective.loads)
     end = std::max(end, std::max(freeAt[r], start) + bytes * network->secondsPerByte(r));
@@ -341,7 +341,7 @@ double Traffic::endOf(const Weighed &collective, double start) const {
 
 /// Costs are cached, because steps have few different collectives, and planners simulate steps that
 /// differ little. The cache key is a 128-bit hash.
-const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
+const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
                                                       double bytes, Algorithm algorithm) {
   Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   auto mix = [&](uint64_t value) {
@@ -370,7 +370,7 @@ const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const
     knownLoads = 0;
   }
   auto [entry, isNew] = known.try_emplace(key);
-  std::vector<Weighed> &found = entry->second;
+  std::vector<CollectiveCost> &found = entry->second;
   if (!isNew)
     return found;
   addMembers(owners, readers);
@@ -388,20 +388,20 @@ const std::vector<Traffic::Weighed> &Traffic::choices(Operation operation, const
       continue;
     if (candidate == Algorithm::Rails && (members.front().node == members.back().node || fewestOfNode() < 2))
       continue;
-    found.push_back(weigh(operation, candidate));
+    found.push_back(cost(operation, candidate));
   }
   if (found.empty()) // the requested algorithm, or a ring if no allowed one is possible
-    found.push_back(weigh(operation, algorithm));
-  for (const Weighed &one : found)
+    found.push_back(cost(operation, algorithm));
+  for (const CollectiveCost &one : found)
     knownLoads += one.loads.size() + one.work.size() + 8;
   return found;
 }
 
 Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
                      Algorithm algorithm) {
-  const Weighed *best = nullptr;
+  const CollectiveCost *best = nullptr;
   double bestEnd = 0, sent = start;
-  for (const Weighed &one : choices(operation, owners, readers, bytes, algorithm)) {
+  for (const CollectiveCost &one : choices(operation, owners, readers, bytes, algorithm)) {
     const double end = endOf(one, start);
     if (!best || end + one.latency < bestEnd) {
       best = &one;

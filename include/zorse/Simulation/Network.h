@@ -29,7 +29,7 @@ struct Route {
 
 /// Parameters of a device that moves data with its own CPUs. Moving data takes compute time from
 /// the device, and at least as long as the work.
-struct Moving {
+struct CpuCommunicationCost {
   double perByte = 0, perMessage = 0; ///< seconds of work
   double delay = 0;                   ///< seconds that a message waits for a CPU while the device computes
   double work(double bytes) const { return perMessage + bytes * perByte; }
@@ -55,16 +55,16 @@ public:
   /// loader check it).
   explicit Network(const bundle::Topology &topology);
 
-  size_t devices() const { return ofDevice.size(); }
-  size_t sites() const { return ofSite.size(); }
-  uint32_t node(uint32_t device) const { return ofDevice[device].node; }
-  uint32_t site(uint32_t device) const { return ofNode[ofDevice[device].node].site; }
+  size_t devices() const { return deviceLinks.size(); }
+  size_t sites() const { return siteLinks.size(); }
+  uint32_t node(uint32_t device) const { return deviceLinks[device].node; }
+  uint32_t site(uint32_t device) const { return nodeLinks[deviceLinks[device].node].site; }
   /// Returns the route in constant time. The route from a device to itself is empty.
   Route route(uint32_t from, uint32_t to) const;
 
   /// Whether any device moves data with its own CPUs (Topology.moving).
-  bool hasMoving() const { return !movers.empty(); }
-  const Moving &moving(uint32_t device) const { return movers[device]; } ///< only if hasMoving()
+  bool hasCommunicationCost() const { return !communicationCosts.empty(); }
+  const CpuCommunicationCost &communicationCost(uint32_t device) const { return communicationCosts[device]; } ///< only if hasCommunicationCost()
 
   /// Whether Algorithm::Best may choose the algorithm (Topology.algorithms).
   bool allows(uint8_t algorithm) const { return allowed >> algorithm & 1; }
@@ -78,40 +78,40 @@ public:
 
 private:
   /// Both directions of a link; a resource may be kNoResource.
-  struct Ends {
+  struct DuplexLink {
     uint32_t out = kNoResource, in = kNoResource;
     double latency = 0, flow = 0, ramp = 0;
   };
-  struct Shared {
+  struct SharedLink {
     uint32_t resource = kNoResource;
     double latency = 0, flow = 0, ramp = 0;
   };
-  struct OfDevice {
+  struct DeviceLinks {
     uint32_t node, portOut, portIn;
   };
-  struct OfNode {
+  struct NodeLinks {
     uint32_t site;
     double portLatency, portFlow, portRamp;
-    Shared bus;
-    Ends card;
+    SharedLink bus;
+    DuplexLink card;
   };
-  struct OfSite {
-    Shared fabric;
-    Ends uplink;
+  struct SiteLinks {
+    SharedLink fabric;
+    DuplexLink uplink;
   };
   enum class Kind : uint8_t { PortOut, PortIn, Bus, CardOut, CardIn, Fabric, UplinkOut, UplinkIn, Pair };
 
   uint32_t addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner);
-  const Shared &pair(uint32_t from, uint32_t to) const;
+  const SharedLink &pair(uint32_t from, uint32_t to) const;
 
-  std::vector<OfDevice> ofDevice;
-  std::vector<OfNode> ofNode;
-  std::vector<OfSite> ofSite;
-  std::vector<Shared> pairs;                        ///< sites x sites, if the number of sites is small enough
-  std::unordered_map<uint64_t, Shared> listedPairs; ///< otherwise: (from << 32 | to)
-  Shared otherPairs;
+  std::vector<DeviceLinks> deviceLinks;
+  std::vector<NodeLinks> nodeLinks;
+  std::vector<SiteLinks> siteLinks;
+  std::vector<SharedLink> pairs;                        ///< sites x sites, if the number of sites is small enough
+  std::unordered_map<uint64_t, SharedLink> listedPairs; ///< otherwise: (from << 32 | to)
+  SharedLink otherPairs;
   std::vector<double> bandwidths, inverse;
-  std::vector<Moving> movers;                    ///< per device; empty if no device moves data itself
+  std::vector<CpuCommunicationCost> communicationCosts;                    ///< per device; empty if no device moves data itself
   uint32_t allowed = ~0u;                        ///< one bit per sim::Algorithm
   std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
@@ -156,13 +156,13 @@ struct Piece {
 ///
 /// If a device moves data with its own CPUs, these are also a resource, shared by both directions.
 /// While the device computes they have half their time for transfers, and a message first waits for
-/// them (Moving::delay, or until computing ends).
+/// them (CpuCommunicationCost::delay, or until computing ends).
 class Traffic {
 public:
   explicit Traffic(const Network &network) : network(&network), freeAt(network.resources(), 0), load(network.resources(), 0) { reset(); }
   void reset() {
     freeAt.assign(freeAt.size(), 0);
-    debts.assign(network->hasMoving() ? network->devices() : 0, Debt());
+    backlogs.assign(network->hasCommunicationCost() ? network->devices() : 0, CommunicationBacklog());
   }
 
   Passage send(uint32_t from, uint32_t to, double bytes, double start);
@@ -181,8 +181,8 @@ public:
   double compute(uint32_t device, double seconds, double start);
   /// Marks the device as computing until `end`, which already includes lost time.
   void occupy(uint32_t device, double end) {
-    if (!debts.empty())
-      debts[device].until = end;
+    if (!backlogs.empty())
+      backlogs[device].until = end;
   }
 
   double busyUntil(uint32_t resource) const { return freeAt[resource]; }
@@ -198,7 +198,7 @@ private:
     double owned;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
-  struct Weighed {                                  ///< costs of a collective by one algorithm, on an idle network
+  struct CollectiveCost {                                  ///< costs of a collective by one algorithm, on an idle network
     double least, latency;                          ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes per resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of transfers per device
@@ -207,7 +207,7 @@ private:
   struct KeyHash {
     size_t operator()(const Key &key) const { return static_cast<size_t>(key[0]); }
   };
-  struct Debt {
+  struct CommunicationBacklog {
     double until = 0;   ///< end of the current computation
     double seconds = 0; ///< seconds of transfers before `until` that `until` does not include; idle time after it reduces them
     double free = 0;    ///< time at which its CPUs have executed their transfers
@@ -218,9 +218,9 @@ private:
   double moved(uint32_t device, double work, double start) const;
   Passage run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
               Algorithm algorithm);
-  const std::vector<Weighed> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes,
+  const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes,
                                       Algorithm algorithm);
-  Weighed weigh(Operation operation, Algorithm algorithm);
+  CollectiveCost cost(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
   void ring(Operation operation, size_t begin, size_t end, size_t several);
   size_t fewestOfNode() const;
@@ -229,7 +229,7 @@ private:
   void exchange(Operation operation);
   void hierarchical(Operation operation);
   void rails(Operation operation, size_t several);
-  double endOf(const Weighed &collective, double start) const;
+  double endOf(const CollectiveCost &collective, double start) const;
   void addMembers(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers);
 
   const Network *network;
@@ -242,9 +242,9 @@ private:
   std::vector<uint32_t> touched;
   std::vector<double> work; ///< seconds of transfers per device; only if devices move data themselves
   std::vector<uint32_t> movers;
-  std::vector<Debt> debts;
+  std::vector<CommunicationBacklog> backlogs;
   double least = 0, latency = 0, lastHop = 0;
-  std::unordered_map<Key, std::vector<Weighed>, KeyHash> known; ///< costs of known collectives, for each possible algorithm
+  std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known; ///< costs of known collectives, for each possible algorithm
   size_t knownLoads = 0;
 };
 
