@@ -38,7 +38,7 @@ void releaseFreed() {
 #endif
 }
 
-Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::ExpandUntil until) {
+Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::LoweringStage until) {
   releaseFreed();
   step::ExpandOptions options;
   options.bodies = &planned.bodies;
@@ -69,9 +69,9 @@ bool mayBeDirect(const Planned &planned) {
 /// Analysis: the step of a module's plan, with direct transfers if GPUs support them and memory
 /// suffices.
 struct ExpandedStep {
-  ExpandedStep(Operation *module, AnalysisManager &analyses) : ExpandedStep(analyses.getAnalysis<Planned>(), step::ExpandUntil::All) {}
+  ExpandedStep(Operation *module, AnalysisManager &analyses) : ExpandedStep(analyses.getAnalysis<Planned>(), step::LoweringStage::All) {}
 
-  ExpandedStep(const Planned &planned, step::ExpandUntil until) : status(planned.status) {
+  ExpandedStep(const Planned &planned, step::LoweringStage until) : status(planned.status) {
     if (status.failed() || (mayBeDirect(planned) && expandDirectly(planned, until)))
       return;
     Result<step::StepGraph> made = expand(planned, planned.plan, until);
@@ -86,7 +86,7 @@ struct ExpandedStep {
   step::StepGraph graph; ///< valid if `status` is success
 
 private:
-  bool expandDirectly(const Planned &planned, step::ExpandUntil until) {
+  bool expandDirectly(const Planned &planned, step::LoweringStage until) {
     step::Plan plan = planned.plan;
     for (size_t d = 0; d < plan.devices.size(); ++d)
       plan.devices[d].direct = planned.direct[d];
@@ -147,7 +147,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
       bytes += program.size();
     std::string remark = counted(programs.size(), "program") + ", " + megabytes(bytes);
     if (direct) { // the same step staged through host memory, if GPUs cannot reach each other at run time
-      Result<step::StepGraph> graph = expand(planned, planned.plan, step::ExpandUntil::All);
+      Result<step::StepGraph> graph = expand(planned, planned.plan, step::LoweringStage::All);
       if (graph.failed())
         printError(planned.file + ": step staged through host memory, for GPUs that cannot reach each other: " + graph.message());
       else

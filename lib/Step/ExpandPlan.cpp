@@ -229,15 +229,15 @@ Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan 
   if (Status status = expandCells(x); status.failed())
     return status;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
-  if (options.until == ExpandUntil::Stages)
+  if (options.until == LoweringStage::Stages)
     return withoutPlaces(x);
-  expandState(x, options.until != ExpandUntil::Offload);
-  if (options.until == ExpandUntil::Offload)
+  expandState(x, options.until != LoweringStage::Offload);
+  if (options.until == LoweringStage::Offload)
     return withoutPlaces(x);
   routeTransfers(x);
   stageTransfers(x);
   linkEdges(x.edges, x.ops.size(), x.next);
-  if (options.until == ExpandUntil::Collectives)
+  if (options.until == LoweringStage::Collectives)
     return withoutPlaces(x);
   auto measure = [&] {
     measureMemory(x);
@@ -245,7 +245,7 @@ Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan 
   };
   if (Status status = listToFit(x, measure, &MemoryUse::total); status.failed())
     return status;
-  if (options.until == ExpandUntil::Order)
+  if (options.until == LoweringStage::Order)
     return withoutPlaces(x);
   if (Status status = options.checkMemory ? checkMemory(x) : Status::success(); status.failed())
     return status;
@@ -282,7 +282,7 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
 
 Result<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options) {
   Result<StepGraph> graph = expandEntries(summary, plan, options);
-  if (!graph.failed() && options.until == ExpandUntil::All)
+  if (!graph.failed() && options.until == LoweringStage::All)
     computeWaits(*graph, plan.blocking);
   return graph;
 }

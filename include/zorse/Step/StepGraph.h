@@ -235,7 +235,7 @@ struct StepGraph {
 /// The phase after which an expansion stops, for inspection. Before Order, the entries of a device
 /// are numbered in the order of creation. Before Memory, there is no arena and all regions are
 /// absent. Only All has waits.
-enum class ExpandUntil : uint8_t {
+enum class LoweringStage : uint8_t {
   Stages,      ///< tasks of cells, inputs, transfers between cells
   Offload,     ///< and parameters: fetched from hosts, and gathered. Copies of activations are part of Stages
   Collectives, ///< and reductions, norms, updates, copies to hosts, the report
@@ -313,7 +313,7 @@ struct ExpandOptions : StepOptions {
   /// Refuse a plan that exceeds the devices' memory (the planner turns this off to grade
   /// candidates).
   bool checkMemory = true;
-  ExpandUntil until = ExpandUntil::All;
+  LoweringStage until = LoweringStage::All;
   /// Buffers with disjoint live ranges share bytes. Measurements compare with steps that share
   /// none.
   bool shareBytes = true;
