@@ -73,11 +73,11 @@ private:
   Value line, inBlock;                     ///< position of this thread; inBlock is null without columns
   Value writes;                            ///< whether this thread writes a result
   /// Shared memory for a block's sums, and whether threads may still read it.
-  struct Shared {
+  struct SharedScratch {
     Value memory;
     bool busy = false;
   };
-  llvm::DenseMap<Type, Shared> places;
+  llvm::DenseMap<Type, SharedScratch> places;
 
   /// Maximum number of blocks that share the elements of a result. It does not depend on rows: a
   /// launch of few rows uses fewer of them.
@@ -156,7 +156,7 @@ private:
         all.push_back(k.combineBlock(kind, sum, int(threads)));
         continue;
       }
-      Shared &place = places[type];
+      SharedScratch &place = places[type];
       if (place.busy)
         k.barrier();
       if (!place.memory)

@@ -120,11 +120,11 @@ private:
 
   /// Columns that a thread keeps in registers. Columns beyond the end of the row repeat its last
   /// ones and do not contribute to sums.
-  struct Kept {
+  struct CachedColumns {
     Group group;
     Value inside; ///< null: all of these columns exist
   };
-  std::vector<Kept> kept;
+  std::vector<CachedColumns> kept;
 
   /// The value of a node at element `e` of a group.
   Value valueOf(int index, int phase, Group &group, size_t e) {
@@ -409,7 +409,7 @@ private:
     Value row = arith::DivUIOp::create(k.b, k.loc, k.begin, k.i64(lanes)), lane = arith::RemUIOp::create(k.b, k.loc, k.begin, k.i64(lanes));
     const int64_t held = (columns + int64_t(lanes) * width - 1) / (int64_t(lanes) * width) * width;
     const int64_t inTurn = warp && held >= kLongRow && held <= kKeptColumns ? rowsInTurn(held) : 1;
-    auto body = [&](Value row, ArrayRef<Kept> repeated) {
+    auto body = [&](Value row, ArrayRef<CachedColumns> repeated) {
       SmallVector<Value> lead = leadOf(row);
       SmallVector<Value> anywhere(lead);
       anywhere.push_back(Value());
@@ -437,8 +437,8 @@ private:
       if (inTurn == 1)
         return body(row, {});
       Value first = k.mul(row, inTurn);
-      std::vector<Kept> repeated = keptColumns(leadOf(first), lane, lanes, width);
-      for (Kept &part : repeated)
+      std::vector<CachedColumns> repeated = keptColumns(leadOf(first), lane, lanes, width);
+      for (CachedColumns &part : repeated)
         loadRepeated(part.group);
       k.loop(k.i64(0), k.i64(inTurn), [&](Value turn) { body(k.add(first, turn), repeated); });
     };
@@ -474,7 +474,7 @@ private:
     for (int reduce : reduces)
       carried.push_back(k.identity(nodes()[size_t(reduce)].reduce, nodes()[size_t(reduce)].type));
     if (!kept.empty()) {
-      for (Kept &part : kept) {
+      for (CachedColumns &part : kept) {
         for (size_t e = 0; e < size_t(width); ++e)
           for (auto [reduce, sum] : llvm::zip(reduces, carried)) {
             const Node &node = nodes()[size_t(reduce)];
@@ -520,8 +520,8 @@ private:
     }
   }
 
-  std::vector<Kept> keptColumns(ArrayRef<Value> lead, Value lane, int lanes, int width) {
-    std::vector<Kept> kept;
+  std::vector<CachedColumns> keptColumns(ArrayRef<Value> lead, Value lane, int lanes, int width) {
+    std::vector<CachedColumns> kept;
     const int64_t stride = int64_t(lanes) * width, steps = (columns + stride - 1) / stride;
     if (steps * width > kKeptColumns)
       return kept;

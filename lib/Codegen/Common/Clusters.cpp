@@ -80,7 +80,7 @@ int availability(Value value, const llvm::DenseMap<Operation *, int> &clusterOf)
   return last;
 }
 
-struct Former {
+struct FusionBuilder {
   func::FuncOp function;
   const Claims &claims;
   Clustering result;
@@ -471,7 +471,7 @@ bool Clustering::isMaterialised(Value value, const Claims &claims) const {
 }
 
 FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims, bool fewLaunches) {
-  Former former{function, claims, Clustering(), {}};
+  FusionBuilder former{function, claims, Clustering(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     former.isUpdate |= isSlot(slotOfResult(function, i), SlotKind::State);

@@ -45,14 +45,14 @@ static std::optional<View> sameTypeView(Value value, const Claims &claims) {
 namespace {
 
 /// Several dimensions merged into one: their common extent and one stride per tensor.
-struct Collapsed {
+struct CollapsedDims {
   bundle::Extent extent;
   SmallVector<int64_t, 3> strides;
 };
 
 /// \param strides  one list per tensor, parallel to `sizes`.
-std::optional<Collapsed> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef<int64_t>> strides) {
-  Collapsed result;
+std::optional<CollapsedDims> collapse(ArrayRef<int64_t> sizes, ArrayRef<ArrayRef<int64_t>> strides) {
+  CollapsedDims result;
   result.strides.assign(strides.size(), 0);
   int64_t count = 1;
   bool sampled = false, any = false;

@@ -67,7 +67,7 @@ static func::FuncOp writerOf(func::FuncOp function, SlotKind block) {
   return writer ? writer : function;
 }
 
-LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, Packed &packed) {
+LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, PackedTensors &packed) {
   func::FuncOp owner = writerOf(function, kind);
   std::vector<std::pair<uint32_t, Type>> tensors;
   auto collect = [&](SlotAttr slot, Type type) {
@@ -133,7 +133,7 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
   const StringRef name = stringifySlotKind(attribute.getKind());
   const uint32_t index = attribute.getIndex();
   if (kind == bundle::SAVED || kind == bundle::DEFERRED) {
-    const Packed &packed = kind == bundle::SAVED ? saved : deferred;
+    const PackedTensors &packed = kind == bundle::SAVED ? saved : deferred;
     if (index >= packed.places.size())
       return diagnose() << "expects one of the " << packed.places.size() << " " << name << " tensors there are, got " << attribute;
     Place place = packed.places[index];

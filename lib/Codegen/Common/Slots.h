@@ -34,16 +34,16 @@ private:
                 llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
   /// Tensors packed in one slot: offsets by index, and the total size.
-  struct Packed {
+  struct PackedTensors {
     std::vector<Place> places;
     bundle::Extent bytes;
   };
   /// Computes the layout of a packed block from the class's function that writes it, or from
   /// `function` if it is not in a class.
-  mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, Packed &packed);
+  mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, PackedTensors &packed);
 
   bundle::Body &body;
-  Packed saved, deferred;
+  PackedTensors saved, deferred;
 };
 
 /// Offset of a field of the step's scalars in abi::StepScalars, in bytes.
