@@ -89,21 +89,21 @@ static InitializerRole asConstant(ImportState &state, const onnx::Tensor &tensor
 /// Whether the initializer is a parameter that flags may freeze, and not a number in a formula that matches a pattern
 /// by accident.
 static bool isParameter(ImportState &state, int value, const onnx::Tensor &tensor, const Uses &uses) {
-  if (state.facts.parameters.count(tensor.name()) || state.facts.stored.count(tensor.name()))
+  if (state.metadata.parameters.count(tensor.name()) || state.metadata.stored.count(tensor.name()))
     return true;
-  if (state.facts.namesAll)
+  if (state.metadata.namesAll)
     return false;
-  Guess guess = uses.guess(value, tensor, [&](int64_t most) { return elementsOf(state, tensor, most); });
-  return guess == Guess::Trained || (guess == Guess::Ambiguous && uses.isProbablyTrained(value, tensor));
+  InferredRole inferred = uses.inferred(value, tensor, [&](int64_t most) { return elementsOf(state, tensor, most); });
+  return inferred == InferredRole::Trained || (inferred == InferredRole::Ambiguous && uses.isProbablyTrained(value, tensor));
 }
 
 /// Whether the file contains the parameter: under one of its names, restored, or stored in another form.
 static bool isInFile(const ImportState &state, const std::string &name, const std::set<std::string> &present) {
-  std::vector<std::string> names = state.facts.namesOf(name);
+  std::vector<std::string> names = state.metadata.namesOf(name);
   for (const std::string &other : names)
     if (present.count(other))
       return true;
-  return llvm::any_of(state.facts.stored, [&](const auto &entry) {
+  return llvm::any_of(state.metadata.stored, [&](const auto &entry) {
     return present.count(entry.first) && std::find(names.begin(), names.end(), entry.second.parameter) != names.end();
   });
 }
@@ -119,9 +119,9 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
     const std::string &original = state.graph.valueNames[node.outputs[0]];
     if (source == state.initializers.end() || !isFloat(static_cast<ElementKind>(source->second->data_type())) || !uses.getsGradient(node.outputs[0]))
       continue;
-    if (state.facts.source == Facts::Source::Module) {
-      std::vector<std::string> names = state.facts.namesOf(original);
-      bool known = state.facts.parameters.count(original) || state.facts.buffers.count(original);
+    if (state.metadata.source == ModuleMetadata::Source::Module) {
+      std::vector<std::string> names = state.metadata.namesOf(original);
+      bool known = state.metadata.parameters.count(original) || state.metadata.buffers.count(original);
       if (!known || std::find(names.begin(), names.end(), source->second->name()) != names.end())
         continue;
     } else if (looksRenamed(original) || StringRef(original).contains("/")) {
@@ -162,14 +162,14 @@ static LogicalResult aliasStored(ImportState &state) {
   std::map<std::string, const onnx::Tensor *> byName;
   for (auto &[value, tensor] : state.graph.body.initializers) {
     byName[tensor->name()] = tensor;
-    if (state.facts.parameters.count(tensor->name()))
-      holders[state.facts.namesOf(tensor->name()).front()] = {value, "same"};
+    if (state.metadata.parameters.count(tensor->name()))
+      holders[state.metadata.namesOf(tensor->name()).front()] = {value, "same"};
   }
   for (auto &[value, tensor] : state.graph.body.initializers) {
-    auto stored = state.facts.stored.find(tensor->name());
-    if (stored == state.facts.stored.end() || state.roles[tensor] != InitializerRole::Trained || forced(state, tensor->name()))
+    auto stored = state.metadata.stored.find(tensor->name());
+    if (stored == state.metadata.stored.end() || state.roles[tensor] != InitializerRole::Trained || forced(state, tensor->name()))
       continue;
-    auto [holder, isFirst] = holders.try_emplace(state.facts.namesOf(stored->second.parameter).front(), value, stored->second.form);
+    auto [holder, isFirst] = holders.try_emplace(state.metadata.namesOf(stored->second.parameter).front(), value, stored->second.form);
     if (isFirst)
       continue;
     const onnx::Tensor *first = state.initializers[holder->second.first];
@@ -201,25 +201,25 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
   std::vector<std::string> missing, merged, candidates;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    if (!forced(state, each.name()) && uses.guess(value, each, [&](int64_t most) { return elementsOf(state, each, most); }) != Guess::Constant)
+    if (!forced(state, each.name()) && uses.inferred(value, each, [&](int64_t most) { return elementsOf(state, each, most); }) != InferredRole::Constant)
       candidates.push_back("'" + each.name() + "' " + shapeText(each));
   }
-  for (auto &[name, fact] : state.facts.parameters) {
-    std::vector<std::string> names = state.facts.namesOf(name);
+  for (auto &[name, fact] : state.metadata.parameters) {
+    std::vector<std::string> names = state.metadata.namesOf(name);
     if (names.front() != name || !fact.trained || fact.reached == false || isInFile(state, name, present) ||
         llvm::any_of(names, [&](const std::string &n) { return forced(state, n) == TrainableChoice::Freeze; }))
       continue;
     // If no initializer can contain the missing parameter, the parameter is not used.
-    if (fact.reached == true || state.facts.used.count(name) || !candidates.empty())
+    if (fact.reached == true || state.metadata.used.count(name) || !candidates.empty())
       missing.push_back("'" + name + "'");
   }
-  for (const std::vector<std::string> &group : state.facts.equal) {
+  for (const std::vector<std::string> &group : state.metadata.equal) {
     std::vector<std::string> there, gone;
     bool trains = false;
     for (const std::string &name : group) {
-      auto fact = state.facts.parameters.find(name);
-      bool isTrained = fact != state.facts.parameters.end() && fact->second.trained;
-      bool unused = fact != state.facts.parameters.end() && ((fact->second.reached == false && isTrained) || fact->second.read == false);
+      auto fact = state.metadata.parameters.find(name);
+      bool isTrained = fact != state.metadata.parameters.end() && fact->second.trained;
+      bool unused = fact != state.metadata.parameters.end() && ((fact->second.reached == false && isTrained) || fact->second.read == false);
       if (isInFile(state, name, present))
         there.push_back("'" + name + "'"), trains |= isTrained;
       else if (!unused && !isTrained && !forced(state, name)) // missing trained ones are found above
@@ -255,14 +255,14 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
 
 /// Checks for gradient behavior of PyTorch that the file cannot express.
 static LogicalResult checkGradients(ImportState &state) {
-  std::vector<std::string> problems = state.facts.unsaid;
+  std::vector<std::string> problems = state.metadata.unsaid;
   const char *lost = "; this form of export drops detach, dynamo=True with optimize=False keeps it";
-  if (state.facts.detached && *state.facts.detached > state.facts.detaches)
-    problems.push_back("the module detaches " + std::to_string(*state.facts.detached) +
-                       (*state.facts.detached == 1 ? " value that has" : " values that have") + " a gradient, the file says so of " +
-                       std::to_string(state.facts.detaches) + lost);
-  else if (state.facts.source == Facts::Source::Exporter && state.facts.lostDetaches > 0)
-    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(state.facts.lostDetaches) + " times)" + lost);
+  if (state.metadata.detached && *state.metadata.detached > state.metadata.detaches)
+    problems.push_back("the module detaches " + std::to_string(*state.metadata.detached) +
+                       (*state.metadata.detached == 1 ? " value that has" : " values that have") + " a gradient, the file says so of " +
+                       std::to_string(state.metadata.detaches) + lost);
+  else if (state.metadata.source == ModuleMetadata::Source::Exporter && state.metadata.lostDetaches > 0)
+    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(state.metadata.lostDetaches) + " times)" + lost);
   if (problems.empty())
     return success();
   if (state.options.trustGuess) {
@@ -279,16 +279,16 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
   std::vector<std::string> ambiguous, trained, trusted;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    Guess guess = uses.guess(value, each, [&](int64_t most) { return elementsOf(state, each, most); });
-    if (guess == Guess::Ambiguous) {
+    InferredRole inferred = uses.inferred(value, each, [&](int64_t most) { return elementsOf(state, each, most); });
+    if (inferred == InferredRole::Ambiguous) {
       bool probably = uses.isProbablyTrained(value, each);
       ambiguous.push_back("'" + each.name() + "' " + shapeText(each));
       trusted.push_back("'" + each.name() + "' " + (probably ? "trained" : "frozen"));
-      guess = probably ? Guess::Trained : Guess::Constant;
-    } else if (guess == Guess::Trained) {
+      inferred = probably ? InferredRole::Trained : InferredRole::Constant;
+    } else if (inferred == InferredRole::Trained) {
       trained.push_back(each.name());
     }
-    state.roles[tensor] = guess == Guess::Trained ? InitializerRole::Trained : InitializerRole::Constant;
+    state.roles[tensor] = inferred == InferredRole::Trained ? InitializerRole::Trained : InitializerRole::Constant;
   }
   if (!ambiguous.empty() && !state.options.trustGuess)
     return error(state, "the file does not say whether " + std::to_string(ambiguous.size()) +
@@ -305,10 +305,10 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
 }
 
 LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const std::vector<int> &wanted) {
-  auto facts = readFacts(state.model.model());
-  if (facts.failed())
-    return error(state, facts.message());
-  state.facts = std::move(*facts);
+  auto metadata = readFacts(state.model.model());
+  if (metadata.failed())
+    return error(state, metadata.message());
+  state.metadata = std::move(*metadata);
   if (failed(checkGradients(state)))
     return failure();
   if (failed(checkNames(state)) || failed(restoreMerged(state, Uses(state.graph, wanted))))
@@ -323,10 +323,10 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
     const std::string &name = tensor->name();
     bool floats = isFloat(static_cast<ElementKind>(tensor->data_type()));
     InitializerRole &role = state.roles[tensor] = InitializerRole::Constant;
-    auto fact = state.facts.parameters.find(name);
-    auto stored = state.facts.stored.find(name);
+    auto fact = state.metadata.parameters.find(name);
+    auto stored = state.metadata.stored.find(name);
     bool asKnown =
-        fact != state.facts.parameters.end() &&
+        fact != state.metadata.parameters.end() &&
         (!fact->second.shape || std::equal(tensor->dims().begin(), tensor->dims().end(), fact->second.shape->begin(), fact->second.shape->end()));
     if (!floats || llvm::is_contained(tensor->dims(), 0)) {
       if (state.options.trainable.count(name) && forced(state, name) == TrainableChoice::Train)
@@ -338,25 +338,25 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
                                                         : asConstant(state, *tensor);
     } else if (asKnown) {
       role = fact->second.trained ? InitializerRole::Trained : InitializerRole::Frozen;
-    } else if (state.facts.buffers.count(name)) {
+    } else if (state.metadata.buffers.count(name)) {
       continue;
-    } else if (stored != state.facts.stored.end()) {
-      auto held = state.facts.parameters.find(stored->second.parameter);
+    } else if (stored != state.metadata.stored.end()) {
+      auto held = state.metadata.parameters.find(stored->second.parameter);
       bool freezes = forced(state, stored->second.parameter) == TrainableChoice::Freeze;
-      role = held != state.facts.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : InitializerRole::Frozen;
+      role = held != state.metadata.parameters.end() && held->second.trained && !freezes ? InitializerRole::Trained : InitializerRole::Frozen;
     } else {
-      if (fact != state.facts.parameters.end())
+      if (fact != state.metadata.parameters.end())
         present.erase(name); // its shape differs: not the parameter
       unknown.emplace_back(value, tensor);
     }
   }
-  if (state.facts.namesAll && failed(checkMissing(state, present, unknown, uses)))
+  if (state.metadata.namesAll && failed(checkMissing(state, present, unknown, uses)))
     return failure();
-  if ((!state.facts.namesAll || state.options.trustGuess) && failed(guessRoles(state, unknown, uses)))
+  if ((!state.metadata.namesAll || state.options.trustGuess) && failed(guessRoles(state, unknown, uses)))
     return failure();
   if (failed(aliasStored(state)))
     return failure();
-  if (state.facts.source == Facts::Source::Exporter) {
+  if (state.metadata.source == ModuleMetadata::Source::Exporter) {
     std::vector<std::string> names;
     for (auto &[value, tensor] : state.graph.body.initializers)
       if (state.roles[tensor] == InitializerRole::Trained && !forced(state, tensor->name()))
@@ -365,7 +365,7 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
         "the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " +
         listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
   }
-  if (state.facts.source != Facts::Source::None)
+  if (state.metadata.source != ModuleMetadata::Source::None)
     return success();
 
   // Names that models assign contain dots, except those of the outermost module. An embedding weight belongs to the

@@ -16,7 +16,7 @@ using Labels = std::string;
 bool holds(const Labels &labels, char label) { return labels.find(label) != Labels::npos; }
 
 /// An operand and the label of each of its dimensions.
-struct Labelled {
+struct LabelledOperand {
   ImportedValue value;
   Labels labels;
 
@@ -91,14 +91,14 @@ std::string parse(StringRef text, ArrayRef<int64_t> ranks, Equation &equation) {
 }
 
 /// The operand with its dimensions permuted to the order of `labels`.
-Labelled ordered(Composition &make, const Labelled &x, const Labels &labels) {
+LabelledOperand ordered(Composition &make, const LabelledOperand &x, const Labels &labels) {
   std::vector<int64_t> permutation;
   for (char label : labels)
     permutation.push_back(static_cast<int64_t>(x.labels.find(label)));
   return {make.transpose(x.value, permutation), labels};
 }
 
-Labelled summed(Composition &make, const Labelled &x, const Labels &kept) {
+LabelledOperand summed(Composition &make, const LabelledOperand &x, const Labels &kept) {
   std::vector<int64_t> axes;
   Labels labels;
   for (size_t i = 0; i < x.labels.size(); ++i)
@@ -106,7 +106,7 @@ Labelled summed(Composition &make, const Labelled &x, const Labels &kept) {
       labels += x.labels[i];
     else
       axes.push_back(static_cast<int64_t>(i));
-  return axes.empty() ? x : Labelled{make.reduce("ReduceSum", x.value, axes), labels};
+  return axes.empty() ? x : LabelledOperand{make.reduce("ReduceSum", x.value, axes), labels};
 }
 
 Labels allOf(std::initializer_list<StringRef> parts) {
@@ -116,14 +116,14 @@ Labels allOf(std::initializer_list<StringRef> parts) {
   return all;
 }
 
-std::vector<int64_t> sizesOf(const Labelled &x, const Labels &labels) {
+std::vector<int64_t> sizesOf(const LabelledOperand &x, const Labels &labels) {
   std::vector<int64_t> sizes;
   for (char label : labels)
     sizes.push_back(x.size(label));
   return sizes;
 }
 
-int64_t countAlong(const Labelled &x, const Labels &labels) {
+int64_t countAlong(const LabelledOperand &x, const Labels &labels) {
   int64_t count = 1;
   for (char label : labels)
     count *= x.size(label);
@@ -138,12 +138,12 @@ std::vector<int64_t> joined(std::initializer_list<std::vector<int64_t>> parts) {
 }
 
 /// The elementwise product over all labels of both operands.
-Labelled elementwise(Composition &make, const Labelled &a, const Labelled &b) {
+LabelledOperand elementwise(Composition &make, const LabelledOperand &a, const LabelledOperand &b) {
   Labels all = a.labels;
   for (char label : b.labels)
     if (!holds(all, label))
       all += label;
-  auto spread = [&](const Labelled &x) {
+  auto spread = [&](const LabelledOperand &x) {
     Labels own;
     std::vector<int64_t> missing;
     for (size_t i = 0; i < all.size(); ++i)
@@ -168,7 +168,7 @@ public:
     dropRepeats();
     if (make.hasFailed())
       return failure();
-    Labelled left = summed(make, operands[0], neededBehind(1));
+    LabelledOperand left = summed(make, operands[0], neededBehind(1));
     for (size_t next = 1; next < operands.size() && !make.hasFailed(); ++next) {
       const Labels needed = neededBehind(next + 1);
       left = product(left, summed(make, operands[next], needed + left.labels), needed);
@@ -186,7 +186,7 @@ private:
   Composition make;
   std::string text;
   Equation equation;
-  std::vector<Labelled> operands;
+  std::vector<LabelledOperand> operands;
   std::map<char, int64_t> sizes; ///< by label
 
   LogicalResult readOperands() {
@@ -222,7 +222,7 @@ private:
 
   /// Broadcasts dimensions of size 1 to the size of their label.
   void expandOnes() {
-    for (Labelled &operand : operands) {
+    for (LabelledOperand &operand : operands) {
       std::vector<int64_t> whole;
       for (char label : operand.labels)
         whole.push_back(sizes[label]);
@@ -234,14 +234,14 @@ private:
   /// Drops dimensions along which an operand repeats, so that repeats are not multiplied. If another operand has
   /// samples there, a constant needs no copy per sample.
   void dropRepeats() {
-    for (Labelled &operand : operands) {
+    for (LabelledOperand &operand : operands) {
       ImportedValue small = operand.value.isConstant() ? compressed(op.state, operand.value) : operand.value;
       for (size_t i = operand.labels.size(); i-- > 0 && operand.labels.size() > 1;) {
         const char label = operand.labels[i];
         FactorList &along = small.view.dims[i];
         const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
         const bool forSamples = repeats && !isSampled(small) && along.size() == 1 && along[0].sample;
-        const auto holders = std::count_if(operands.begin(), operands.end(), [&](const Labelled &other) { return holds(other.labels, label); });
+        const auto holders = std::count_if(operands.begin(), operands.end(), [&](const LabelledOperand &other) { return holds(other.labels, label); });
         if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
             (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
           continue;
@@ -263,7 +263,7 @@ private:
   }
 
   /// Multiplies both operands and sums over their common labels that are not in `needed`.
-  Labelled product(Labelled left, Labelled right, const Labels &needed) {
+  LabelledOperand product(LabelledOperand left, LabelledOperand right, const Labels &needed) {
     Labels batch, rows, inner, columns;
     for (char label : left.labels)
       (!holds(right.labels, label) ? rows : holds(needed, label) ? batch : inner) += label;
@@ -295,7 +295,7 @@ private:
   }
 
   /// Permutes the dimensions to the order of the result and adds copies along the labels that are missing.
-  ImportedValue arranged(const Labelled &x) {
+  ImportedValue arranged(const LabelledOperand &x) {
     Labels present;
     std::vector<int64_t> missing, shape;
     for (char label : equation.result) {

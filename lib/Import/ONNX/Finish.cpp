@@ -316,7 +316,7 @@ LogicalResult zorse::onnx_import::finish(ImportState &state, const Loss &loss, I
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*scratch)))
     op.erase();
 
-  result.hub = state.facts.hubModel;
+  result.hub = state.metadata.hubModel;
   reportParameters(state);
   result.warnings = state.warnings;
   result.notes = state.notes;

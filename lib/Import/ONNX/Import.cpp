@@ -42,9 +42,9 @@ LogicalResult zorse::onnx_import::checkNames(ImportState &state) {
                               "'; there are: " + similar({symbols.begin(), symbols.end()}, name));
   std::vector<std::string> initializerNames;
   for (auto &[value, tensor] : state.graph.body.initializers)
-    for (const std::string &other : state.facts.namesOf(tensor->name()))
+    for (const std::string &other : state.metadata.namesOf(tensor->name()))
       initializerNames.push_back(other);
-  for (auto &[name, fact] : state.facts.parameters)
+  for (auto &[name, fact] : state.metadata.parameters)
     initializerNames.push_back(name);
   for (const GraphNode &node : state.graph.body.nodes) // parameters merged by the exporter
     if (node.op == "Identity" && !node.inputs.empty() && state.initializers.count(node.inputs[0]))

@@ -6,7 +6,7 @@
 // read as the Number B, and the emitted IR has `?` instead.
 #pragma once
 
-#include "Facts.h"
+#include "ModuleMetadata.h"
 #include "Graph.h"
 #include "ImportedValue.h"
 
@@ -60,7 +60,7 @@ struct ImportState {
 
   LoadedModel &model;
   FlatGraph &graph;
-  Facts facts;
+  ModuleMetadata metadata;
   std::set<std::string> padded; ///< embedding weights with a padding row that has been applied
   const ImportOptions &options;
   int64_t tooLarge = 0; ///< elements of a constant that was too large to compute

@@ -26,8 +26,8 @@ static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &tabl
   if (auto argument = table.isTensor() ? dyn_cast<BlockArgument>(table.value()) : BlockArgument())
     if (auto found = op.state.weightOfArgument.find(argument.getArgNumber()); found != op.state.weightOfArgument.end())
       name = op.state.weights[found->second].parameter;
-  for (const std::string &other : op.state.facts.namesOf(name))
-    if (auto found = op.state.facts.padding.find(other); found != op.state.facts.padding.end()) {
+  for (const std::string &other : op.state.metadata.namesOf(name))
+    if (auto found = op.state.metadata.padding.find(other); found != op.state.metadata.padding.end()) {
       row = found->second;
       op.state.padded.insert(found->first);
     }
@@ -38,8 +38,8 @@ static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &tabl
 
 LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
   // Facts recorded in a run name the tables that are looked up. Without a run, only declarations of modules are known.
-  for (auto &[name, row] : state.facts.padding)
-    if (auto fact = state.facts.parameters.find(name); fact != state.facts.parameters.end() && fact->second.reached == true && fact->second.trained &&
+  for (auto &[name, row] : state.metadata.padding)
+    if (auto fact = state.metadata.parameters.find(name); fact != state.metadata.parameters.end() && fact->second.reached == true && fact->second.trained &&
                                                        !state.padded.count(name) && !state.options.trustGuess && !forced(state, name))
       return error(
           state,

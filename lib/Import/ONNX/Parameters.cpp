@@ -119,7 +119,7 @@ ImportedValue zorse::onnx_import::parameter(ImportState &state, const onnx::Tens
   weight.parameter = tensor.name();
   weight.shape = shape;
   weight.storedType = storedType(kind);
-  weight.hub = state.facts.hubNameOf(tensor.name());
+  weight.hub = state.metadata.hubNameOf(tensor.name());
   if (!bytes.failed()) {
     weight.file = bytes->file;
     weight.offset = bytes->offset;
@@ -250,16 +250,16 @@ static void reportChanged(ImportState &state) {
     std::set<std::string> distinct(uses.begin(), uses.end());
     // A weight of a norm or a bias normally has one user; tied matrices may be intended. If the file names all parameters,
     // checkMissing finds those that were merged. A second user is then a second use, such as a penalty on weights.
-    if (!state.facts.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
+    if (!state.metadata.namesAll && tensor.dims_size() == 1 && distinct.size() > 1) {
       std::string list;
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
       warn(state, "parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
                       "): the exporter merged parameters with equal initial values, and training this file ties them" + kRemedy);
     }
-    if (!state.facts.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
-      auto stored = state.facts.stored.find(tensor.name());
-      renamed.push_back(tensor.name() + (stored == state.facts.stored.end() ? "" : "' for '" + stored->second.parameter));
+    if (!state.metadata.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
+      auto stored = state.metadata.stored.find(tensor.name());
+      renamed.push_back(tensor.name() + (stored == state.metadata.stored.end() ? "" : "' for '" + stored->second.parameter));
     }
   }
   if (!renamed.empty())
@@ -274,7 +274,7 @@ static void reportModes(ImportState &state) {
                     firstOf(state.frozenNorms, 3) + ") normalise by running statistics, which training does not change" +
                     (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
   if (state.inertDropouts > 0) {
-    bool exportedInTraining = state.dropouts > 0 || state.facts.training.value_or(false);
+    bool exportedInTraining = state.dropouts > 0 || state.metadata.training.value_or(false);
     warn(state, std::to_string(state.inertDropouts) +
                     (state.dropouts > 0 ? " Dropout nodes do not train although others do" : " Dropout nodes do not train") +
                     " (training_mode is absent or false): " +

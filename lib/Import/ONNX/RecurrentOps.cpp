@@ -29,9 +29,9 @@ struct Weights {
   ImportedValue bias, stateBias, peepholes;
 };
 
-class Unrolled {
+class RnnUnroller {
 public:
-  Unrolled(Composition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
+  RnnUnroller(Composition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
 
   ImportedValue hidden, memory; ///< samples x H; absent: zero
 
@@ -223,7 +223,7 @@ private:
     const ImportedValue brought = broughtBy(weights, d);
     if (cell.kind == Cell::Kind::Lstm && op.operand(7))
       weights.peepholes = own(op.operand(7), d);
-    Unrolled unrolled(make, cell, weights);
+    RnnUnroller unrolled(make, cell, weights);
     unrolled.hidden = initial(5, d);
     if (cell.kind == Cell::Kind::Lstm)
       unrolled.memory = initial(6, d);

@@ -312,21 +312,21 @@ static bool isWritten(double x) {
          std::abs(magnitude * magnitude * 3.14159265358979 - 2) < 1e-5;
 }
 
-Guess Uses::guess(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const {
+InferredRole Uses::inferred(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const {
   if (!getsGradient(value))
-    return Guess::Constant;
+    return InferredRole::Constant;
   int64_t elements = elementsOf(tensor);
   if (isPlain(value, tensor, 0))
-    return Guess::Trained;
+    return InferredRole::Trained;
   if (endsInAngles(value, 0))
-    return Guess::Constant;
+    return InferredRole::Constant;
   std::vector<double> numbers = read(int64_t(1) << 24);
   if (numbers.empty())
-    return Guess::Ambiguous;
+    return InferredRole::Ambiguous;
   bool hides = llvm::any_of(numbers, [](double x) { return x <= -1e4; });
   if (hides && llvm::all_of(numbers, [](double x) { return x == 0 || x <= -1e4; }))
-    return Guess::Constant; // a mask
+    return InferredRole::Constant; // a mask
   if (elements == 1)
-    return isGenerated(tensor.name()) && isWritten(numbers[0]) ? Guess::Constant : Guess::Ambiguous;
-  return areAngles(numbers, tensor) ? Guess::Constant : Guess::Ambiguous;
+    return isGenerated(tensor.name()) && isWritten(numbers[0]) ? InferredRole::Constant : InferredRole::Ambiguous;
+  return areAngles(numbers, tensor) ? InferredRole::Constant : InferredRole::Ambiguous;
 }

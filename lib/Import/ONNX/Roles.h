@@ -14,7 +14,7 @@ namespace zorse::onnx_import {
 bool looksRenamed(llvm::StringRef name);
 
 /// Inferred role. Ambiguous: parameters and constants can look like this.
-enum class Guess : uint8_t { Constant, Trained, Ambiguous };
+enum class InferredRole : uint8_t { Constant, Trained, Ambiguous };
 
 /// The uses of values in a graph that has not been interpreted yet.
 class Uses {
@@ -23,8 +23,8 @@ public:
 
   /// Infers the role of an initializer of floats.
   /// \param read  reads its elements as doubles; returns an empty list if they cannot be read
-  Guess guess(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const;
-  /// Resolves an ambiguous `guess`: whether the initializer is more likely trained than constant.
+  InferredRole inferred(int value, const onnx::Tensor &tensor, const std::function<std::vector<double>(int64_t)> &read) const;
+  /// Resolves an ambiguous `inferred`: whether the initializer is more likely trained than constant.
   bool isProbablyTrained(int value, const onnx::Tensor &tensor) const;
   /// Whether the value is the table of an embedding.
   bool isTable(int value) const;

@@ -1,4 +1,4 @@
-#include "Facts.h"
+#include "ModuleMetadata.h"
 #include "TorchCall.h"
 
 #include "zorse/Support/ShallowJson.h"
@@ -46,14 +46,14 @@ template <typename Properties> static const std::string *property(const Properti
   return nullptr;
 }
 
-std::vector<std::string> Facts::namesOf(const std::string &name) const {
+std::vector<std::string> ModuleMetadata::namesOf(const std::string &name) const {
   for (const std::vector<std::string> &group : ties)
     if (std::find(group.begin(), group.end(), name) != group.end())
       return group;
   return {name};
 }
 
-HubName Facts::hubNameOf(const std::string &initializer) const {
+HubName ModuleMetadata::hubNameOf(const std::string &initializer) const {
   std::string parameter = initializer;
   bool transposed = false;
   if (!parameters.count(initializer) && !hub.count(initializer)) { // `hub` contains the running statistics among buffers
@@ -79,16 +79,16 @@ HubName Facts::hubNameOf(const std::string &initializer) const {
 
 // Reads the graph signature, one line per value: "p_l_weight: PARAMETER target='l.weight'". Also reads which values the
 // nodes were made from.
-static void readExporter(const onnx::Model &model, Facts &facts) {
+static void readExporter(const onnx::Model &model, ModuleMetadata &metadata) {
   std::map<std::string, std::string> placeholders; // placeholder to name of the parameter
   auto add = [&](StringRef kind, const std::string &name) {
     if (kind.contains("PARAMETER"))
-      facts.parameters.try_emplace(name);
+      metadata.parameters.try_emplace(name);
     else if (kind.contains("BUFFER") || kind.contains("CONSTANT"))
-      facts.buffers.insert(name);
+      metadata.buffers.insert(name);
   };
   if (const std::string *signature = property(model.graph().metadata_props(), "graph_signature")) {
-    facts.namesAll = true;
+    metadata.namesAll = true;
     llvm::SmallVector<StringRef> lines;
     StringRef(*signature).split(lines, '\n');
     for (StringRef line : lines) {
@@ -108,8 +108,8 @@ static void readExporter(const onnx::Model &model, Facts &facts) {
   for (const onnx::Tensor &tensor : model.graph().initializer())
     if (const std::string *kind = property(tensor.metadata_props(), "InputSpec.kind"))
       add(*kind, tensor.name());
-  if (!facts.parameters.empty())
-    facts.source = Facts::Source::Exporter;
+  if (!metadata.parameters.empty())
+    metadata.source = ModuleMetadata::Source::Exporter;
 
   std::set<std::string> made, detached;
   std::set<std::string> initializers;
@@ -121,11 +121,11 @@ static void readExporter(const onnx::Model &model, Facts &facts) {
       continue;
     if (call->calls("aten.detach.")) {
       made.insert("%" + call->result);
-      ++facts.detaches;
+      ++metadata.detaches;
     }
     for (const std::string &argument : call->arguments) {
       if (auto found = placeholders.find(argument); found != placeholders.end())
-        facts.used.insert(found->second);
+        metadata.used.insert(found->second);
       if (argument == "%detach" || StringRef(argument).starts_with("%detach_"))
         detached.insert(argument);
     }
@@ -133,11 +133,11 @@ static void readExporter(const onnx::Model &model, Facts &facts) {
     if ((node.op_type() == "MatMul" || node.op_type() == "Gemm") && call->calls("aten.linear.") && call->arguments.size() > 1 &&
         node.input_size() > 1)
       if (auto found = placeholders.find(call->arguments[1]); found != placeholders.end() && initializers.count(node.input(1)) &&
-                                                              !facts.parameters.count(node.input(1)) && !facts.buffers.count(node.input(1)))
-        facts.stored[node.input(1)] = {found->second, "transpose"};
+                                                              !metadata.parameters.count(node.input(1)) && !metadata.buffers.count(node.input(1)))
+        metadata.stored[node.input(1)] = {found->second, "transpose"};
   }
   for (const std::string &name : detached)
-    facts.lostDetaches += !made.count(name);
+    metadata.lostDetaches += !made.count(name);
 }
 
 static std::vector<std::string> strings(const json::Array *array) {
@@ -156,8 +156,8 @@ static std::vector<std::vector<std::string>> groups(const json::Array *array) {
   return out;
 }
 
-static void readHub(const json::Object &hub, Facts &facts) {
-  facts.hubModel.buffers = strings(hub.getArray("buffers"));
+static void readHub(const json::Object &hub, ModuleMetadata &metadata) {
+  metadata.hubModel.buffers = strings(hub.getArray("buffers"));
   if (const json::Object *parameters = hub.getObject("parameters"))
     for (const auto &[name, value] : *parameters)
       if (const json::Object *entry = value.getAsObject()) {
@@ -165,10 +165,10 @@ static void readHub(const json::Object &hub, Facts &facts) {
         fact.names = strings(entry->getArray("names"));
         fact.transposed = entry->getBoolean("transposed").value_or(false);
         fact.adapter = entry->getBoolean("adapter").value_or(false);
-        facts.hub[name.str()] = std::move(fact);
+        metadata.hub[name.str()] = std::move(fact);
       }
   if (const json::Object *lora = hub.getObject("lora")) {
-    HubModel::Lora &out = facts.hubModel.lora.emplace();
+    HubModel::Lora &out = metadata.hubModel.lora.emplace();
     out.rank = lora->getInteger("r").value_or(0);
     out.alpha = lora->getNumber("alpha").value_or(0);
     out.targets = strings(lora->getArray("targets"));
@@ -176,18 +176,18 @@ static void readHub(const json::Object &hub, Facts &facts) {
   }
 }
 
-static Status readModule(const json::Object &object, Facts &facts) {
+static Status readModule(const json::Object &object, ModuleMetadata &metadata) {
   if (object.getInteger("version") != kVersion)
     return userError("its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) +
                      ", expects " + std::to_string(kVersion) + "; write them again with python/zorse/facts.py of this version");
   const json::Object *parameters = object.getObject("parameters");
   if (!parameters)
     return userError("its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/facts.py");
-  facts.source = Facts::Source::Module;
-  facts.namesAll = true;
-  facts.parameters.clear();
-  facts.buffers.clear();
-  facts.stored.clear();
+  metadata.source = ModuleMetadata::Source::Module;
+  metadata.namesAll = true;
+  metadata.parameters.clear();
+  metadata.buffers.clear();
+  metadata.stored.clear();
   for (const auto &[name, value] : *parameters) {
     ParameterFact fact;
     if (const json::Object *entry = value.getAsObject()) {
@@ -198,41 +198,41 @@ static Status readModule(const json::Object &object, Facts &facts) {
           fact.shape->push_back(dim.getAsInteger().value_or(-1));
       }
     }
-    facts.parameters[name.str()] = std::move(fact);
+    metadata.parameters[name.str()] = std::move(fact);
   }
   if (const json::Object *buffers = object.getObject("buffers"))
     for (const auto &entry : *buffers)
-      facts.buffers.insert(entry.first.str());
-  facts.ties = groups(object.getArray("ties"));
-  facts.equal = groups(object.getArray("equal"));
-  facts.unsaid = strings(object.getArray("unsaid"));
+      metadata.buffers.insert(entry.first.str());
+  metadata.ties = groups(object.getArray("ties"));
+  metadata.equal = groups(object.getArray("equal"));
+  metadata.unsaid = strings(object.getArray("unsaid"));
   if (const json::Array *statistics = object.getArray("statistics")) {
     std::vector<std::string> names = strings(statistics);
-    facts.statistics.emplace(names.begin(), names.end());
+    metadata.statistics.emplace(names.begin(), names.end());
   }
   if (const json::Object *padding = object.getObject("padding"))
     for (const auto &[name, row] : *padding)
       if (auto number = row.getAsInteger())
-        facts.padding[name.str()] = *number;
+        metadata.padding[name.str()] = *number;
   if (const json::Object *stored = object.getObject("stored"))
     for (const auto &[name, value] : *stored)
       if (const json::Object *entry = value.getAsObject())
-        facts.stored[name.str()] = {entry->getString("parameter").value_or("").str(), entry->getString("form").value_or("").str()};
+        metadata.stored[name.str()] = {entry->getString("parameter").value_or("").str(), entry->getString("form").value_or("").str()};
   if (auto detached = object.getInteger("detached"))
-    facts.detached = *detached;
+    metadata.detached = *detached;
   if (auto training = object.getBoolean("training"))
-    facts.training = *training;
+    metadata.training = *training;
   if (const json::Object *hub = object.getObject("hub"))
-    readHub(*hub, facts);
+    readHub(*hub, metadata);
   auto mark = [&](StringRef key, std::optional<bool> ParameterFact::*field) {
     const json::Array *names = object.getArray(key);
     if (!names)
       return;
-    for (auto &[name, fact] : facts.parameters)
+    for (auto &[name, fact] : metadata.parameters)
       fact.*field = false;
     for (const std::string &name : strings(names))
-      for (const std::string &other : facts.namesOf(name))
-        if (auto found = facts.parameters.find(other); found != facts.parameters.end())
+      for (const std::string &other : metadata.namesOf(name))
+        if (auto found = metadata.parameters.find(other); found != metadata.parameters.end())
           found->second.*field = true;
   };
   mark("reached", &ParameterFact::reached);
@@ -240,9 +240,9 @@ static Status readModule(const json::Object &object, Facts &facts) {
   return Status::success();
 }
 
-Result<Facts> zorse::onnx_import::readFacts(const onnx::Model &model) {
-  Facts facts;
-  readExporter(model, facts);
+Result<ModuleMetadata> zorse::onnx_import::readFacts(const onnx::Model &model) {
+  ModuleMetadata metadata;
+  readExporter(model, metadata);
   for (const onnx::StringPair &entry : model.metadata_props()) {
     if (entry.key() != kKey && entry.key() != kOldKey)
       continue;
@@ -250,9 +250,9 @@ Result<Facts> zorse::onnx_import::readFacts(const onnx::Model &model) {
     if (!parsed || !parsed->getAsObject())
       return userError("its facts (" + std::string(kKey) + ") are not a JSON object" +
                        (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with python/zorse/facts.py");
-    if (Status status = readModule(*parsed->getAsObject(), facts); status.failed())
+    if (Status status = readModule(*parsed->getAsObject(), metadata); status.failed())
       return status;
     break;
   }
-  return facts;
+  return metadata;
 }

@@ -28,7 +28,7 @@ struct StoredFact {
   std::string parameter, form; ///< form: same, transpose, reshape or rows
 };
 
-struct Facts {
+struct ModuleMetadata {
   /// Module: all fields, recorded from the module. Exporter: names of parameters and buffers, and the PyTorch
   /// operations of the nodes.
   enum class Source : uint8_t { None, Exporter, Module };
@@ -58,7 +58,7 @@ struct Facts {
 };
 
 /// Returns an error if the property exists but is not valid.
-Result<Facts> readFacts(const onnx::Model &model);
+Result<ModuleMetadata> readFacts(const onnx::Model &model);
 
 /// Whether `pattern` matches the whole of `name`. Each * matches any characters.
 bool matches(const std::string &pattern, const std::string &name);
