@@ -50,7 +50,7 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   StringRef getDescription() const final { return "Build the backward of every unit function for a saved set: all three steps of differentiation"; }
 
   LogicalResult run(func::FuncOp forward) {
-    FailureOr<Differentiated> pair = differentiate(forward, save);
+    FailureOr<DifferentiatedFunctions> pair = differentiate(forward, save);
     if (succeeded(pair) && split && pair->backward)
       (void)splitBackward(pair->backward);
     if (succeeded(pair) && recompute)
@@ -139,7 +139,7 @@ struct SliceJointPass : FunctionsPass<SliceJointPass> {
   StringRef getDescription() const final { return "Step 3 of differentiation: slice every joint function into its forward and its backward"; }
 
   LogicalResult run(func::FuncOp joint) {
-    Differentiated pair = sliceJoint(joint);
+    DifferentiatedFunctions pair = sliceJoint(joint);
     if ((split || all) && pair.backward)
       (void)splitBackward(pair.backward);
     if (recompute || all)

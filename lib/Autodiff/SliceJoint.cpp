@@ -47,9 +47,9 @@ static func::FuncOp sliceBackward(func::FuncOp joint) {
   return backward;
 }
 
-Differentiated autodiff::sliceJoint(func::FuncOp joint) {
+DifferentiatedFunctions autodiff::sliceJoint(func::FuncOp joint) {
   dropPairs(joint);
-  Differentiated result{joint, nullptr};
+  DifferentiatedFunctions result{joint, nullptr};
   if (!resultsOf(joint, isGradientSlot).empty()) {
     result.backward = sliceBackward(joint);
     dropResults(joint, isGradientSlot);
@@ -76,7 +76,7 @@ func::FuncOp autodiff::sliceSaved(func::FuncOp forward) {
   return slice;
 }
 
-FailureOr<Differentiated> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
+FailureOr<DifferentiatedFunctions> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
   FailureOr<func::FuncOp> joint = joinBackward(forward);
   if (failed(joint))
     return failure();

@@ -91,7 +91,7 @@ void narrowStorage(mlir::func::FuncOp joint);
 /// results of the joint function in slots `saved`.
 void chooseSaved(mlir::func::FuncOp joint, SavePolicy policy);
 
-struct Differentiated {
+struct DifferentiatedFunctions {
   mlir::func::FuncOp forward;  ///< the input function with additional `saved` results; statistics that the backward reads are enabled.
   mlir::func::FuncOp backward; ///< null if no gradient is requested and no gradient is received.
 };
@@ -106,10 +106,10 @@ struct Differentiated {
 ///
 /// Arguments that the backward does not read are removed; slot indices identify the remaining ones.
 /// The backward recomputes forward values that it reads and that are not saved.
-Differentiated sliceJoint(mlir::func::FuncOp joint);
+DifferentiatedFunctions sliceJoint(mlir::func::FuncOp joint);
 
 /// Runs the three steps.
-mlir::FailureOr<Differentiated> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
+mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
 
 /// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
 /// units wait for; whether it is a gradient that only the reduction waits for.

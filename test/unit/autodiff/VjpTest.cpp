@@ -117,7 +117,7 @@ TEST_P(Vjp, EqualsCentralDifferences) {
     Slots all = slots;
     all[{"boundary_out_gradient", 0}] = seed;
     Slots jointly = run(*joint, all, options);
-    autodiff::Differentiated pair = autodiff::sliceJoint(*joint);
+    autodiff::DifferentiatedFunctions pair = autodiff::sliceJoint(*joint);
     ASSERT_TRUE(mlir::succeeded(mlir::verify(*module)));
     Slots forward = run(pair.forward, slots, options);
     ASSERT_FALSE(forward.empty());
