@@ -10,13 +10,13 @@
 
 namespace zorse::inspect {
 
-struct Inspected {
+struct InspectedBundle {
   const bundle::BundleView &bundle;
   const step::Plan &plan;
   std::vector<bundle::Program> programs; ///< one per device
 };
 
-void printOverview(const Inspected &what);
+void printOverview(const InspectedBundle &what);
 
 /// Prints the tiling as a diagram: units down, samples to the right, the device name in every cell.
 ///
@@ -26,14 +26,14 @@ void printOverview(const Inspected &what);
 ///     2 head       ├───────────┴───────────┤
 ///                  │           c           │
 ///                  └───────────────────────┘
-void printPlan(const Inspected &what);
+void printPlan(const InspectedBundle &what);
 
 /// Prints the schedule on the simulated clock, one line per device and queue.
-void printTimeline(const Inspected &what);
+void printTimeline(const InspectedBundle &what);
 
 void printBodies(const bundle::BundleView &bundle);
 
-struct KernelsAsked {
+struct KernelQuery {
   std::string device, arch; ///< empty: all devices, all architectures
   std::string gpu;          ///< GPU type with the memory bandwidth to assume; empty: type of the device, or the first of the architecture
   std::string assembler;    ///< path of the assembler, see findAssembler
@@ -41,11 +41,11 @@ struct KernelsAsked {
 };
 
 /// Prints the resource use of the generated GPU kernels of each architecture, slowest first.
-Status printKernels(const Inspected &what, const KernelsAsked &asked);
+Status printKernels(const InspectedBundle &what, const KernelQuery &asked);
 
 /// Prints which buffers occupy a device's memory in which part of the step. Writes SVG if `svg` is
 /// a file name.
-Status printMemory(const Inspected &what, int device, const std::string &svg);
+Status printMemory(const InspectedBundle &what, int device, const std::string &svg);
 
 /// Returns one word for the action of an entry: "F", "send", ...
 std::string wordFor(const bundle::Entry &entry);

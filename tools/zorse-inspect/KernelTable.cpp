@@ -52,7 +52,7 @@ struct Calls {
   int64_t elsewhere = 0;     ///< largest batch size on other devices
 };
 
-std::vector<Calls> findCalls(const Inspected &what, const KernelsAsked &asked, const KernelTable &table) {
+std::vector<Calls> findCalls(const InspectedBundle &what, const KernelQuery &asked, const KernelTable &table) {
   std::vector<Calls> calls(size_t(table.target->bodies_size()));
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bool here = std::find(table.devices.begin(), table.devices.end(), int(d)) != table.devices.end();
@@ -87,7 +87,7 @@ void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t o
 
 } // namespace
 
-Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table) {
+Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const std::string &assembler, KernelTable &table) {
   const bundle::BodyLibrary &target = *table.target;
   Result<bundle::KernelFile> kernels = bundle::readKernels(what.bundle, target);
   if (kernels.failed())

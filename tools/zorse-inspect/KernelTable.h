@@ -40,9 +40,9 @@ struct KernelTable {
 };
 
 /// Returns the requested architectures. Errors describe defects of the request or the bundle.
-Result<std::vector<KernelTable>> findTargets(const Inspected &what, const KernelsAsked &asked);
+Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what, const KernelQuery &asked);
 
 /// Fills the rows, slowest first.
-Status fillTable(const Inspected &what, const KernelsAsked &asked, const std::string &assembler, KernelTable &table);
+Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const std::string &assembler, KernelTable &table);
 
 } // namespace zorse::inspect

@@ -61,7 +61,7 @@ Status chooseGpu(const bundle::BundleView &bundle, const std::string &asked, Ker
 
 } // namespace
 
-Result<std::vector<KernelTable>> findTargets(const Inspected &what, const KernelsAsked &asked) {
+Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what, const KernelQuery &asked) {
   const bundle::BundleView &bundle = what.bundle;
   std::vector<KernelTable> tables;
   std::string gpus, all, devices;

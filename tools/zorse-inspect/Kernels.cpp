@@ -72,7 +72,7 @@ std::string remarkOn(const KernelRow &row) {
   return text;
 }
 
-void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &table) {
+void print(const InspectedBundle &what, const KernelQuery &asked, const KernelTable &table) {
   std::string devices;
   int64_t launches = 0;
   double time = 0;
@@ -111,7 +111,7 @@ void print(const Inspected &what, const KernelsAsked &asked, const KernelTable &
 
 } // namespace
 
-Status printKernels(const Inspected &what, const KernelsAsked &asked) {
+Status printKernels(const InspectedBundle &what, const KernelQuery &asked) {
   Result<std::vector<KernelTable>> tables = findTargets(what, asked);
   if (tables.failed())
     return tables.error();

@@ -88,7 +88,7 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
 
 } // namespace
 
-Status printMemory(const Inspected &what, int device, const std::string &svg) {
+Status printMemory(const InspectedBundle &what, int device, const std::string &svg) {
   const bundle::Program &program = what.programs[device];
   std::vector<Buffer> buffers = runtime::findBuffers(program);
   for (const Buffer &b : buffers)

@@ -77,7 +77,7 @@ void printUnits(const bundle::ModelSummary &s) {
   printTable(table);
 }
 
-void printDevices(const Inspected &what) {
+void printDevices(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
     for (const bundle::Entry &entry : program.entries())
@@ -111,7 +111,7 @@ void printDevices(const Inspected &what) {
 
 } // namespace
 
-void printOverview(const Inspected &what) {
+void printOverview(const InspectedBundle &what) {
   const bundle::ModelSummary &s = what.bundle.summary;
   double trained = 0, frozen = 0, end = 0;
   for (const auto &p : s.parameters()) {

@@ -112,7 +112,7 @@ void label(const Grid &g, std::vector<std::vector<std::string>> &picture) {
 
 } // namespace
 
-void printPlan(const Inspected &what) {
+void printPlan(const InspectedBundle &what) {
   const bundle::ModelSummary &summary = what.bundle.summary;
   int margin = 0;
   for (const auto &unit : summary.units())

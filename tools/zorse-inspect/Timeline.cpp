@@ -72,7 +72,7 @@ const char *queueName(const bundle::Queue &queue) {
 
 } // namespace
 
-void printTimeline(const Inspected &what) {
+void printTimeline(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
     for (const bundle::Entry &entry : program.entries())

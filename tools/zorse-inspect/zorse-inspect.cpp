@@ -19,7 +19,7 @@ int fail(const std::string &message) {
   return 1;
 }
 
-Status printProgram(const Inspected &what, int device) {
+Status printProgram(const InspectedBundle &what, int device) {
   bundle::ProgramNames names;
   for (const auto &d : what.bundle.devices)
     names.devices.push_back(d.name);
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
   CLI::App app("Shows the contents of a bundle: an overview, or one of the views below.");
   std::string directory, program, memory, svg;
   bool plan = false, timeline = false, bodies = false, kernels = false;
-  KernelsAsked asked;
+  KernelQuery asked;
   app.add_option("bundle", directory, "bundle directory written by zorse-compile")->required();
   app.add_flag("--plan", plan, "diagram of the tiling of units x samples");
   app.add_option("--program", program, "program of a device (name or number) as text");
@@ -73,7 +73,7 @@ int main(int argc, char **argv) {
   if (parsed->devices.size() != bundle->devices.size())
     return fail(directory + ": plan.json has " + std::to_string(parsed->devices.size()) + " devices and manifest.json " +
                 std::to_string(bundle->devices.size()));
-  Inspected what{*bundle, *parsed, {}};
+  InspectedBundle what{*bundle, *parsed, {}};
   for (size_t d = 0; d < bundle->devices.size(); ++d) {
     Result<bundle::Program> read = bundle::readProgram(*bundle, static_cast<int>(d));
     if (read.failed())
