@@ -56,10 +56,10 @@ namespace {
 /// Whether a layout may fit. The minimum memory of a device is the gathered parameters and
 /// accumulators of its units, and the activations of its largest cell, or of all its samples if all
 /// forwards run first.
-bool mayFit(const Problem &problem, const Layout &layout) {
+bool mayFit(const Problem &problem, const Strategy &strategy) {
   std::map<uint32_t, double> needed;
   const auto &summary = problem.summary;
-  for (const Pipeline &pipeline : layout.pipelines)
+  for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
       double parameters = 0, saved = 0;
       for (int32_t u = stage.unitBegin; u < stage.unitEnd; ++u) {
@@ -71,7 +71,7 @@ bool mayFit(const Problem &problem, const Layout &layout) {
         }
       }
       for (const Member &m : stage.members) {
-        bool all = layout.schedule.kind == step::ScheduleKind::GPipe;
+        bool all = strategy.schedule.kind == step::ScheduleKind::GPipe;
         needed[m.device] += parameters + saved * static_cast<double>(all ? m.samples : std::min(m.rows, m.samples));
       }
     }
@@ -138,22 +138,22 @@ void Shortlist::trim() {
 
 void Shortlist::add(Candidate candidate) {
   ++count;
-  if (candidate.cost >= worst || !mayFit(problem, candidate.layout))
+  if (candidate.cost >= worst || !mayFit(problem, candidate.strategy))
     return;
   kept.push_back(std::move(candidate));
   if (kept.size() >= 2 * kKept)
     trim();
 }
 
-Result<Layout> Shortlist::choose(const char *name, size_t tried, bool measured) {
+Result<Strategy> Shortlist::choose(const char *name, size_t tried, bool measured) {
   trim();
-  std::optional<Layout> best;
+  std::optional<Strategy> best;
   double bestStep = INFINITY;
   uint64_t leastExcess = UINT64_MAX;
   std::string closest;
   for (size_t i = 0; i < std::min(tried, kept.size()); ++i) {
     const Candidate &candidate = kept[i];
-    Result<Evaluation> e = evaluate(problem, makePlan(problem, candidate.layout));
+    Result<Evaluation> e = evaluate(problem, makePlan(problem, candidate.strategy));
     if (e.failed()) {
       closest = closest.empty() ? e.message() : closest;
       continue;
@@ -171,10 +171,10 @@ Result<Layout> Shortlist::choose(const char *name, size_t tried, bool measured) 
       continue;
     }
     if (!measured)
-      return candidate.layout;
+      return candidate.strategy;
     if (e->step < bestStep) {
       bestStep = e->step;
-      best = candidate.layout;
+      best = candidate.strategy;
     }
   }
   if (best)

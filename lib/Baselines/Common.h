@@ -47,7 +47,7 @@ inline constexpr double kUnlimited = 1e18;
 std::vector<Member> dealMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts, int64_t rows, int64_t samples);
 
 struct Candidate {
-  Layout layout;
+  Strategy strategy;
   double cost = 0; ///< cost in the planner's own model
 };
 
@@ -61,7 +61,7 @@ public:
   /// \param tried     maximum number of candidates to expand
   /// \param measured  returns the best of these by simulation instead of the first that fits; for
   ///   systems without a cost model
-  Result<Layout> choose(const char *name, size_t tried = 24, bool measured = false);
+  Result<Strategy> choose(const char *name, size_t tried = 24, bool measured = false);
 
 private:
   void trim();

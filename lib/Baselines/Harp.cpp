@@ -124,13 +124,13 @@ struct Search {
       pipeline.stages.push_back(std::move(stage));
     }
     std::vector<int64_t> counts = launchCounts(times);
-    candidate.layout.schedule.ahead.assign(problem.cluster.devices.size(), 0);
+    candidate.strategy.schedule.ahead.assign(problem.cluster.devices.size(), 0);
     for (size_t s = 0; s < stages.size(); ++s)
       for (uint32_t d : stages[s])
-        candidate.layout.schedule.ahead[d] = static_cast<uint32_t>(counts[s] - 1);
+        candidate.strategy.schedule.ahead[d] = static_cast<uint32_t>(counts[s] - 1);
     candidate.cost = latencies + period * (static_cast<double>(problem.batch / rows) - 1) + sync;
-    candidate.layout.pipelines.push_back(std::move(pipeline));
-    candidate.layout.state = StateRule::Equal;
+    candidate.strategy.pipelines.push_back(std::move(pipeline));
+    candidate.strategy.state = StateRule::Equal;
     candidates.add(std::move(candidate));
   }
 
@@ -161,7 +161,7 @@ struct Search {
 
 } // namespace
 
-Result<Layout> zorse::planning::harp(const Problem &problem) {
+Result<Strategy> zorse::planning::harp(const Problem &problem) {
   std::map<std::pair<uint32_t, uint32_t>, Subcluster> subclusters;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     subclusters[{problem.costs.network().site(d), problem.costs.deviceClass(d)}].push_back(d);

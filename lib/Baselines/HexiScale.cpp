@@ -100,7 +100,7 @@ public:
       memories.push_back(memoryOf(device));
   }
 
-  Result<Layout> run() const {
+  Result<Strategy> run() const {
     std::set<uint32_t> counts;
     for (uint32_t perPipeline = 1; perPipeline <= n; perPipeline = n <= 32 ? perPipeline + 1 : perPipeline + (perPipeline + 3) / 4)
       counts.insert(static_cast<uint32_t>((n + perPipeline - 1) / perPipeline));
@@ -191,9 +191,9 @@ private:
       if (samples[p] == 0)
         continue;
       worst = std::max(worst, gpipeTime(stageSeconds(paths.devices[p], paths.quotas[p], rows), (samples[p] + rows - 1) / rows));
-      candidate.layout.pipelines.push_back(makePipeline(paths.devices[p], paths.quotas[p], samples[p], rows));
+      candidate.strategy.pipelines.push_back(makePipeline(paths.devices[p], paths.quotas[p], samples[p], rows));
     }
-    candidate.layout.state = StateRule::Equal;
+    candidate.strategy.state = StateRule::Equal;
     candidate.cost = 1.8 * worst + 1.1 * sync;
     return candidate;
   }
@@ -236,4 +236,4 @@ private:
 
 } // namespace
 
-Result<Layout> zorse::planning::hexiscale(const Problem &problem) { return HexiScale(problem).run(); }
+Result<Strategy> zorse::planning::hexiscale(const Problem &problem) { return HexiScale(problem).run(); }

@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::planning;
 using namespace zorse::planning::baseline;
 
-Result<Layout> zorse::planning::megatron(const Problem &problem) {
+Result<Strategy> zorse::planning::megatron(const Problem &problem) {
   const Layers layers(problem.summary);
   const int64_t total = static_cast<int64_t>(layers.count());
   // Pools: all devices in rank order, or those of one type.
@@ -55,8 +55,8 @@ Result<Layout> zorse::planning::megatron(const Problem &problem) {
             pipeline.stages.push_back(std::move(stage));
           }
           candidate.cost = slowest * static_cast<double>(chunks * (problem.batch / replicas / rows) - 1) + fill;
-          candidate.layout.pipelines.push_back(std::move(pipeline));
-          candidate.layout.state = StateRule::Equal;
+          candidate.strategy.pipelines.push_back(std::move(pipeline));
+          candidate.strategy.state = StateRule::Equal;
           candidates.add(std::move(candidate));
         }
     }

@@ -89,14 +89,14 @@ Candidate makeCandidate(const Problem &problem, const Layers &layers, const std:
     pipeline.stages.push_back(std::move(stage));
   }
   candidate.cost = latencies + static_cast<double>(microBatches - 1) * straggler + sync;
-  candidate.layout.pipelines.push_back(std::move(pipeline));
-  candidate.layout.state = StateRule::Equal;
+  candidate.strategy.pipelines.push_back(std::move(pipeline));
+  candidate.strategy.state = StateRule::Equal;
   return candidate;
 }
 
 } // namespace
 
-Result<Layout> zorse::planning::sailor(const Problem &problem) {
+Result<Strategy> zorse::planning::sailor(const Problem &problem) {
   const Layers layers(problem.summary);
   Shortlist candidates(problem);
   for (const auto &pool : makePools(problem, layers)) {

@@ -175,14 +175,14 @@ struct ZorsePaperPlanner {
         pipeline.stages.push_back(std::move(stage));
       }
     Candidate candidate;
-    candidate.layout.pipelines.push_back(std::move(pipeline));
-    candidate.layout.state = StateRule::Equal;
+    candidate.strategy.pipelines.push_back(std::move(pipeline));
+    candidate.strategy.state = StateRule::Equal;
     candidate.cost = start + core + end;
     // All forwards first, as published. If their activations exceed memory, 1F1B, because this
     // planner neither recomputes nor offloads.
-    candidate.layout.schedule.kind = step::ScheduleKind::GPipe;
+    candidate.strategy.schedule.kind = step::ScheduleKind::GPipe;
     candidates.add(candidate);
-    candidate.layout.schedule.kind = step::ScheduleKind::OneForwardOneBackward;
+    candidate.strategy.schedule.kind = step::ScheduleKind::OneForwardOneBackward;
     candidate.cost *= 1 + 1e-9;
     candidates.add(std::move(candidate));
   }
@@ -190,7 +190,7 @@ struct ZorsePaperPlanner {
 
 } // namespace
 
-Result<Layout> zorse::planning::zorsePaper(const Problem &problem) {
+Result<Strategy> zorse::planning::zorsePaper(const Problem &problem) {
   const size_t n = problem.cluster.devices.size();
   Weights weights(n, std::vector<double>(n, 0));
   for (uint32_t i = 0; i < n; ++i)

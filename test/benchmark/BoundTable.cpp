@@ -6,7 +6,7 @@
 // Prints Markdown, each row when it is ready. With --limits, fails if a cell is below this project's goal or below
 // another planner.
 #include "BenchmarkOptions.h"
-#include "DescribeLayout.h"
+#include "DescribeStrategy.h"
 #include "LlamaOnClusters.h"
 
 #include "zorse/Baselines/Baselines.h"
@@ -69,16 +69,16 @@ Outcome judge(const Problem &problem, const Baseline *planner, uint32_t candidat
   auto start = std::chrono::steady_clock::now();
   std::optional<step::Plan> plan;
   if (planner) {
-    if (Result<Layout> layout = planner->plan(problem); !layout.failed())
-      plan = makePlan(problem, *layout);
+    if (Result<Strategy> strategy = planner->plan(problem); !strategy.failed())
+      plan = makePlan(problem, *strategy);
     else
-      outcome.why = layout.message();
+      outcome.why = strategy.message();
   } else {
     SearchOptions options;
     options.candidates = candidates;
     options.seed = seed;
     if (Result<SearchResult> result = searchPlan(problem, options); !result.failed()) {
-      outcome.layout = describeLayout(problem, result->layout, result->evaluation.step, result->evaluation.busy, result->evaluation.memory);
+      outcome.layout = describeStrategy(problem, result->strategy, result->evaluation.step, result->evaluation.busy, result->evaluation.memory);
       plan = std::move(result->plan);
     } else {
       outcome.why = result.message();

@@ -9,7 +9,7 @@
 // cluster (both timed by the full expansion, if the old plan fits). Prints every miss. Fails if more than 1 % of the
 // changes miss by more than 1 %, or one by more than 3 %.
 #include "BenchmarkOptions.h"
-#include "DescribeLayout.h"
+#include "DescribeStrategy.h"
 
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"
@@ -142,23 +142,23 @@ struct Instance {
 Result<SearchResult> plan(const Instance &instance) { return searchPlan(instance.problem(), {}); }
 
 /// Seconds of the step of a layout on another cluster, with devices matched by name; 0: it does not fit.
-double stepThere(const Instance &old, const Instance &now, Layout layout, const std::map<std::string, std::string> &renamed) {
+double stepThere(const Instance &old, const Instance &now, Strategy strategy, const std::map<std::string, std::string> &renamed) {
   std::map<std::string, uint32_t> at;
   for (uint32_t d = 0; d < now.cluster.devices.size(); ++d)
     at[now.cluster.devices[d].name] = d;
-  for (Pipeline &pipeline : layout.pipelines)
+  for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
       for (Member &member : stage.members) {
         const std::string &name = old.cluster.devices[member.device].name;
         auto it = renamed.find(name);
         member.device = at.at(it == renamed.end() ? name : it->second);
       }
-  auto evaluation = evaluate(now.problem(), makePlan(now.problem(), layout));
+  auto evaluation = evaluate(now.problem(), makePlan(now.problem(), strategy));
   return !evaluation.failed() && evaluation->excess == 0 ? evaluation->step : 0;
 }
 
 std::string describe(const Instance &instance, const SearchResult &result) {
-  return describeLayout(instance.problem(), result.layout, result.evaluation.step, result.evaluation.busy, result.evaluation.memory);
+  return describeStrategy(instance.problem(), result.strategy, result.evaluation.step, result.evaluation.busy, result.evaluation.memory);
 }
 
 struct Change {
@@ -246,11 +246,11 @@ int main(int argc, char **argv) {
     if (chosen.failed())
       continue;
     ++clusters;
-    const double old = stepThere(before, before, chosen->layout, {});
+    const double old = stepThere(before, before, chosen->strategy, {});
     for (const Change &change : changesOf(base, random)) {
       const Instance after(*summary, change.spec, batch);
       auto again = plan(after);
-      const double kept = stepThere(before, after, chosen->layout, {});
+      const double kept = stepThere(before, after, chosen->strategy, {});
       ++changes;
       double reference = change.exactly > 0 ? old * change.exactly : kept;
       const double now = again.failed() ? INFINITY : again->evaluation.step;

@@ -178,11 +178,11 @@ constexpr Limit kLimits[] = {
     {RelievedStages, [](SearchEffort &e) { return set(e.relievedStages, 0); }},
 };
 
-Layout withoutFreeMemory(const Layout &from) {
-  Layout layout = from;
-  if (layout.state == StateRule::FreeMemory && lacks(OwnersByMemory))
-    layout.state = StateRule::Proportional;
-  return layout;
+Strategy withoutFreeMemory(const Strategy &from) {
+  Strategy strategy = from;
+  if (strategy.state == StateRule::FreeMemory && lacks(OwnersByMemory))
+    strategy.state = StateRule::Proportional;
+  return strategy;
 }
 
 } // namespace
@@ -253,8 +253,8 @@ ZORSE_BETWEEN("_ZNK5zorse8planning10MoveShares4drawERNS0_5DrawsEb", Move, drawMo
   return move;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_6LayoutE", bool, areAlike, const StageModel &model, const Layout &layout) {
-  return real::areAlike(model, layout) && !lacks(AlikePipelines);
+ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_8StrategyE", bool, areAlike, const StageModel &model, const Strategy &strategy) {
+  return real::areAlike(model, strategy) && !lacks(AlikePipelines);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_5DrawsERmSE_Ri", bool, fromBusiest,
@@ -289,18 +289,18 @@ ZORSE_BETWEEN("_ZN5zorse8planning13searchByPhaseERKNS0_7ProblemERKNS0_13SearchOp
   return lacks(Phases) ? std::nullopt : real::searchByPhase(problem, options);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning11LayoutTimer3runERKNS0_6LayoutE", const LayoutTimer::Result &, runTimer, LayoutTimer *timer, const Layout &layout) {
-  return real::runTimer(timer, withoutFreeMemory(layout));
+ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE", const StrategySimulator::Result &, runTimer, StrategySimulator *simulator, const Strategy &strategy) {
+  return real::runTimer(simulator, withoutFreeMemory(strategy));
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning11LayoutTimer4planERKNS0_6LayoutE", step::Plan, planByTimer, LayoutTimer *timer, const Layout &layout) {
-  return real::planByTimer(timer, withoutFreeMemory(layout));
+ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", step::Plan, planByTimer, StrategySimulator *simulator, const Strategy &strategy) {
+  return real::planByTimer(simulator, withoutFreeMemory(strategy));
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning10TwinFinder4findERKNS0_6LayoutE", void, findTwins, TwinFinder *finder, const Layout &layout) {
-  real::findTwins(finder, layout);
+ZORSE_BETWEEN("_ZN5zorse8planning10TwinFinder4findERKNS0_8StrategyE", void, findTwins, TwinFinder *finder, const Strategy &strategy) {
+  real::findTwins(finder, strategy);
   if (!finder->devices().empty() && lacks(Twins))
-    finder->forget(layout);
+    finder->forget(strategy);
 }
 
 } // namespace zorse::planning::between

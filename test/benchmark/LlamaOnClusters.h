@@ -2,7 +2,7 @@
 // sequence length that suits the cluster.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 #include "zorse/Planning/ModelShape.h"
 
 #include <cstdio>

@@ -37,7 +37,7 @@ std::string techniquesIn(const SearchResult &result) {
   for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d) {
     if (result.evaluation.busy[d] == 0)
       continue;
-    const Technique &technique = result.layout.techniques.of(d);
+    const Technique &technique = result.strategy.techniques.of(d);
     for (const std::string &what : {showActivations(technique.activations), showState(technique.state)})
       if (!what.empty())
         ++devices[what];

@@ -1,6 +1,6 @@
 // Plans a model on a cluster and prints the planning time, from opening the YAML to closing plan.json, and the quality
 // of the plan.
-#include "Layout/LayoutTimer.h"
+#include "Layout/StrategySimulator.h"
 
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/CostModel.h"
@@ -26,9 +26,9 @@ int fail(const std::string &message) {
   return 1;
 }
 
-std::string describe(const Problem &problem, const Layout &layout) {
+std::string describe(const Problem &problem, const Strategy &strategy) {
   std::string text;
-  for (const Pipeline &pipeline : layout.pipelines) {
+  for (const Pipeline &pipeline : strategy.pipelines) {
     text += "  pipeline of " + std::to_string(pipeline.samples) + " samples\n";
     for (const Stage &stage : pipeline.stages) {
       std::map<std::string, std::pair<int, int64_t>> types;
@@ -105,17 +105,17 @@ int main(int argc, char **argv) {
       std::printf(", eta %.4f = idle %.3f kernel %.3f balance %.3f recompute %.3f bubble %.3f exposed %.3f", efficient->eta, efficient->idle,
                   efficient->kernel, efficient->balance, efficient->recompute, efficient->bubble, efficient->exposed);
   if (show) {
-    LayoutTimer timer(problem);
-    const auto &once = timer.run(result->layout);
+    StrategySimulator simulator(problem);
+    const auto &once = simulator.run(result->strategy);
     double before = seconds();
-    timer.run(result->layout);
+    simulator.run(result->strategy);
     std::printf("\n  timer: %.3f s, %u tasks in %.2f ms", once.step, once.tasks, 1e3 * (seconds() - before));
   }
   std::printf("\n");
   if (show) {
-    const step::Schedule &schedule = result->layout.schedule;
+    const step::Schedule &schedule = result->strategy.schedule;
     std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s", int(schedule.kind), int(schedule.splitBackward),
-                schedule.inFlight, schedule.weightDelay, int(result->layout.state), describe(problem, result->layout).c_str());
+                schedule.inFlight, schedule.weightDelay, int(result->strategy.state), describe(problem, result->strategy).c_str());
   }
   return 0;
 }

@@ -7,7 +7,7 @@
 // --on: evaluates the same layouts also on clusters that differ only in links, to find the expensive links.
 #include "Search/Candidates.h"
 
-#include "DescribeLayout.h"
+#include "DescribeStrategy.h"
 
 #include "zorse/Planning/Bound.h"
 #include "zorse/Planning/ModelShape.h"
@@ -56,12 +56,12 @@ int main(int argc, char **argv) {
   std::printf("bound %.3f s; %zu seeds in %.2f s\n", bound, seeds.size(), took);
   size_t most = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-  LayoutTimer &timer = context.timer(0);
+  StrategySimulator &simulator = context.simulator(0);
   struct Other {
     Cluster cluster;
     std::optional<CostModel> costs;
     std::optional<Problem> problem;
-    std::optional<LayoutTimer> timer;
+    std::optional<StrategySimulator> simulator;
   };
   std::vector<std::unique_ptr<Other>> elsewhere;
   std::stringstream files(options["on"]);
@@ -75,39 +75,39 @@ int main(int argc, char **argv) {
     other->cluster = *read;
     other->costs = std::move(*CostModel::make(*summary, other->cluster, nullptr, {}));
     other->problem.emplace(Problem{*summary, other->cluster, *other->costs, problem.batch});
-    other->timer.emplace(*other->problem);
+    other->simulator.emplace(*other->problem);
     elsewhere.push_back(std::move(other));
   }
   double pairs = 0, agree = 0;
   std::vector<std::pair<double, double>> all;
   for (size_t i = 0; i < most; ++i) {
-    Layout layout = seeds[i].layout;
-    layout.schedule = schedules.front();
+    Strategy strategy = seeds[i].strategy;
+    strategy.schedule = schedules.front();
     auto start = std::chrono::steady_clock::now();
-    LayoutTimer::Result result = timer.run(layout);
+    StrategySimulator::Result result = simulator.run(strategy);
     double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     double missing = context.missingMemory(result.memory), busiest = *std::max_element(result.busy.begin(), result.busy.end());
     all.push_back({seeds[i].estimate, result.step});
     std::string others;
     for (size_t s : {1u, 3u, 11u, 12u})
       if (s < schedules.size()) {
-        layout.schedule = schedules[s];
-        const auto &other = timer.run(layout);
+        strategy.schedule = schedules[s];
+        const auto &other = simulator.run(strategy);
         char text[40];
         std::snprintf(text, sizeof text, " %.3f%s", bound / other.step, other.excess ? "!" : "");
         others += text;
       }
     for (auto &other : elsewhere) {
       char text[40];
-      layout.schedule = schedules[1];
-      std::snprintf(text, sizeof text, " on %.3f", bound / other->timer->run(layout).step);
+      strategy.schedule = schedules[1];
+      std::snprintf(text, sizeof text, " on %.3f", bound / other->simulator->run(strategy).step);
       others += text;
     }
     std::printf("%3zu: %zu pipelines, estimate %.3f busy %.3f step %.3f missing %.2f (others%s) room %.2f, %u tasks %.0f ms\n", i,
-                seeds[i].layout.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / result.step, missing, others.c_str(),
+                seeds[i].strategy.pipelines.size(), bound / seeds[i].estimate, bound / busiest, bound / result.step, missing, others.c_str(),
                 seeds[i].inFlight, result.tasks, seconds * 1e3);
     if (options["stages"] == "1")
-      std::fputs(describeLayout(problem, seeds[i].layout, result.step, result.busy, result.memory).c_str(), stdout);
+      std::fputs(describeStrategy(problem, seeds[i].strategy, result.step, result.busy, result.memory).c_str(), stdout);
   }
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t k = i + 1; k < all.size(); ++k)

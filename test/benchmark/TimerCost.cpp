@@ -1,7 +1,7 @@
 // Cost of timing a layout: nanoseconds per task, over the best initial solutions of models on clusters.
 //
 //     timer-cost [--clusters=A.yaml,B.yaml] [--model=llama-7b] [--sequence=2048] [--seeds=4] [--schedules=4]
-#include "Layout/LayoutTimer.h"
+#include "Layout/StrategySimulator.h"
 #include "Search/Candidates.h"
 
 #include "zorse/Planning/ModelShape.h"
@@ -68,17 +68,17 @@ int main(int argc, char **argv) {
     SearchContext context(problem, search);
     std::vector<Candidate> seeds = makeSeeds(context, false);
     std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-    LayoutTimer timer(problem, 0);
+    StrategySimulator simulator(problem, 0);
     const int repeats = std::atoi(options["repeats"].c_str());
     double seconds = 0, tasks = 0;
     size_t layouts = 0;
     const size_t most = std::min<size_t>(seeds.size(), size_t(std::atol(options["seeds"].c_str())));
     for (size_t s = 0; s < most; ++s)
       for (size_t k = 0; k < schedules.size() && k < size_t(std::atol(options["schedules"].c_str())); ++k) {
-        Layout layout = seeds[s].layout;
-        layout.schedule = schedules[k * schedules.size() / std::min<size_t>(schedules.size(), size_t(std::atol(options["schedules"].c_str())))];
-        LayoutTimer::Result timed;
-        seconds += least(repeats, [&] { timed = timer.run(layout); });
+        Strategy strategy = seeds[s].strategy;
+        strategy.schedule = schedules[k * schedules.size() / std::min<size_t>(schedules.size(), size_t(std::atol(options["schedules"].c_str())))];
+        StrategySimulator::Result timed;
+        seconds += least(repeats, [&] { timed = simulator.run(strategy); });
         tasks += timed.tasks;
         ++layouts;
       }

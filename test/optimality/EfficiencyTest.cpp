@@ -24,9 +24,9 @@ void expectSound(const Efficiency &e, const std::string &what) {
 
 TEST(Efficiency, OneDevice) {
   auto instance = makeInstance(1008); // several devices: all but one are idle
-  Layout layout;
-  layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
-  Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, layout));
+  Strategy strategy;
+  strategy.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
+  Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, strategy));
   ASSERT_FALSE(e.failed()) << e.message();
   expectSound(*e, instance->describe());
   EXPECT_NEAR(e->bound, lowerBound(*instance->problem), 1e-12);
@@ -43,10 +43,10 @@ TEST(Efficiency, NoLayoutBeatsTheBound) {
     auto instance = makeInstance(seed);
     Random random(seed);
     for (int i = 0; i < 6; ++i) {
-      std::optional<Layout> layout = randomLayout(*instance, random);
-      if (!layout)
+      std::optional<Strategy> strategy = randomStrategy(*instance, random);
+      if (!strategy)
         continue;
-      Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, *layout));
+      Result<Efficiency> e = efficiency(*instance->problem, makePlan(*instance->problem, *strategy));
       ASSERT_FALSE(e.failed()) << e.message();
       expectSound(*e, std::to_string(seed) + ": " + instance->describe());
       ++tried;
@@ -86,16 +86,16 @@ TEST(Efficiency, NoRandomPlanBeatsTheBound) {
 
 TEST(Efficiency, PlansOfOtherClusters) {
   auto instance = makeInstance(1008);
-  Layout layout;
-  layout.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
-  step::Plan plan = makePlan(*instance->problem, layout);
+  Strategy strategy;
+  strategy.pipelines.push_back({instance->problem->batch, {{0, instance->summary.units_size(), {{0, instance->problem->batch, 1}}}}});
+  step::Plan plan = makePlan(*instance->problem, strategy);
   plan.devices[0].name = "nobody";
   EXPECT_EQ(efficiency(*instance->problem, plan).message(), "device 'nobody' of the plan is not in the cluster");
-  plan = makePlan(*instance->problem, layout);
+  plan = makePlan(*instance->problem, strategy);
   plan.batch += 1;
   EXPECT_TRUE(efficiency(*instance->problem, plan).failed());
   // A plan that lists only the device that it uses has the same values.
-  plan = makePlan(*instance->problem, layout);
+  plan = makePlan(*instance->problem, strategy);
   Result<Efficiency> all = efficiency(*instance->problem, plan);
   plan.devices.resize(1);
   Result<Efficiency> one = efficiency(*instance->problem, plan);

@@ -182,10 +182,10 @@ private:
     return false;
   }
 
-  Layout layoutOf(const Walk &w, step::ScheduleKind kind) const {
-    Layout layout;
-    layout.state = w.family.state;
-    layout.schedule.kind = kind;
+  Strategy strategyOf(const Walk &w, step::ScheduleKind kind) const {
+    Strategy strategy;
+    strategy.state = w.family.state;
+    strategy.schedule.kind = kind;
     for (size_t p = 0; p < w.family.pipelines.size(); ++p) {
       const PipelineShape &shape = w.family.pipelines[p];
       Pipeline pipeline;
@@ -199,9 +199,9 @@ private:
             stage.members.push_back({static_cast<uint32_t>(d), w.samples[p][s][d], w.rows[p][s]});
         pipeline.stages.push_back(std::move(stage));
       }
-      layout.pipelines.push_back(std::move(pipeline));
+      strategy.pipelines.push_back(std::move(pipeline));
     }
-    return layout;
+    return strategy;
   }
 
   void leaf(Walk &w) {
@@ -210,13 +210,13 @@ private:
     for (step::ScheduleKind kind : {step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe}) {
       if (options.prune && certainlyTooLarge(w, kind))
         continue;
-      simulate(layoutOf(w, kind));
+      simulate(strategyOf(w, kind));
     }
   }
 
-  void simulate(Layout layout) {
+  void simulate(Strategy strategy) {
     ++best.simulated;
-    step::Plan plan = makePlan(problem, layout);
+    step::Plan plan = makePlan(problem, strategy);
     step::TimeOptions options;
     options.costs = &problem.costs;
     Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
@@ -233,7 +233,7 @@ private:
     limit = e->step * (1 - 1e-9);
     best.feasible = true;
     best.step = e->step;
-    best.layout = std::move(layout);
+    best.strategy = std::move(strategy);
   }
 
   /// Simulates the most even shares of the families with the lowest bounds.
@@ -268,7 +268,7 @@ private:
       }
       for (step::ScheduleKind kind : {step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
         if (!certainlyTooLarge(w, kind))
-          simulate(layoutOf(w, kind));
+          simulate(strategyOf(w, kind));
     }
   }
 

@@ -2,7 +2,7 @@
 // with the planner.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <cstdint>
 
@@ -18,7 +18,7 @@ struct ExhaustiveOptions {
 
 struct Optimum {
   bool feasible = false;
-  planning::Layout layout;
+  planning::Strategy strategy;
   double step = 0;
   uint64_t families = 0; ///< assignments x cuts x splits of the batch x state rules that their bound did not exclude
   uint64_t simulated = 0;
@@ -49,6 +49,6 @@ struct Optimum {
 Optimum exhaustive(const planning::Problem &problem, const ExhaustiveOptions &options = {});
 
 /// The lower bound used for pruning, for one layout. Tests check that no layout is faster.
-double layoutBound(const planning::Problem &problem, const planning::Layout &layout);
+double strategyBound(const planning::Problem &problem, const planning::Strategy &strategy);
 
 } // namespace zorse::optimality

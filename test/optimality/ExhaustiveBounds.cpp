@@ -171,15 +171,15 @@ double zorse::optimality::stateBound(const Tables &t, const std::vector<Pipeline
   return worst;
 }
 
-double zorse::optimality::layoutBound(const Problem &problem, const Layout &layout) {
+double zorse::optimality::strategyBound(const Problem &problem, const Strategy &strategy) {
   Tables t(problem);
-  std::vector<Shape> shapes(layout.pipelines.size());
+  std::vector<Shape> shapes(strategy.pipelines.size());
   std::vector<PipelineShape> pipelines;
   std::vector<Samples> samples;
-  for (size_t p = 0; p < layout.pipelines.size(); ++p) {
-    PipelineShape shape{&shapes[p], {}, layout.pipelines[p].samples};
+  for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
+    PipelineShape shape{&shapes[p], {}, strategy.pipelines[p].samples};
     samples.emplace_back();
-    for (const Stage &stage : layout.pipelines[p].stages) {
+    for (const Stage &stage : strategy.pipelines[p].stages) {
       Mask m = 0;
       samples.back().push_back({});
       for (const Member &member : stage.members) {
@@ -191,14 +191,14 @@ double zorse::optimality::layoutBound(const Problem &problem, const Layout &layo
     }
     pipelines.push_back(shape);
   }
-  State state = stateOf(t, pipelines, layout.state);
+  State state = stateOf(t, pipelines, strategy.state);
   double bound = 0;
   std::vector<Path> paths;
   for (size_t p = 0; p < pipelines.size(); ++p) {
     double down = 0, up = 0;
     paths.emplace_back();
     for (size_t s = 0; s < pipelines[p].ends.size(); ++s) {
-      const Stage &stage = layout.pipelines[p].stages[s];
+      const Stage &stage = strategy.pipelines[p].stages[s];
       double forward = INFINITY, backward = INFINITY, link = INFINITY;
       for (const Member &m : stage.members) {
         int d = static_cast<int>(m.device), rows = static_cast<int>(m.rows);
@@ -208,7 +208,7 @@ double zorse::optimality::layoutBound(const Problem &problem, const Layout &layo
           forward = std::min(forward, t.cellForward(d, stage.unitBegin, stage.unitEnd, r));
           backward = std::min(backward, t.cellBackward(d, stage.unitBegin, stage.unitEnd, r));
         }
-        for (const Member &next : s + 1 < pipelines[p].ends.size() ? layout.pipelines[p].stages[s + 1].members : stage.members)
+        for (const Member &next : s + 1 < pipelines[p].ends.size() ? strategy.pipelines[p].stages[s + 1].members : stage.members)
           link = std::min(link, t.latency[d][next.device] + t.boundary[stage.unitEnd] * t.perByte[d][next.device]);
       }
       paths.back().down.push_back(down);
@@ -220,9 +220,9 @@ double zorse::optimality::layoutBound(const Problem &problem, const Layout &layo
     paths.back().whole = down + up;
   }
   bound = std::max(bound, linkBound(t, pipelines, samples, paths));
-  if (layout.state == StateRule::FreeMemory)
+  if (strategy.state == StateRule::FreeMemory)
     bound = std::max(bound, stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
-                       for (const Member &m : layout.pipelines[p].stages[s].members)
+                       for (const Member &m : strategy.pipelines[p].stages[s].members)
                          if (static_cast<int>(m.device) == d)
                            return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], m.samples, static_cast<int>(m.rows));
                        return 0.0;

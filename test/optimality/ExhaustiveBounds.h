@@ -1,7 +1,7 @@
 // Lower bounds on the step times of sets of layouts, for the enumeration in Exhaustive.cpp.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <array>
 #include <cstdint>

@@ -29,12 +29,12 @@ TEST(Exhaustive, NothingIsFasterThanItsBound) {
     auto instance = makeInstance(seed);
     Random random(seed);
     for (int i = 0; i < 20; ++i) {
-      std::optional<Layout> layout = randomLayout(*instance, random);
-      if (!layout)
+      std::optional<Strategy> strategy = randomStrategy(*instance, random);
+      if (!strategy)
         continue;
-      Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout));
+      Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *strategy));
       ASSERT_FALSE(e.failed()) << e.message();
-      EXPECT_GE(e->step, layoutBound(*instance->problem, *layout) * (1 - 1e-9))
+      EXPECT_GE(e->step, strategyBound(*instance->problem, *strategy) * (1 - 1e-9))
           << "seed " << seed << ", layout " << i << ", " << instance->describe();
       ++tried;
     }

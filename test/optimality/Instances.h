@@ -3,7 +3,7 @@
 
 #include "../../lib/Planning/Search/Draws.h"
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <memory>
 #include <string>

@@ -12,16 +12,16 @@ using namespace zorse::optimality;
 using namespace zorse::planning;
 using Json = nlohmann::json;
 
-std::optional<Layout> zorse::optimality::randomLayout(const Instance &instance, Random &random) {
+std::optional<Strategy> zorse::optimality::randomStrategy(const Instance &instance, Random &random) {
   const int n = static_cast<int>(instance.cluster.devices.size()), units = instance.summary.units_size();
   std::vector<uint32_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   for (int i = n - 1; i > 0; --i)
     std::swap(order[i], order[random.between(0, i)]);
   order.resize(static_cast<size_t>(random.between(1, n)));
-  Layout layout;
-  layout.schedule.kind = random.chance(50) ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
-  layout.state = random.chance(50) ? StateRule::Equal : StateRule::FreeMemory;
+  Strategy strategy;
+  strategy.schedule.kind = random.chance(50) ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
+  strategy.state = random.chance(50) ? StateRule::Equal : StateRule::FreeMemory;
   size_t at = 0;
   int64_t left = instance.problem->batch;
   const size_t pipelines = order.size() > 1 && left > 1 && random.chance(40) ? 2 : 1;
@@ -52,20 +52,20 @@ std::optional<Layout> zorse::optimality::randomLayout(const Instance &instance, 
         stage.members.push_back({order[at++], shares[i], rows});
       pipeline.stages.push_back(std::move(stage));
     }
-    layout.pipelines.push_back(std::move(pipeline));
+    strategy.pipelines.push_back(std::move(pipeline));
   }
-  return layout;
+  return strategy;
 }
 
 double zorse::optimality::sampleTimes(const Instance &instance) {
   Random random(instance.seed ^ 0x5A17ull);
   double sum = 0;
   for (int found = 0; found < 12;) {
-    std::optional<Layout> layout = randomLayout(instance, random);
-    if (!layout)
+    std::optional<Strategy> strategy = randomStrategy(instance, random);
+    if (!strategy)
       continue;
     ++found;
-    if (Result<Evaluation> e = evaluate(*instance.problem, makePlan(*instance.problem, *layout)); !e.failed())
+    if (Result<Evaluation> e = evaluate(*instance.problem, makePlan(*instance.problem, *strategy)); !e.failed())
       sum += e->step;
   }
   return sum;
@@ -75,7 +75,7 @@ std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
   Json line = {{"seed", seed}, {"step", known.step}, {"simulated", known.simulated}, {"sample", known.sample}};
   if (known.feasible) {
     Json pipelines = Json::array();
-    for (const Pipeline &pipeline : known.layout.pipelines) {
+    for (const Pipeline &pipeline : known.strategy.pipelines) {
       Json stages = Json::array();
       for (const Stage &stage : pipeline.stages) {
         Json members = Json::array();
@@ -85,8 +85,8 @@ std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
       }
       pipelines.push_back({{"samples", pipeline.samples}, {"stages", stages}});
     }
-    line["layout"] = {{"schedule", known.layout.schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : "1f1b"},
-                      {"state", known.layout.state == StateRule::Equal ? "equal" : "free-memory"},
+    line["layout"] = {{"schedule", known.strategy.schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : "1f1b"},
+                      {"state", known.strategy.state == StateRule::Equal ? "equal" : "free-memory"},
                       {"pipelines", pipelines}};
   }
   return line.dump();
@@ -108,8 +108,8 @@ std::map<uint64_t, Known> zorse::optimality::readOptima(const std::string &path)
       if (line.contains("layout")) {
         known.feasible = true;
         const Json &layout = line["layout"];
-        known.layout.schedule.kind = layout.at("schedule") == "gpipe" ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
-        known.layout.state = layout.at("state") == "equal" ? StateRule::Equal : StateRule::FreeMemory;
+        known.strategy.schedule.kind = layout.at("schedule") == "gpipe" ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
+        known.strategy.state = layout.at("state") == "equal" ? StateRule::Equal : StateRule::FreeMemory;
         for (const Json &p : layout.at("pipelines")) {
           Pipeline pipeline;
           pipeline.samples = p.at("samples");
@@ -121,7 +121,7 @@ std::map<uint64_t, Known> zorse::optimality::readOptima(const std::string &path)
               stage.members.push_back({m.at(0), m.at(1), m.at(2)});
             pipeline.stages.push_back(std::move(stage));
           }
-          known.layout.pipelines.push_back(std::move(pipeline));
+          known.strategy.pipelines.push_back(std::move(pipeline));
         }
       }
       all[line.at("seed")] = std::move(known);

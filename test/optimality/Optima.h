@@ -12,7 +12,7 @@ namespace zorse::optimality {
 struct Known {
   bool feasible = false;
   double step = 0;
-  planning::Layout layout;
+  planning::Strategy strategy;
   uint64_t simulated = 0;
   double sample = 0; ///< sampleTimes() when the optimum was computed
 };
@@ -23,7 +23,7 @@ double sampleTimes(const Instance &instance);
 
 /// Draws a random layout of the enumerated space, with at least one sample per member. Returns nullopt if the draw is
 /// not a valid layout.
-std::optional<planning::Layout> randomLayout(const Instance &instance, Random &random);
+std::optional<planning::Strategy> randomStrategy(const Instance &instance, Random &random);
 
 std::string writeKnown(uint64_t seed, const Known &known); ///< returns one line
 /// Reads a file of optima. Prints a message and exits if the file cannot be read.

@@ -1,7 +1,7 @@
 // Finds the best of all rectangle tilings and task orders of a tiny problem by branch and bound.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <functional>
 

@@ -45,7 +45,7 @@ Judged judge(uint64_t seed, const Known &known) {
   auto equal = [](double a, double b) { return std::fabs(a - b) <= 1e-9 * std::max(a, b); };
   r.stale = !equal(sampleTimes(*instance), known.sample);
   if (known.feasible) {
-    Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.layout));
+    Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.strategy));
     r.stale |= e.failed() || e->excess > 0 || !equal(e->step, known.step);
   }
   for (int i = 0; i < 2; ++i) {
@@ -58,8 +58,8 @@ Judged judge(uint64_t seed, const Known &known) {
   }
   for (const Baseline &baseline : baselines()) {
     r.others.push_back(0);
-    if (Result<Layout> layout = baseline.plan(*instance->problem); !layout.failed())
-      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *layout)); !e.failed() && e->excess == 0)
+    if (Result<Strategy> strategy = baseline.plan(*instance->problem); !strategy.failed())
+      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *strategy)); !e.failed() && e->excess == 0)
         r.others.back() = e->step;
   }
   return r;

@@ -55,11 +55,11 @@ int main(int argc, char **argv) {
       ExhaustiveOptions options;
       Optimum start;
       if (auto it = older.find(first + i); it != older.end() && it->second.feasible) {
-        auto e = evaluate(*instance->problem, makePlan(*instance->problem, it->second.layout));
+        auto e = evaluate(*instance->problem, makePlan(*instance->problem, it->second.strategy));
         if (!e.failed() && e->excess == 0) {
           start.feasible = true;
           start.step = options.known = e->step;
-          start.layout = it->second.layout;
+          start.strategy = it->second.strategy;
         }
       }
       Optimum optimum = exhaustive(*instance->problem, options);
@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
         start.simulated = optimum.simulated;
         optimum = start;
       }
-      Known known{optimum.feasible, optimum.step, optimum.layout, optimum.simulated, sampleTimes(*instance)};
+      Known known{optimum.feasible, optimum.step, optimum.strategy, optimum.simulated, sampleTimes(*instance)};
       double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
       std::lock_guard<std::mutex> lock(mutex);
       std::fprintf(stderr, "%llu: %s: %.6f s, %llu families, %llu simulated, %.1f s\n", static_cast<unsigned long long>(first + i),

@@ -105,10 +105,10 @@ int compare(const Options &o, const planning::Problem &problem, const LoadedMode
 
 /// Returns the plan of another system's planner.
 Result<step::Plan> planAs(const planning::Baseline &baseline, const planning::Problem &problem) {
-  Result<planning::Layout> layout = baseline.plan(problem);
-  if (layout.failed())
-    return layout.error();
-  return planning::makePlan(problem, *layout);
+  Result<planning::Strategy> strategy = baseline.plan(problem);
+  if (strategy.failed())
+    return strategy.error();
+  return planning::makePlan(problem, *strategy);
 }
 
 /// Prints the plan of our planner and of every other one in a table.

@@ -2,7 +2,7 @@
 // its own plans by its own cost model; what it chooses is then judged like any plan (evaluate).
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <string>
 #include <vector>
@@ -14,20 +14,20 @@ namespace zorse::planning {
 
 /// Min-k-cut (SPLIT with Stoer-Wagner cuts) of the bandwidth graph for every k, layers in proportion to the groups' rates, micro-batch sizes,
 /// ministages.
-Result<Layout> zorsePaper(const Problem &problem);
+Result<Strategy> zorsePaper(const Problem &problem);
 /// Graph partition into pipelines, single devices as stages in an order along fast links, layers in proportion to memory.
-Result<Layout> hexiscale(const Problem &problem);
+Result<Strategy> hexiscale(const Problem &problem);
 /// A uniform grid: equal layers, equal devices per stage, equal samples; interleaved or not.
-Result<Layout> megatron(const Problem &problem);
+Result<Strategy> megatron(const Problem &problem);
 /// Stages of equally many layers, each with the same number of replicas with equal samples; zones together.
-Result<Layout> sailor(const Problem &problem);
+Result<Strategy> sailor(const Problem &problem);
 /// Stages of one type each, cuts inside blocks, 1F1B with launch counts that follow link delays.
-Result<Layout> harp(const Problem &problem);
+Result<Strategy> harp(const Problem &problem);
 
 struct Baseline {
   const char *name; ///< for --planner
   const char *title;
-  Result<Layout> (*plan)(const Problem &problem);
+  Result<Strategy> (*plan)(const Problem &problem);
 };
 const std::vector<Baseline> &baselines();
 /// nullptr if there is none of that name.

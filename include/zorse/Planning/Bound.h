@@ -1,7 +1,7 @@
 // Lower bound of the step time, and the factors by which a plan misses it.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 namespace zorse::planning {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "zorse/Planning/Bound.h"
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <functional>
 #include <optional>

@@ -2,7 +2,7 @@
 // memory of every device.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <functional>
 
@@ -32,7 +32,7 @@ struct SearchOptions {
 };
 
 struct SearchResult {
-  Layout layout;
+  Strategy strategy;
   step::Plan plan;
   Evaluation evaluation; ///< of `plan`, by the full expansion
   double price = 0;      ///< per hour

@@ -30,17 +30,17 @@ TwinFinder::TwinFinder(const Problem &problem) : problem(&problem) {
   nodeTwin.assign(nodeClass.size(), kNone);
 }
 
-void TwinFinder::forget(const Layout &layout) {
+void TwinFinder::forget(const Strategy &strategy) {
   pairs.clear();
   begins.clear();
-  first.resize(layout.pipelines.size());
+  first.resize(strategy.pipelines.size());
   for (uint32_t p = 0; p < first.size(); ++p)
     first[p] = p;
 }
 
-void TwinFinder::find(const Layout &layout) {
-  forget(layout);
-  const size_t count = layout.pipelines.size();
+void TwinFinder::find(const Strategy &strategy) {
+  forget(strategy);
+  const size_t count = strategy.pipelines.size();
   if (!possible || count < 2)
     return;
   // Pipelines that share neither their nodes nor the fabric they use with others.
@@ -60,7 +60,7 @@ void TwinFinder::find(const Layout &layout) {
   };
   for (uint32_t p = 0; p < count; ++p) {
     uint32_t site = kNone;
-    for (const Stage &stage : layout.pipelines[p].stages)
+    for (const Stage &stage : strategy.pipelines[p].stages)
       for (const Member &member : stage.members) {
         const uint32_t node = topology.node_of_device(static_cast<int>(member.device)), here = topology.nodes(static_cast<int>(node)).site();
         own(ownerOfNode[node], p);
@@ -73,7 +73,7 @@ void TwinFinder::find(const Layout &layout) {
   }
   for (uint32_t p = 1; p < count; ++p)
     for (uint32_t q = 0; q < p && apart[p] && first[p] == p; ++q)
-      if (apart[q] && first[q] == q && alike(layout, layout.pipelines[q], layout.pipelines[p])) {
+      if (apart[q] && first[q] == q && alike(strategy, strategy.pipelines[q], strategy.pipelines[p])) {
         first[p] = q;
         pairs.insert(pairs.end(), mapped.begin(), mapped.end());
       }
@@ -96,10 +96,10 @@ bool TwinFinder::sameNodes(uint32_t a, uint32_t b) {
 }
 
 /// Also fills `mapped`.
-bool TwinFinder::alike(const Layout &layout, const Pipeline &a, const Pipeline &b) {
-  const auto &ahead = layout.schedule.ahead;
+bool TwinFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
+  const auto &ahead = strategy.schedule.ahead;
   auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
-  const Techniques &techniques = techniquesOf(*problem, layout);
+  const Techniques &techniques = techniquesOf(*problem, strategy);
   mapped.clear();
   bool same = a.samples == b.samples && a.stages.size() == b.stages.size();
   for (size_t s = 0; s < a.stages.size() && same; ++s) {

@@ -2,7 +2,7 @@
 // Internal to Planning.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <cstdint>
 #include <utility>
@@ -24,9 +24,9 @@ public:
   explicit TwinFinder(const Problem &problem);
 
   /// Finds the twins of a layout and forgets the previous ones.
-  void find(const Layout &layout);
-  /// Forgets all twins: every pipeline of `layout` is simulated.
-  void forget(const Layout &layout);
+  void find(const Strategy &strategy);
+  /// Forgets all twins: every pipeline of `strategy` is simulated.
+  void forget(const Strategy &strategy);
 
   /// Whether the pipeline is a twin of an earlier pipeline.
   bool isTwin(size_t pipeline) const { return first[pipeline] != pipeline; }
@@ -40,7 +40,7 @@ public:
   }
 
 private:
-  bool alike(const Layout &layout, const Pipeline &a, const Pipeline &b);
+  bool alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b);
   bool sameNodes(uint32_t a, uint32_t b);
 
   const Problem *problem;

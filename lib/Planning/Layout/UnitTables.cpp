@@ -86,7 +86,7 @@ const UnitTimes::Prefix &UnitTimes::of(uint32_t deviceClass, int64_t rows) {
     return of ? problem.costs.unit(device, u, *of, rows) : 0.0;
   };
   const bool split = tables.canSplit();
-  // Only a cell's last unit recomputes less than its whole forward; LayoutTimer accounts for that.
+  // Only a cell's last unit recomputes less than its whole forward; StrategySimulator accounts for that.
   const bool recomputes = problem.techniques.most.activations == step::Activations::Recompute;
   auto again = [&](int32_t u) { return recomputes ? problem.costs.unit(device, u, UnitTask::Recompute, rows) : 0.0; };
   sums(prefix->forward, [&](int32_t u) { return task(u, TaskKind::Forward, false); });

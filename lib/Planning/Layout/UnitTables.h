@@ -4,7 +4,7 @@
 
 #include "zorse/Summary/Summary.h"
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <cstdint>
 #include <memory>

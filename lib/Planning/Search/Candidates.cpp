@@ -32,7 +32,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
     parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
-    timers.push_back(std::make_unique<LayoutTimer>(problem, effort.gaps, effort.small ? step::ExpandOptions().tries : 1));
+    simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.gaps, effort.small ? step::ExpandOptions().tries : 1));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (parts)
       partSolvers.push_back(std::make_unique<CutSolver>(*parts));
@@ -40,7 +40,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
 }
 
 void SearchContext::parallel(size_t count, const std::function<void(size_t, size_t)> &work) {
-  size_t threads = std::min(timers.size(), count);
+  size_t threads = std::min(simulators.size(), count);
   if (threads <= 1) {
     for (size_t i = 0; i < count; ++i)
       work(0, i);
@@ -59,10 +59,10 @@ void SearchContext::parallel(size_t count, const std::function<void(size_t, size
     thread.join();
 }
 
-double zorse::planning::priceOf(const Problem &problem, const Layout &layout) {
+double zorse::planning::priceOf(const Problem &problem, const Strategy &strategy) {
   double sum = 0;
   std::vector<uint8_t> node(problem.cluster.nodes.size(), 0), seen(problem.cluster.devices.size(), 0);
-  for (const Pipeline &pipeline : layout.pipelines)
+  for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members) {
         if (seen[member.device]++)
@@ -85,10 +85,10 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
   return missing;
 }
 
-double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options, const Layout &layout, double step, double missing) {
+double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy, double step, double missing) {
   double value = step, penalty = missing > 0 ? 1.02 + 2 * missing : 1;
   if (options.objective == Objective::CostPerSample || options.mostPrice > 0) {
-    double perHour = priceOf(problem, layout);
+    double perHour = priceOf(problem, strategy);
     if (options.objective == Objective::CostPerSample)
       value = step * std::max(perHour, 1e-9);
     if (options.mostPrice > 0 && perHour > options.mostPrice)
@@ -101,13 +101,13 @@ double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &opt
 }
 
 void SearchContext::weigh(size_t worker, Candidate &candidate) {
-  const LayoutTimer::Result &result = timer(worker).run(candidate.layout);
+  const StrategySimulator::Result &result = simulator(worker).run(candidate.strategy);
   candidate.step = result.ran ? result.step : INFINITY;
   candidate.excess = result.excess;
   candidate.tasks = result.tasks;
   if (parts)
     candidate.busy.assign(result.busy.begin(), result.busy.end());
-  candidate.score = result.ran ? scoreOf(candidate.layout, result.step, missingMemory(result.memory)) : INFINITY;
+  candidate.score = result.ran ? scoreOf(candidate.strategy, result.step, missingMemory(result.memory)) : INFINITY;
 }
 
 void SearchContext::simulate(std::vector<Candidate> &batch) {

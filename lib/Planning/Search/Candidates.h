@@ -1,7 +1,7 @@
 // Candidate layouts of a search, and the workers that simulate them. Internal to Planning.
 #pragma once
 
-#include "../Layout/LayoutTimer.h"
+#include "../Layout/StrategySimulator.h"
 #include "../Layout/UnitTables.h"
 #include "Draws.h"
 #include "Intervals.h"
@@ -40,7 +40,7 @@ private:
 };
 
 struct Candidate {
-  Layout layout;
+  Strategy strategy;
   double inFlight = 1; ///< CutOptions::inFlight with which it was partitioned
   double estimate = 0; ///< estimated seconds of the step
   double step = 0;     ///< simulated seconds of the step
@@ -55,15 +55,15 @@ struct Candidate {
 inline bool better(const Candidate &a, const Candidate &b) { return a.score != b.score ? a.score < b.score : a.id < b.id; }
 
 /// Whether one device executes everything.
-inline bool isSingle(const Layout &layout) {
-  return layout.pipelines.size() == 1 && layout.pipelines[0].stages.size() == 1 && layout.pipelines[0].stages[0].members.size() == 1;
+inline bool isSingle(const Strategy &strategy) {
+  return strategy.pipelines.size() == 1 && strategy.pipelines[0].stages.size() == 1 && strategy.pipelines[0].stages[0].members.size() == 1;
 }
 
 /// Returns the price per hour of the devices in use and their nodes.
-double priceOf(const Problem &problem, const Layout &layout);
+double priceOf(const Problem &problem, const Strategy &strategy);
 /// Returns the objective value. \param missing  missing memory as a share of the devices' memory,
 /// summed
-double scoreOf(const Problem &problem, const SearchOptions &options, const Layout &layout, double step, double missing);
+double scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy, double step, double missing);
 /// Whether prices count. A small subset of the devices may then be best.
 inline bool countsPrices(const SearchOptions &options) { return options.objective == Objective::CostPerSample || options.mostPrice > 0; }
 
@@ -80,13 +80,13 @@ public:
   /// Calls work(worker, i) for i < count, on all threads.
   void parallel(size_t count, const std::function<void(size_t worker, size_t i)> &work);
 
-  LayoutTimer &timer(size_t worker) { return *timers[worker]; }
+  StrategySimulator &simulator(size_t worker) { return *simulators[worker]; }
   /// Returns the worker's solver for layouts with this number of parts: 1, or that of `parts`.
   CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *partSolvers[worker] : *solvers[worker]; }
-  const StageModel &modelOf(const Layout &layout) const { return layout.parts > 1 ? *parts : model; }
+  const StageModel &modelOf(const Strategy &strategy) const { return strategy.parts > 1 ? *parts : model; }
   uint64_t nextId() { return ids++; }
-  double price(const Layout &layout) const { return priceOf(problem, layout); } ///< per hour
-  double scoreOf(const Layout &layout, double step, double missing) const { return planning::scoreOf(problem, options, layout, step, missing); }
+  double price(const Strategy &strategy) const { return priceOf(problem, strategy); } ///< per hour
+  double scoreOf(const Strategy &strategy, double step, double missing) const { return planning::scoreOf(problem, options, strategy, step, missing); }
   /// Returns the missing memory as a share of the devices' memory, summed.
   double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
@@ -105,7 +105,7 @@ public:
   std::vector<uint32_t> devices;     ///< devices that may be used
 
 private:
-  std::vector<std::unique_ptr<LayoutTimer>> timers;
+  std::vector<std::unique_ptr<StrategySimulator>> simulators;
   std::vector<std::unique_ptr<CutSolver>> solvers, partSolvers;
   uint64_t ids = 0;
   uint32_t triedCount = 0;
@@ -147,8 +147,8 @@ bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, u
 /// Returns the same layout with units in parts, which moves may then share. Precondition:
 /// context.parts.
 Candidate inParts(const SearchContext &context, const Candidate &from);
-/// Sets Layout::turn to the maximum number of rows of a cell.
-void setTurn(Layout &layout);
+/// Sets Strategy::turn to the maximum number of rows of a cell.
+void setTurn(Strategy &strategy);
 /// Assigns other devices to a pipeline's stages and partitions the units so that the stages' times
 /// keep their proportions. These proportions are tuned to the path of the first samples through the
 /// stages and of the last ones back. Precondition: as many groups as stages.
@@ -163,14 +163,14 @@ bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::v
 bool moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups);
 
 /// Returns the devices that a layout does not use.
-std::vector<uint32_t> unusedDevices(const SearchContext &context, const Layout &layout);
+std::vector<uint32_t> unusedDevices(const SearchContext &context, const Strategy &strategy);
 
 /// Improves candidates by moves until the budget is spent or no move helps. `pool` is sorted, best
 /// first.
 void refine(SearchContext &context, std::vector<Candidate> &pool);
 
 /// Returns a key for similar plans: the device classes of every stage.
-std::string structureOf(const StageModel &model, const Layout &layout);
+std::string structureOf(const StageModel &model, const Strategy &strategy);
 
 /// Runs descents from layouts of different structure, with `simulations` simulations in total; for
 /// problems with layouts of few tasks.
@@ -201,6 +201,6 @@ Result<SearchResult> searchParts(const Problem &problem, const SearchOptions &op
 
 /// Returns a message with the missing memory of the closest plan, per device, and changes that
 /// would make it fit.
-std::string explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest);
+std::string explainMemory(const SearchContext &context, const Strategy &strategy, const Evaluation &closest);
 
 } // namespace zorse::planning

@@ -228,16 +228,16 @@ Problem CanonicalProblem::on(const Problem &problem) const {
   return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, {}, problem.blocking};
 }
 
-Layout CanonicalProblem::restore(Layout layout) const {
-  for (Pipeline &pipeline : layout.pipelines)
+Strategy CanonicalProblem::restore(Strategy strategy) const {
+  for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
       for (Member &member : stage.members)
         member.device = original[member.device];
-  auto &others = layout.techniques.others;
+  auto &others = strategy.techniques.others;
   for (auto &other : others)
     other.first = original[other.first];
   std::sort(others.begin(), others.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  return layout;
+  return strategy;
 }
 
 std::vector<uint32_t> CanonicalProblem::translate(const std::vector<uint32_t> &devices) const {

@@ -1,7 +1,7 @@
 // A problem with devices, nodes and sites in an order that depends only on their properties.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <optional>
 #include <string>
@@ -26,7 +26,7 @@ struct CanonicalProblem {
   /// Returns the problem on this cluster. It refers to this object.
   Problem on(const Problem &problem) const;
   /// Converts a layout of devices of `cluster` to the problem's devices.
-  Layout restore(Layout layout) const;
+  Strategy restore(Strategy strategy) const;
   /// Converts indices of the problem's devices to those of `cluster`.
   std::vector<uint32_t> translate(const std::vector<uint32_t> &devices) const;
 };

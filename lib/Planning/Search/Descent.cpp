@@ -62,22 +62,22 @@ private:
 
   void weigh(Candidate &candidate) {
     ++used;
-    if (asAsked(candidate.layout))
+    if (asAsked(candidate.strategy))
       context.weigh(place, candidate);
     else
       candidate.score = candidate.step = INFINITY;
   }
 
-  bool asAsked(const Layout &layout) const {
-    for (const Pipeline &pipeline : layout.pipelines)
+  bool asAsked(const Strategy &strategy) const {
+    for (const Pipeline &pipeline : strategy.pipelines)
       for (const Stage &stage : pipeline.stages)
         for (size_t i = 0; i < stage.members.size(); ++i)
           for (size_t j = 0; j < i; ++j)
             if (stage.members[i].device == stage.members[j].device)
               return false; // moves of devices that have several stages
-    if (context.options.pipelines && layout.pipelines.size() != context.options.pipelines)
+    if (context.options.pipelines && strategy.pipelines.size() != context.options.pipelines)
       return false;
-    return context.options.stages == 0 || std::all_of(layout.pipelines.begin(), layout.pipelines.end(),
+    return context.options.stages == 0 || std::all_of(strategy.pipelines.begin(), strategy.pipelines.end(),
                                                       [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   }
 
@@ -111,9 +111,9 @@ private:
   Neighbours neighbours;
 };
 
-size_t stagesOf(const Layout &layout) {
+size_t stagesOf(const Strategy &strategy) {
   size_t most = 0;
-  for (const Pipeline &pipeline : layout.pipelines)
+  for (const Pipeline &pipeline : strategy.pipelines)
     most = std::max(most, pipeline.stages.size());
   return most;
 }
@@ -133,22 +133,22 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   std::vector<size_t> stages;
   size_t ofKind[2] = {};
   for (const Candidate &candidate : pool) {
-    const bool shares = candidate.layout.parts > 1;
+    const bool shares = candidate.strategy.parts > 1;
     if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? effort.sharingWalks : effort.descentWalks))
       continue;
-    std::string structure = structureOf(context.model, candidate.layout) + (shares ? "shared" : "");
+    std::string structure = structureOf(context.model, candidate.strategy) + (shares ? "shared" : "");
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
       continue;
     structures.push_back(std::move(structure));
     ++ofKind[shares];
     start(candidate);
     if (!shares)
-      stages.push_back(stagesOf(candidate.layout));
+      stages.push_back(stagesOf(candidate.strategy));
   }
   // And from the best layout of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.layout); others < effort.stagesWalks && candidate.score < INFINITY && candidate.layout.parts == 1 &&
+    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesWalks && candidate.score < INFINITY && candidate.strategy.parts == 1 &&
                                                    std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       ++others;

@@ -30,9 +30,9 @@ void insert(std::vector<uint32_t> &into, const std::vector<uint32_t> &what) {
 
 } // namespace
 
-std::vector<uint32_t> zorse::planning::unusedDevices(const SearchContext &context, const Layout &layout) {
+std::vector<uint32_t> zorse::planning::unusedDevices(const SearchContext &context, const Strategy &strategy) {
   std::vector<uint8_t> used(context.problem.cluster.devices.size(), 0);
-  for (const Pipeline &pipeline : layout.pipelines)
+  for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
         used[member.device] = 1;

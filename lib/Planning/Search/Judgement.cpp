@@ -17,12 +17,12 @@ std::string show(double number) { return format("%.4g", number); }
 /// Whether live bytes nearly fill a device, so that gaps between placed buffers decide whether the
 /// plan fits. Timed schedules then reduce the samples in flight. With many devices, placing buffers
 /// is slow, and only devices that already hold a single micro-batch count.
-bool isTight(SearchContext &context, const Layout &layout, const Evaluation &evaluation) {
+bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation &evaluation) {
   const SearchEffort effort = context.effort();
-  const std::vector<uint64_t> *gaps = effort.placesFull ? &context.timer(0).run(layout).gaps : nullptr;
+  const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).gaps : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.gaps / LayoutTimer::kGaps : limit / 20;
-    const bool givesWay = gaps && layout.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.gaps / StrategySimulator::kGaps : limit / 20;
+    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
   }
@@ -89,11 +89,11 @@ private:
   };
 
   void score(EvaluatedPlan &one) const {
-    one.score = context.scoreOf(one.candidate->layout, one.evaluation.step, context.missingMemory(one.evaluation.memory));
+    one.score = context.scoreOf(one.candidate->strategy, one.evaluation.step, context.missingMemory(one.evaluation.memory));
   }
 
   void expand(const Candidate &candidate) {
-    EvaluatedPlan one{&candidate, makePlan(problem, candidate.layout), {}, 0};
+    EvaluatedPlan one{&candidate, makePlan(problem, candidate.strategy), {}, 0};
     Result<Evaluation> evaluation = estimate(problem, one.plan);
     if (evaluation.failed()) {
       refusal = evaluation.message();
@@ -112,7 +112,7 @@ private:
       if (std::find(seen.begin(), seen.end(), next->step) != seen.end())
         continue;
       seen.push_back(next->step);
-      single |= isSingle(next->layout);
+      single |= isSingle(next->strategy);
       expand(*next);
     }
     return evaluated.size() > before;
@@ -121,7 +121,7 @@ private:
   /// Also expands the fastest single device, because no plan may be slower than it.
   void expandSingle() {
     for (auto it = next; it != pool.end() && !single && it->score <= 1.2 * pool.front().score; ++it)
-      if (isSingle(it->layout)) {
+      if (isSingle(it->strategy)) {
         single = true;
         expand(*it);
       }
@@ -143,7 +143,7 @@ private:
 
   void choose(EvaluatedPlan &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
-    if (mayFit && (effort.placesFirst || one.evaluation.excess > 0 || isTight(context, one.candidate->layout, one.evaluation)))
+    if (mayFit && (effort.placesFirst || one.evaluation.excess > 0 || isTight(context, one.candidate->strategy, one.evaluation)))
       if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps use memory, fewer samples may be in flight
         one.evaluation = std::move(*placed);
         score(one);
@@ -152,11 +152,11 @@ private:
       if (one.score >= bestScore)
         return;
       bestScore = one.score;
-      result.layout = one.candidate->layout;
-      result.layout.techniques = techniquesOf(problem, result.layout);
+      result.strategy = one.candidate->strategy;
+      result.strategy.techniques = techniquesOf(problem, result.strategy);
       result.plan = std::move(one.plan);
       result.evaluation = std::move(one.evaluation);
-      result.price = context.price(result.layout);
+      result.price = context.price(result.strategy);
     } else if (!closest || one.evaluation.excess < closestEvaluation.excess) {
       closest = one.candidate;
       closestEvaluation = std::move(one.evaluation);
@@ -169,7 +169,7 @@ private:
     if (options.techniques && !problem.techniques.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
-        eased->price = context.price(eased->layout);
+        eased->price = context.price(eased->strategy);
         result = std::move(*eased);
       }
   }
@@ -188,28 +188,28 @@ private:
   std::string explainLack() {
     if (!options.remedies)
       return "no plan fits the memory of the devices";
-    Layout least = closest->layout;
+    Strategy least = closest->strategy;
     const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
       return std::pair(a.score < INFINITY ? a.excess : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.excess : UINT64_MAX, b.id);
     });
     if (leastOfPool != pool.end())
-      takeIfLess(leastOfPool->layout, least);
+      takeIfLess(leastOfPool->strategy, least);
     const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
     for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
       if (std::optional<Candidate> row = plainCut(context, stages)) {
-        row->layout.state = StateRule::FreeMemory;
-        takeIfLess(row->layout, least);
+        row->strategy.state = StateRule::FreeMemory;
+        takeIfLess(row->strategy, least);
       }
     return explainMemory(context, least, closestEvaluation);
   }
 
-  void takeIfLess(const Layout &layout, Layout &least) {
-    const LayoutTimer::Result &found = context.timer(0).run(layout);
+  void takeIfLess(const Strategy &strategy, Strategy &least) {
+    const StrategySimulator::Result &found = context.simulator(0).run(strategy);
     if (!found.ran || found.excess >= closestEvaluation.excess)
       return;
-    if (Result<Evaluation> evaluation = estimate(problem, makePlan(problem, layout));
+    if (Result<Evaluation> evaluation = estimate(problem, makePlan(problem, strategy));
         !evaluation.failed() && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
-      least = layout;
+      least = strategy;
       closestEvaluation = std::move(*evaluation);
     }
   }

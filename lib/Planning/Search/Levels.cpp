@@ -21,32 +21,32 @@ double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, 
 
 } // namespace
 
-void zorse::planning::setTurn(Layout &layout) {
-  layout.turn = 1; // a multiple of all row counts, so that cells end at turns
-  for (const Pipeline &pipeline : layout.pipelines)
+void zorse::planning::setTurn(Strategy &strategy) {
+  strategy.turn = 1; // a multiple of all row counts, so that cells end at turns
+  for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
-        layout.turn = std::max(layout.turn, member.rows);
+        strategy.turn = std::max(strategy.turn, member.rows);
 }
 
 Candidate zorse::planning::inParts(const SearchContext &context, const Candidate &from) {
   Candidate to = from;
-  if (to.layout.parts > 1)
+  if (to.strategy.parts > 1)
     return to;
-  if (to.layout.schedule.kind != step::ScheduleKind::Timed) { // other schedules support one range of units per device
-    const bool split = to.layout.schedule.splitBackward;
-    to.layout.schedule = {};
-    to.layout.schedule.kind = step::ScheduleKind::Timed;
-    to.layout.schedule.splitBackward = split;
-    to.layout.schedule.inFlight = 1.5;
+  if (to.strategy.schedule.kind != step::ScheduleKind::Timed) { // other schedules support one range of units per device
+    const bool split = to.strategy.schedule.splitBackward;
+    to.strategy.schedule = {};
+    to.strategy.schedule.kind = step::ScheduleKind::Timed;
+    to.strategy.schedule.splitBackward = split;
+    to.strategy.schedule.inFlight = 1.5;
   }
-  to.layout.parts = context.parts->ways();
-  for (Pipeline &pipeline : to.layout.pipelines)
+  to.strategy.parts = context.parts->ways();
+  for (Pipeline &pipeline : to.strategy.pipelines)
     for (Stage &stage : pipeline.stages) {
-      stage.unitBegin *= to.layout.parts;
-      stage.unitEnd *= to.layout.parts;
+      stage.unitBegin *= to.strategy.parts;
+      stage.unitEnd *= to.strategy.parts;
     }
-  setTurn(to.layout);
+  setTurn(to.strategy);
   return to;
 }
 

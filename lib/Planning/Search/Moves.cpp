@@ -34,7 +34,7 @@ bool moveUnits(const StageModel &model, const Candidate &from, Draws &draws, Pip
     return false;
   size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
   int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.ways()))));
-  if (from.layout.parts > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
+  if (from.strategy.parts > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
     return false;
   for (size_t s = a; s < b; ++s) {
     pipeline.stages[s].unitEnd += by;
@@ -84,47 +84,47 @@ bool moveSamples(Draws &draws, Pipeline &pipeline) {
 }
 
 /// Moves samples from pipeline `p` to another.
-bool moveBetweenPipelines(const StageModel &model, Draws &draws, size_t p, Layout &layout) {
-  if (layout.pipelines.size() < 2)
+bool moveBetweenPipelines(const StageModel &model, Draws &draws, size_t p, Strategy &strategy) {
+  if (strategy.pipelines.size() < 2)
     return false;
-  Pipeline &pipeline = layout.pipelines[p];
-  size_t q = (p + 1 + draws.below(layout.pipelines.size() - 1)) % layout.pipelines.size();
+  Pipeline &pipeline = strategy.pipelines[p];
+  size_t q = (p + 1 + draws.below(strategy.pipelines.size() - 1)) % strategy.pipelines.size();
   int64_t by = std::min<int64_t>(pipeline.samples - 1,
                                  1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
   if (by < 1)
     return false;
-  return giveSamples(model, pipeline, -by) && giveSamples(model, layout.pipelines[q], by);
+  return giveSamples(model, pipeline, -by) && giveSamples(model, strategy.pipelines[q], by);
 }
 
 bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
-  const StageModel &model = context.modelOf(from.layout);
+  const StageModel &model = context.modelOf(from.strategy);
   to = Candidate();
-  to.layout = from.layout;
+  to.strategy = from.strategy;
   to.inFlight = from.inFlight;
-  Layout &layout = to.layout;
-  Pipeline &pipeline = layout.pipelines[p];
+  Strategy &strategy = to.strategy;
+  Pipeline &pipeline = strategy.pipelines[p];
   const size_t stages = pipeline.stages.size();
   std::vector<Atom> groups; // for the moves that partition again
-  switch (to.move = context.moves.draw(draws, layout.parts > 1)) {
+  switch (to.move = context.moves.draw(draws, strategy.parts > 1)) {
   case Move::Units:
     return moveUnits(model, from, draws, pipeline);
   case Move::Rows:
     return moveRows(model, draws, pipeline);
   case Move::Schedule:
-    return moveSchedule(context, draws, layout.schedule) && (layout.parts == 1 || layout.schedule.kind == step::ScheduleKind::Timed);
+    return moveSchedule(context, draws, strategy.schedule) && (strategy.parts == 1 || strategy.schedule.kind == step::ScheduleKind::Timed);
   case Move::State:
-    return moveState(draws, layout.state);
+    return moveState(draws, strategy.state);
   case Move::Level:
     return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + draws.below(8)), pipeline);
   case Move::Samples:
     return moveSamples(draws, pipeline);
   case Move::Pipelines:
-    return moveBetweenPipelines(model, draws, p, layout);
+    return moveBetweenPipelines(model, draws, p, strategy);
   case Move::Groups:
     groups = groupsOf(pipeline);
-    if (!moveGroups(model, draws, unusedDevices(context, layout), groups))
+    if (!moveGroups(model, draws, unusedDevices(context, strategy), groups))
       return false;
-    if (layout.parts > 1 && groups.size() == stages && draws.chance(50))
+    if (strategy.parts > 1 && groups.size() == stages && draws.chance(50))
       return keepTimes(model, groups, 0, pipeline);
     break;
   case Move::InFlight: // reserve memory for more or fewer samples in flight
@@ -138,22 +138,22 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
 } // namespace
 
 bool zorse::planning::mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
-  if (context.parts && from.layout.parts == 1 && Draws(~seed).chance(15))
+  if (context.parts && from.strategy.parts == 1 && Draws(~seed).chance(15))
     return mutateAlike(context, worker, inParts(context, from), seed, to);
   return mutateAlike(context, worker, from, seed, to);
 }
 
 bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
   Draws draws(seed);
-  const StageModel &model = context.modelOf(from.layout);
-  const size_t count = from.layout.pipelines.size(), p = draws.below(count);
-  const bool all = count > 1 && draws.chance(80) && areAlike(model, from.layout);
-  if (!moveOne(context, context.solver(worker, from.layout.parts), from, draws, p, to))
+  const StageModel &model = context.modelOf(from.strategy);
+  const size_t count = from.strategy.pipelines.size(), p = draws.below(count);
+  const bool all = count > 1 && draws.chance(80) && areAlike(model, from.strategy);
+  if (!moveOne(context, context.solver(worker, from.strategy.parts), from, draws, p, to))
     return false;
-  if (all && to.layout.pipelines[p].samples == from.layout.pipelines[p].samples && // otherwise the move was between pipelines
-      !mirror(from.layout, to.layout, p))
+  if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
+      !mirror(from.strategy, to.strategy, p))
     return false;
-  if (to.layout.parts > 1)
-    setTurn(to.layout);
+  if (to.strategy.parts > 1)
+    setTurn(to.strategy);
   return true;
 }

@@ -57,32 +57,32 @@ std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
 /// Divides samples among pipelines that may share devices, with any stage boundaries and any
 /// devices for each.
 void Neighbours::tiles() {
-  const Layout &from = now->layout;
+  const Strategy &from = now->strategy;
   for (size_t p = 0; p < from.pipelines.size(); ++p) {
     const Pipeline &pipeline = from.pipelines[p];
     for (Pipeline &changed : variants(pipeline)) {
-      Layout layout = from;
-      layout.pipelines[p] = std::move(changed);
-      offer(layout);
+      Strategy strategy = from;
+      strategy.pipelines[p] = std::move(changed);
+      offer(strategy);
     }
     for (int64_t n = 1; n < pipeline.samples && !enough; ++n) {
       Pipeline rest = pipeline, part = pipeline;
       if (!giveSamples(*model, rest, -n) || !giveSamples(*model, part, n - pipeline.samples))
         continue;
-      Layout layout = from;
-      layout.pipelines[p] = rest;
+      Strategy strategy = from;
+      strategy.pipelines[p] = rest;
       for (Pipeline &changed : variants(part)) {
-        Layout divided = layout;
+        Strategy divided = strategy;
         divided.pipelines.insert(divided.pipelines.begin() + static_cast<long>(p) + 1, std::move(changed));
         offer(divided);
       }
     }
     for (size_t q = 0; q < from.pipelines.size(); ++q) {
-      Layout layout = from;
-      if (q == p || !giveSamples(*model, layout.pipelines[p], from.pipelines[q].samples))
+      Strategy strategy = from;
+      if (q == p || !giveSamples(*model, strategy.pipelines[p], from.pipelines[q].samples))
         continue;
-      layout.pipelines.erase(layout.pipelines.begin() + static_cast<long>(q));
-      offer(layout);
+      strategy.pipelines.erase(strategy.pipelines.begin() + static_cast<long>(q));
+      offer(strategy);
     }
   }
 }

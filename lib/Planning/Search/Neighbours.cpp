@@ -15,8 +15,8 @@ void erase(std::vector<uint32_t> &from, uint32_t device) { from.erase(std::remov
 
 void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
   now = &candidate;
-  model = &context.modelOf(candidate.layout);
-  solver = &context.solver(worker, candidate.layout.parts);
+  model = &context.modelOf(candidate.strategy);
+  solver = &context.solver(worker, candidate.strategy.parts);
   enough = false;
   switch (kind) {
   case Orders:
@@ -43,28 +43,28 @@ void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
 void Neighbours::offer(Candidate candidate) {
   if (enough)
     return;
-  if (candidate.layout.parts > 1)
-    setTurn(candidate.layout);
+  if (candidate.strategy.parts > 1)
+    setTurn(candidate.strategy);
   enough = !take(std::move(candidate));
 }
 
 void Neighbours::orders() {
   for (const step::Schedule &schedule : schedules) {
-    if (now->layout.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
+    if (now->strategy.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
       continue; // other schedules support one range of units per device
-    Layout layout = now->layout;
-    layout.schedule = schedule;
-    offer(layout);
+    Strategy strategy = now->strategy;
+    strategy.schedule = schedule;
+    offer(strategy);
   }
   for (StateRule rule : {StateRule::Equal, StateRule::Proportional, StateRule::FreeMemory}) {
-    Layout layout = now->layout;
-    layout.state = rule;
-    offer(layout);
+    Strategy strategy = now->strategy;
+    strategy.state = rule;
+    offer(strategy);
   }
 }
 
 void Neighbours::shares() {
-  const Layout &from = now->layout;
+  const Strategy &from = now->strategy;
   for (size_t p = 0; p < from.pipelines.size(); ++p)
     for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
       const auto &members = from.pipelines[p].stages[s].members;
@@ -74,11 +74,11 @@ void Neighbours::shares() {
                by = by == 1 && members[a].rows > 1 ? members[a].rows : members[a].rows + 1) {
             if (enough || a == b || members[a].samples <= by)
               continue;
-            Layout layout = from;
-            auto &changed = layout.pipelines[p].stages[s].members;
+            Strategy strategy = from;
+            auto &changed = strategy.pipelines[p].stages[s].members;
             changed[a].samples -= by;
             changed[b].samples += by;
-            offer(layout);
+            offer(strategy);
           }
     }
   for (size_t p = 0; p < from.pipelines.size(); ++p)
@@ -86,36 +86,36 @@ void Neighbours::shares() {
       for (int64_t by : {1, 2, 4}) {
         if (enough || p == q || from.pipelines[p].samples <= by)
           continue;
-        Layout layout = from;
-        if (giveSamples(*model, layout.pipelines[p], -by) && giveSamples(*model, layout.pipelines[q], by))
-          offer(layout);
+        Strategy strategy = from;
+        if (giveSamples(*model, strategy.pipelines[p], -by) && giveSamples(*model, strategy.pipelines[q], by))
+          offer(strategy);
       }
 }
 
 void Neighbours::rows() {
-  const Layout &from = now->layout;
+  const Strategy &from = now->strategy;
   for (int64_t choice : model->rows()) {
-    Layout all = from;
+    Strategy all = from;
     for (size_t p = 0; p < from.pipelines.size(); ++p)
       for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
         for (Member &member : all.pipelines[p].stages[s].members)
           member.rows = choice;
         if (enough || from.pipelines[p].stages[s].members.front().rows == choice)
           continue;
-        Layout layout = from;
-        Stage &stage = layout.pipelines[p].stages[s];
+        Strategy strategy = from;
+        Stage &stage = strategy.pipelines[p].stages[s];
         for (Member &member : stage.members)
           member.rows = choice;
-        offer(layout);
+        offer(strategy);
         if (stage.members.size() > 1 && shareAgain(*model, stage, from.pipelines[p].samples))
-          offer(layout);
+          offer(strategy);
       }
     offer(all);
   }
 }
 
 void Neighbours::units() {
-  const Layout &from = now->layout;
+  const Strategy &from = now->strategy;
   for (size_t p = 0; p < from.pipelines.size(); ++p) {
     const Pipeline &pipeline = from.pipelines[p];
     // Moves units from one stage to the next and, if stages share units, to any other. Stages in
@@ -125,50 +125,50 @@ void Neighbours::units() {
         for (int32_t by : {-3, -2, -1, 1, 2, 3}) {
           if (enough || (b > a + 1 && std::abs(by) > 1))
             continue;
-          Layout layout = from;
-          auto &stages = layout.pipelines[p].stages;
+          Strategy strategy = from;
+          auto &stages = strategy.pipelines[p].stages;
           for (size_t s = a; s < b; ++s)
             stages[s].unitEnd = stages[s + 1].unitBegin = stages[s].unitEnd + by;
           if (stages[a].unitEnd <= stages[a].unitBegin || stages[b].unitEnd <= stages[b].unitBegin)
             continue;
-          offer(layout);
+          offer(strategy);
           if (stages[a].members.size() + stages[b].members.size() > 2 && shareAgain(*model, stages[a], pipeline.samples) &&
               shareAgain(*model, stages[b], pipeline.samples))
-            offer(layout);
+            offer(strategy);
         }
     if (from.parts == 1 || pipeline.stages.size() < 2)
       continue;
     for (double level : {0.1, 0.3}) {
-      Layout layout = from;
-      if (!enough && keepTimes(*model, groupsOf(pipeline), level, layout.pipelines[p]))
-        offer(layout);
+      Strategy strategy = from;
+      if (!enough && keepTimes(*model, groupsOf(pipeline), level, strategy.pipelines[p]))
+        offer(strategy);
     }
   }
 }
 
 std::vector<Neighbours::StagePosition> Neighbours::positions() const {
   std::vector<StagePosition> list;
-  for (size_t p = 0; p < now->layout.pipelines.size(); ++p)
-    for (size_t s = 0; s < now->layout.pipelines[p].stages.size(); ++s)
-      for (const Member &member : now->layout.pipelines[p].stages[s].members)
+  for (size_t p = 0; p < now->strategy.pipelines.size(); ++p)
+    for (size_t s = 0; s < now->strategy.pipelines[p].stages.size(); ++s)
+      for (const Member &member : now->strategy.pipelines[p].stages[s].members)
         list.push_back({member.device, p, s});
-  for (uint32_t d : unusedDevices(context, now->layout))
+  for (uint32_t d : unusedDevices(context, now->strategy))
     list.push_back({d, kNowhere, 0});
   return list;
 }
 
 Neighbours::Groups Neighbours::allGroups() const {
   Groups groups;
-  for (const Pipeline &pipeline : now->layout.pipelines)
+  for (const Pipeline &pipeline : now->strategy.pipelines)
     groups.push_back(groupsOf(pipeline));
   return groups;
 }
 
 void Neighbours::regroup(const Groups &groups) {
-  Candidate refilled{now->layout, now->inFlight}, cut = refilled;
+  Candidate refilled{now->strategy, now->inFlight}, cut = refilled;
   bool fills = !enough;
   for (size_t p = 0; p < groups.size() && fills; ++p)
-    fills = refill(refilled.layout.pipelines[p], groups[p]);
+    fills = refill(refilled.strategy.pipelines[p], groups[p]);
   if (fills)
     offer(std::move(refilled));
   bool cuts = !enough;
@@ -194,7 +194,7 @@ bool Neighbours::refill(Pipeline &pipeline, const std::vector<Atom> &groups) con
 }
 
 void Neighbours::recut(size_t p, const std::vector<Atom> &groups) {
-  Candidate candidate{now->layout, now->inFlight};
+  Candidate candidate{now->strategy, now->inFlight};
   if (!enough && cutAgain(*solver, *model, groups, p, candidate))
     offer(std::move(candidate));
 }
@@ -238,20 +238,20 @@ void Neighbours::devices() {
 /// Dissolves a pipeline of one device. The device joins each stage of the other pipelines, one at a
 /// time.
 void Neighbours::dissolve(size_t gone, uint32_t device) {
-  if (now->layout.pipelines.size() < 2)
+  if (now->strategy.pipelines.size() < 2)
     return;
-  for (size_t p = 0; p < now->layout.pipelines.size(); ++p) {
+  for (size_t p = 0; p < now->strategy.pipelines.size(); ++p) {
     if (p == gone)
       continue;
-    for (size_t s = 0; s <= now->layout.pipelines[p].stages.size(); ++s) { // the last iteration adds it to no stage
-      Layout layout = now->layout;
-      Pipeline &pipeline = layout.pipelines[p];
+    for (size_t s = 0; s <= now->strategy.pipelines[p].stages.size(); ++s) { // the last iteration adds it to no stage
+      Strategy strategy = now->strategy;
+      Pipeline &pipeline = strategy.pipelines[p];
       if (s < pipeline.stages.size())
         pipeline.stages[s].members.push_back({device, 0, pipeline.stages[s].members.front().rows});
-      if (!giveSamples(*model, pipeline, layout.pipelines[gone].samples))
+      if (!giveSamples(*model, pipeline, strategy.pipelines[gone].samples))
         continue;
-      layout.pipelines.erase(layout.pipelines.begin() + static_cast<long>(gone));
-      offer(layout);
+      strategy.pipelines.erase(strategy.pipelines.begin() + static_cast<long>(gone));
+      offer(strategy);
     }
   }
 }
@@ -266,16 +266,16 @@ void Neighbours::alone(const Groups &without, uint32_t device) {
     all += speedOf(d);
   const auto samples = static_cast<int64_t>(static_cast<double>(context.problem.batch) * speedOf(device) / all + 0.5);
   for (size_t p = 0; p < without.size() && !enough; ++p) {
-    if (samples < 1 || now->layout.pipelines[p].samples <= samples)
+    if (samples < 1 || now->strategy.pipelines[p].samples <= samples)
       continue;
-    Candidate candidate{now->layout, now->inFlight};
-    candidate.layout.pipelines[p].samples -= samples;
+    Candidate candidate{now->strategy, now->inFlight};
+    candidate.strategy.pipelines[p].samples -= samples;
     bool good = true;
     for (size_t q = 0; q < without.size() && good; ++q)
       good = cutAgain(*solver, *model, without[q], q, candidate);
     if (!good)
       continue;
-    candidate.layout.pipelines.push_back({samples, {makeStage(*model, {device}, 0, model->units(), samples, 0)}});
+    candidate.strategy.pipelines.push_back({samples, {makeStage(*model, {device}, 0, model->units(), samples, 0)}});
     offer(std::move(candidate));
   }
 }
@@ -317,7 +317,7 @@ void Neighbours::structure() {
     for (const Atom &atom : groups[p])
       all.insert(all.end(), atom.devices.begin(), atom.devices.end());
     std::sort(all.begin(), all.end());
-    if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->layout.parts == 1)
+    if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->strategy.parts == 1)
       for (size_t times : {2, 3, 4})
         for (bool folded : {false, true})
           repeat(p, groups[p], times, folded);
@@ -351,16 +351,16 @@ void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
   recut(p, joined);
   // Keeps the units and tries all micro-batch sizes. The sizes that the partition chooses for a
   // large stage are not always the best.
-  for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= now->layout.pipelines[p].samples && !enough; ++rows) {
-    Layout layout = now->layout;
-    Pipeline &pipeline = layout.pipelines[p];
+  for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= now->strategy.pipelines[p].samples && !enough; ++rows) {
+    Strategy strategy = now->strategy;
+    Pipeline &pipeline = strategy.pipelines[p];
     const Stage &front = pipeline.stages[s], &behind = pipeline.stages[s + 1];
     Stage whole = makeStage(*model, joined[s].devices, front.unitBegin, behind.unitEnd, pipeline.samples, rows);
     if (whole.members.empty())
       continue;
     pipeline.stages[s] = std::move(whole);
     pipeline.stages.erase(pipeline.stages.begin() + static_cast<long>(s) + 1);
-    offer(layout);
+    offer(strategy);
   }
 }
 
@@ -385,8 +385,8 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
   const size_t stages = groups.size() * times;
   if (groups.size() < 2 || stages > static_cast<size_t>(model->units()))
     return;
-  Layout layout = now->layout;
-  Pipeline &pipeline = layout.pipelines[p];
+  Strategy strategy = now->strategy;
+  Pipeline &pipeline = strategy.pipelines[p];
   for (size_t rows = 0; rows < model->rows().size() && model->rows()[rows] <= pipeline.samples && !enough; ++rows) {
     pipeline.stages.clear();
     for (size_t s = 0; s < stages; ++s) {
@@ -397,8 +397,8 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
     }
     for (const step::Schedule &schedule : schedules)
       if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::Timed || schedule.inFlight == 1.5)) {
-        layout.schedule = schedule;
-        offer(layout);
+        strategy.schedule = schedule;
+        offer(strategy);
       }
   }
 }
@@ -406,11 +406,11 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
 /// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
 /// another place for activations or for state.
 void Neighbours::relief() {
-  const Techniques &techniques = techniquesOf(context.problem, now->layout);
+  const Techniques &techniques = techniquesOf(context.problem, now->strategy);
   if (!techniques.any())
     return;
   std::vector<std::vector<uint32_t>> sets(model->classes());
-  for (const Pipeline &pipeline : now->layout.pipelines)
+  for (const Pipeline &pipeline : now->strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
       sets.push_back(devicesOf(stage));
       for (uint32_t d : sets.back())
@@ -424,30 +424,30 @@ void Neighbours::relief() {
     std::sort(set.begin(), set.end());
     set.erase(std::unique(set.begin(), set.end()), set.end());
     auto tryChange = [&](auto change) {
-      Layout layout = now->layout;
-      layout.techniques = techniques;
+      Strategy strategy = now->strategy;
+      strategy.techniques = techniques;
       bool changed = false;
       for (uint32_t d : set) {
         Technique technique = techniques.of(d);
         change(technique);
-        changed |= layout.techniques.set(d, technique);
+        changed |= strategy.techniques.set(d, technique);
       }
       if (enough || !changed)
         return;
-      offer(layout);
+      offer(strategy);
       // The activations of four cells are in transfer to and from the host. With one row per cell,
       // they may fit.
       bool smaller = false;
-      for (Pipeline &pipeline : layout.pipelines)
+      for (Pipeline &pipeline : strategy.pipelines)
         for (Stage &stage : pipeline.stages)
           for (Member &member : stage.members)
             if (member.rows > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
-                layout.techniques.of(member.device).activations == step::Activations::Offload) {
+                strategy.techniques.of(member.device).activations == step::Activations::Offload) {
               member.rows = 1;
               smaller = true;
             }
       if (smaller && !enough)
-        offer(layout);
+        offer(strategy);
     };
     tryChange([](Technique &technique) { technique = Technique(); });
     for (step::Activations place : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})

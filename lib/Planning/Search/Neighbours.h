@@ -47,7 +47,7 @@ private:
   void tiles();
 
   void offer(Candidate candidate);
-  void offer(const Layout &layout) { offer(Candidate{layout, now->inFlight}); }
+  void offer(const Strategy &strategy) { offer(Candidate{strategy, now->inFlight}); }
   std::vector<StagePosition> positions() const;
   Groups allGroups() const;
   bool alike(const StagePosition &a, const StagePosition &b) const;

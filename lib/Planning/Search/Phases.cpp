@@ -66,9 +66,9 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
         if (std::optional<Candidate> candidate = plainCut(context, stages, laps, rowChoices / 2))
           for (step::Activations activations : kActivations)
             for (StatePlace state : kPlaces) {
-              candidate->layout.schedule = schedules.front();
-              candidate->layout.state = StateRule::FreeMemory;
-              candidate->layout.techniques = {{activations, state}, {}, /*byPhase=*/true};
+              candidate->strategy.schedule = schedules.front();
+              candidate->strategy.state = StateRule::FreeMemory;
+              candidate->strategy.techniques = {{activations, state}, {}, /*byPhase=*/true};
               candidate->id = context.nextId();
               grid.push_back(*candidate);
             }
@@ -78,7 +78,7 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
   for (size_t i = 0; i < std::min(pool.size(), effort.phasesRefined); ++i)
     for (size_t r = 0; r < rowChoices; ++r) {
       Candidate candidate = pool[i];
-      for (Pipeline &pipeline : candidate.layout.pipelines)
+      for (Pipeline &pipeline : candidate.strategy.pipelines)
         for (Stage &stage : pipeline.stages)
           stage = makeStage(context.model, devicesOf(stage), stage.unitBegin, stage.unitEnd, pipeline.samples, r);
       candidate.id = context.nextId();

@@ -221,7 +221,7 @@ Result<SearchResult> zorse::planning::searchParts(const Problem &problem, const 
   Result<SearchResult> best = searchInOrder(problem, options);
   if (!countsPrices(options) || problem.cluster.devices.empty() || problem.summary.units_size() == 0)
     return best;
-  auto scoreOfResult = [&](const SearchResult &result) { return scoreOf(problem, options, result.layout, result.evaluation.step, 0); };
+  auto scoreOfResult = [&](const SearchResult &result) { return scoreOf(problem, options, result.strategy, result.evaluation.step, 0); };
   for (const Devices &part : chooseParts(problem, options)) {
     SearchOptions alone = onlyOn(problem, options, part);
     alone.remedies = false;

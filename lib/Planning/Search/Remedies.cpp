@@ -58,7 +58,7 @@ std::string techniqueThatFits(const Problem &problem, const SearchOptions &optio
     eased.techniques = {};
     if (SearchEffort::forDevices(cluster.devices.size()).triesPhases)
       if (const std::optional<SearchResult> found = searchByPhase(eased, options)) {
-        const std::string rest = show(found->layout.techniques.most);
+        const std::string rest = show(found->strategy.techniques.most);
         return "parameters gathered by phase" + (rest.empty() ? "" : ", " + rest);
       }
     return "";
@@ -102,20 +102,20 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   if (effort.wholeStages)
     addWhole(context, seeds);
   for (size_t i = 0; i < seeds.size(); ++i) {
-    seeds[i].layout.schedule = schedules.empty() ? step::Schedule() : schedules.front();
-    seeds[i].layout.state = StateRule::FreeMemory;
+    seeds[i].strategy.schedule = schedules.empty() ? step::Schedule() : schedules.front();
+    seeds[i].strategy.state = StateRule::FreeMemory;
     pool.push_back(seeds[i]);
   }
   context.simulate(pool);
   std::optional<double> best;
   for (const Candidate &c : pool)
-    if (c.score < 1e300 && c.excess == 0 && (!best || c.score < *best) && (options.mostPrice <= 0 || context.price(c.layout) <= options.mostPrice) &&
+    if (c.score < 1e300 && c.excess == 0 && (!best || c.score < *best) && (options.mostPrice <= 0 || context.price(c.strategy) <= options.mostPrice) &&
         static_cast<double>(problem.batch) >= options.leastThroughput * c.step) {
       best = c.score;
       if (!used)
         continue;
       used->clear();
-      for (const Pipeline &pipeline : c.layout.pipelines)
+      for (const Pipeline &pipeline : c.strategy.pipelines)
         for (const Stage &stage : pipeline.stages)
           for (uint32_t device : devicesOf(stage))
             used->push_back(device);
@@ -125,7 +125,7 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   return best;
 }
 
-std::string zorse::planning::explainMemory(const SearchContext &context, const Layout &layout, const Evaluation &closest) {
+std::string zorse::planning::explainMemory(const SearchContext &context, const Strategy &strategy, const Evaluation &closest) {
   const Problem &problem = context.problem;
   std::string text = (context.options.techniques
                           ? "no plan fits the memory of the devices, even with activation recomputation, activations and state offloaded to the "
@@ -140,7 +140,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const L
   }
   std::stable_sort(lacking.begin(), lacking.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
   std::map<uint32_t, const Stage *> stageOf;
-  for (const Pipeline &pipeline : layout.pipelines)
+  for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
         stageOf[member.device] = &stage;

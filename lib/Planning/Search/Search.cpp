@@ -19,9 +19,9 @@ using namespace zorse::planning;
 
 namespace {
 
-double tasksOf(const Layout &layout) {
+double tasksOf(const Strategy &strategy) {
   double tasks = 0;
-  for (const Pipeline &pipeline : layout.pipelines)
+  for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members) {
         const int64_t cells = (member.samples + member.rows - 1) / member.rows;
@@ -31,22 +31,22 @@ double tasksOf(const Layout &layout) {
 }
 
 /// Number of tasks that the timer simulates; twins are simulated once.
-double simulatedTasksOf(const Problem &problem, const Layout &layout) {
+double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
   TwinFinder twins(problem);
-  twins.find(layout);
-  Layout simulated;
-  for (size_t p = 0; p < layout.pipelines.size(); ++p)
+  twins.find(strategy);
+  Strategy simulated;
+  for (size_t p = 0; p < strategy.pipelines.size(); ++p)
     if (!twins.isTwin(p))
-      simulated.pipelines.push_back(layout.pipelines[p]);
+      simulated.pipelines.push_back(strategy.pipelines[p]);
   return tasksOf(simulated);
 }
 
 /// Number of simulations of descents, in addition to the budget of the moves.
-uint32_t descents(const SearchContext &context, const Layout &layout) {
+uint32_t descents(const SearchContext &context, const Strategy &strategy) {
   const double lists =
       context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // three lists: two iterations, and one of many copies
   const SearchEffort effort = context.effort();
-  return static_cast<uint32_t>(std::min<double>(effort.mostDescents, effort.descentTasks / (lists * tasksOf(layout))));
+  return static_cast<uint32_t>(std::min<double>(effort.mostDescents, effort.descentTasks / (lists * tasksOf(strategy))));
 }
 
 Status checkOptions(const SearchContext &context) {
@@ -72,7 +72,7 @@ void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidate
     return;
   candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
                                   [&](const Candidate &c) {
-                                    return std::any_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
+                                    return std::any_of(c.strategy.pipelines.begin(), c.strategy.pipelines.end(),
                                                        [&](const Pipeline &p) { return p.stages.size() != options.stages; });
                                   }),
                    candidates.end());
@@ -86,7 +86,7 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
         continue;
       for (size_t r = 0; r < context.model.rows().size(); ++r) {
         Candidate candidate;
-        candidate.layout.pipelines.push_back(
+        candidate.strategy.pipelines.push_back(
             {context.problem.batch, {makeStage(context.model, {d}, 0, context.model.units(), context.problem.batch, r)}});
         candidate.id = context.nextId();
         batch.push_back(std::move(candidate));
@@ -126,7 +126,7 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
       pool.push_back(std::move(*plain));
     }
   for (Candidate &candidate : pool)
-    candidate.layout.schedule = schedule;
+    candidate.strategy.schedule = schedule;
   return pool;
 }
 
@@ -146,10 +146,10 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {
-      if (pool[i].layout.parts > 1 && schedules[s].kind != step::ScheduleKind::Timed)
+      if (pool[i].strategy.parts > 1 && schedules[s].kind != step::ScheduleKind::Timed)
         continue; // other schedules support one range of units per device
       Candidate candidate = pool[i];
-      candidate.layout.schedule = schedules[s];
+      candidate.strategy.schedule = schedules[s];
       candidate.id = context.nextId();
       varied.push_back(std::move(candidate));
     }
@@ -163,17 +163,17 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
 static void tryWithout(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
   std::vector<Candidate> tried;
   std::vector<uint32_t> used = context.devices;
-  for (uint32_t d : unusedDevices(context, pool.front().layout))
+  for (uint32_t d : unusedDevices(context, pool.front().strategy))
     used.erase(std::remove(used.begin(), used.end(), d), used.end());
   addSubclusterSeeds(context, used, context.effort().laterSubclusters, context.effort().seedsOfEach, tried);
   keepAsAsked(context.options, tried);
   std::vector<Candidate> varied;
   for (const Candidate &candidate : tried)
-    for (const step::Schedule &schedule : {schedules.front(), pool.front().layout.schedule}) {
-      if (candidate.layout.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
+    for (const step::Schedule &schedule : {schedules.front(), pool.front().strategy.schedule}) {
+      if (candidate.strategy.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
         continue;
       varied.push_back(candidate);
-      varied.back().layout.schedule = schedule;
+      varied.back().strategy.schedule = schedule;
       varied.back().id = context.nextId();
     }
   context.budget += static_cast<uint32_t>(varied.size());
@@ -189,7 +189,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const SearchEffort effort = context.effort();
   std::vector<Candidate> seeds = makeSeeds(context);
   keepAsAsked(options, seeds);
-  const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().layout);
+  const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().strategy);
   context.budget = options.candidates ? options.candidates : effort.budgetFor(tasks);
 
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
@@ -202,7 +202,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   std::sort(pool.begin(), pool.end(), better);
   // Keeps the best single device to the end.
   std::optional<Candidate> alone;
-  if (auto best = std::find_if(pool.begin(), pool.end(), [](const Candidate &c) { return isSingle(c.layout); }); best != pool.end())
+  if (auto best = std::find_if(pool.begin(), pool.end(), [](const Candidate &c) { return isSingle(c.strategy); }); best != pool.end())
     alone = *best;
   varySchedules(context, schedules, pool);
 
@@ -214,7 +214,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   context.devices = all;
   refine(context, pool);
   if (context.effort().descentTasks > 0)
-    descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().layout));
+    descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().strategy));
 
   if (alone)
     pool.push_back(*alone);
@@ -245,8 +245,8 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const S
   Result<SearchResult> result = searchParts(canonical->on(problem), translated);
   if (result.failed() || std::is_sorted(canonical->original.begin(), canonical->original.end()))
     return result;
-  result->layout = canonical->restore(result->layout);
-  result->plan = makePlan(problem, result->layout);
+  result->strategy = canonical->restore(result->strategy);
+  result->plan = makePlan(problem, result->strategy);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
   Result<Evaluation> evaluation = places ? evaluate(problem, result->plan) : estimate(problem, result->plan);
   if (!evaluation.failed() && evaluation->excess == 0) {

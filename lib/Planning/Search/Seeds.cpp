@@ -122,7 +122,7 @@ std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<
   return atoms;
 }
 
-bool sameLayout(const Layout &a, const Layout &b) {
+bool sameLayout(const Strategy &a, const Strategy &b) {
   auto sameMember = [](const Member &m, const Member &o) { return m.device == o.device && m.samples == o.samples && m.rows == o.rows; };
   auto sameStage = [&](const Stage &s, const Stage &o) {
     return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd &&
@@ -366,10 +366,10 @@ private:
     candidate.estimate = time;
     candidate.inFlight = options.inFlight;
     for (size_t p = 0; p < cuts.size(); ++p)
-      candidate.layout.pipelines.push_back(makePipeline(parts ? *context.parts : context.model, task.atoms[p], cuts[p], task.samples[p]));
+      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.parts : context.model, task.atoms[p], cuts[p], task.samples[p]));
     if (parts) {
-      candidate.layout.parts = context.parts->ways();
-      setTurn(candidate.layout);
+      candidate.strategy.parts = context.parts->ways();
+      setTurn(candidate.strategy);
     }
     task.found.push_back(std::move(candidate));
   }
@@ -455,7 +455,7 @@ std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
   for (Candidate &candidate : seeds) {
     bool known = false;
     for (size_t i = unlike.size(); i-- > 0 && unlike[i].estimate == candidate.estimate && !known;)
-      known = sameLayout(unlike[i].layout, candidate.layout);
+      known = sameLayout(unlike[i].strategy, candidate.strategy);
     if (!known)
       unlike.push_back(std::move(candidate));
   }
@@ -468,8 +468,8 @@ std::vector<Candidate> inTurn(std::vector<Candidate> seeds) {
   std::map<std::pair<size_t, size_t>, size_t> rank;
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < seeds.size(); ++i) {
-    size_t stages = seeds[i].layout.pipelines.front().stages.size();
-    size_t place = rank[{seeds[i].layout.pipelines.size(), stages}]++;
+    size_t stages = seeds[i].strategy.pipelines.front().stages.size();
+    size_t place = rank[{seeds[i].strategy.pipelines.size(), stages}]++;
     order.push_back({seeds[i].estimate * (1 + 0.03 * static_cast<double>(place)), i});
   }
   std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
@@ -509,6 +509,6 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context,
     const auto end = static_cast<int32_t>(std::clamp<long>(std::lround(model.units() * part), begin + 1, model.units() - left));
     pipeline.stages.push_back(makeStage(model, groups[s % stages].devices, begin, end, pipeline.samples, rows));
   }
-  candidate.layout.pipelines.push_back(std::move(pipeline));
+  candidate.strategy.pipelines.push_back(std::move(pipeline));
   return candidate;
 }

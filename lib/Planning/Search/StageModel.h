@@ -5,7 +5,7 @@
 #include "../Layout/UnitTables.h"
 #include "SearchEffort.h"
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 #include "zorse/Planning/Search.h"
 
 #include <array>

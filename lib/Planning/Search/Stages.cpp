@@ -77,13 +77,13 @@ bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::
   groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &atom) { return atom.devices.empty(); }), groups.end());
   if (groups.empty() || static_cast<int32_t>(groups.size()) > model.units())
     return false;
-  Pipeline &pipeline = candidate.layout.pipelines[p];
+  Pipeline &pipeline = candidate.strategy.pipelines[p];
   CutOptions options;
   options.samples = pipeline.samples;
-  options.copies = static_cast<uint32_t>(candidate.layout.pipelines.size());
+  options.copies = static_cast<uint32_t>(candidate.strategy.pipelines.size());
   options.mostAtoms = 1;
   options.mayLeaveOut = false;
-  options.split = candidate.layout.schedule.splitBackward;
+  options.split = candidate.strategy.schedule.splitBackward;
   options.inFlight = candidate.inFlight;
   Cut cut = solver.solve(groups, options);
   if (cut.stages.empty() && options.inFlight > 0.6) {
@@ -97,9 +97,9 @@ bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::
   return true;
 }
 
-bool zorse::planning::areAlike(const StageModel &model, const Layout &layout) {
-  const Pipeline &first = layout.pipelines.front();
-  for (const Pipeline &pipeline : layout.pipelines) {
+bool zorse::planning::areAlike(const StageModel &model, const Strategy &strategy) {
+  const Pipeline &first = strategy.pipelines.front();
+  for (const Pipeline &pipeline : strategy.pipelines) {
     if (pipeline.samples != first.samples || pipeline.stages.size() != first.stages.size())
       return false;
     for (size_t s = 0; s < first.stages.size(); ++s) {
@@ -114,16 +114,16 @@ bool zorse::planning::areAlike(const StageModel &model, const Layout &layout) {
   return true;
 }
 
-bool zorse::planning::mirror(const Layout &before, Layout &layout, size_t changed) {
+bool zorse::planning::mirror(const Strategy &before, Strategy &strategy, size_t changed) {
   std::map<uint32_t, std::pair<size_t, size_t>> place; // stage, member
   for (size_t s = 0; s < before.pipelines[changed].stages.size(); ++s)
     for (size_t m = 0; m < before.pipelines[changed].stages[s].members.size(); ++m)
       place[before.pipelines[changed].stages[s].members[m].device] = {s, m};
-  for (size_t q = 0; q < layout.pipelines.size(); ++q) {
+  for (size_t q = 0; q < strategy.pipelines.size(); ++q) {
     if (q == changed)
       continue;
-    layout.pipelines[q] = layout.pipelines[changed];
-    for (Stage &stage : layout.pipelines[q].stages)
+    strategy.pipelines[q] = strategy.pipelines[changed];
+    for (Stage &stage : strategy.pipelines[q].stages)
       for (Member &member : stage.members) {
         auto it = place.find(member.device);
         if (it == place.end())

@@ -39,9 +39,9 @@ bool cutAgain(CutSolver &solver, const StageModel &model, std::vector<Atom> grou
 
 /// Whether every pipeline has the samples and stages of the first one, on devices of the same
 /// classes. Gradients are then reduced among few devices.
-bool areAlike(const StageModel &model, const Layout &layout);
+bool areAlike(const StageModel &model, const Strategy &strategy);
 /// Applies the change of pipeline `changed` to all other pipelines, with corresponding devices.
 /// Returns false if a device has no counterpart.
-bool mirror(const Layout &before, Layout &layout, size_t changed);
+bool mirror(const Strategy &before, Strategy &strategy, size_t changed);
 
 } // namespace zorse::planning

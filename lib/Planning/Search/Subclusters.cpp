@@ -118,7 +118,7 @@ void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &s
     const Stage stage = makeStage(context.model, context.devices, 0, context.model.units(), context.problem.batch, rows);
     if (stage.members.empty())
       continue;
-    candidate.layout.pipelines.push_back({context.problem.batch, {stage}});
+    candidate.strategy.pipelines.push_back({context.problem.batch, {stage}});
     candidate.id = context.nextId();
     seeds.push_back(std::move(candidate));
   }

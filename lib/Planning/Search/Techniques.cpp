@@ -34,7 +34,7 @@ namespace {
 /// `mostStages` are tried.
 void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
   std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the fullest device
-  for (const Pipeline &pipeline : result.layout.pipelines)
+  for (const Pipeline &pipeline : result.strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
       double fullest = 0;
       std::vector<uint32_t> devices = devicesOf(stage);
@@ -45,22 +45,22 @@ void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
     }
   std::sort(byRoom.begin(), byRoom.end());
   byRoom.resize(std::min(byRoom.size(), mostStages));
-  LayoutTimer timer(problem);
-  double best = timer.run(result.layout).step;
-  Layout layout = result.layout;
+  StrategySimulator simulator(problem);
+  double best = simulator.run(result.strategy).step;
+  Strategy strategy = result.strategy;
   for (const auto &[used, devices] : byRoom) {
-    Layout without = layout;
+    Strategy without = strategy;
     for (uint32_t d : devices)
       without.techniques.set(d, Technique());
-    const LayoutTimer::Result &found = timer.run(without);
+    const StrategySimulator::Result &found = simulator.run(without);
     if (found.ran && found.excess == 0 && found.step <= best) {
       best = found.step;
-      layout = std::move(without);
+      strategy = std::move(without);
     }
   }
-  step::Plan plan = makePlan(problem, layout);
+  step::Plan plan = makePlan(problem, strategy);
   if (Result<Evaluation> evaluation = evaluate(problem, plan); !evaluation.failed() && evaluation->excess == 0) {
-    result.layout = std::move(layout);
+    result.strategy = std::move(strategy);
     result.plan = std::move(plan);
     result.evaluation = std::move(*evaluation);
   }
@@ -83,7 +83,7 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
     Result<SearchResult> result = searchInOrder(eased, options);
     if (result.failed())
       continue;
-    if (scoreOf(eased, options, result->layout, result->evaluation.step, 0) >= toBeat)
+    if (scoreOf(eased, options, result->strategy, result->evaluation.step, 0) >= toBeat)
       break;
     if (const size_t stages = SearchEffort::forDevices(problem.cluster.devices.size()).relievedStages)
       relieve(problem, stages, *result);

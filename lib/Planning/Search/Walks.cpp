@@ -32,9 +32,9 @@ Move MoveShares::draw(Draws &draws, bool parts) const {
   return Move::Pipelines;
 }
 
-std::string zorse::planning::structureOf(const StageModel &model, const Layout &layout) {
+std::string zorse::planning::structureOf(const StageModel &model, const Strategy &strategy) {
   std::string text;
-  for (const Pipeline &pipeline : layout.pipelines) {
+  for (const Pipeline &pipeline : strategy.pipelines) {
     for (const Stage &stage : pipeline.stages) {
       std::vector<uint32_t> counts(model.classes(), 0);
       for (const Member &member : stage.members)
@@ -66,7 +66,7 @@ public:
     for (const Candidate &candidate : pool) {
       if (starts.size() >= most || !(candidate.score < INFINITY))
         break;
-      std::string structure = structureOf(context.model, candidate.layout);
+      std::string structure = structureOf(context.model, candidate.strategy);
       if (std::find(structures.begin(), structures.end(), structure) != structures.end())
         continue;
       structures.push_back(structure);
@@ -106,7 +106,7 @@ private:
   bool isHopeless(const Candidate &c) const { return static_cast<double>(c.excess) > memory / 10; }
 
   bool asAsked(const Candidate &c) const {
-    return context.options.stages == 0 || std::all_of(c.layout.pipelines.begin(), c.layout.pipelines.end(),
+    return context.options.stages == 0 || std::all_of(c.strategy.pipelines.begin(), c.strategy.pipelines.end(),
                                                       [&](const Pipeline &p) { return p.stages.size() == context.options.stages; });
   }
 

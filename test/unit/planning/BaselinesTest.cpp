@@ -77,9 +77,9 @@ int64_t samplesOf(const Stage &stage) {
   return sum;
 }
 
-void expectCovers(const Setting &s, const Layout &layout) {
+void expectCovers(const Setting &s, const Strategy &strategy) {
   int64_t samples = 0;
-  for (const Pipeline &pipeline : layout.pipelines) {
+  for (const Pipeline &pipeline : strategy.pipelines) {
     int32_t at = 0;
     for (const Stage &stage : pipeline.stages) {
       EXPECT_EQ(stage.unitBegin, at);
@@ -96,11 +96,11 @@ void expectCovers(const Setting &s, const Layout &layout) {
 /// are added.
 TEST(Baselines, ZorsePaperCutsBetweenNodes) {
   Setting s(9, {{2, 2e12, 0}, {2, 1e12, 0}}, 1e6, 16);
-  Result<Layout> layout = zorsePaper(*s.problem);
-  ASSERT_FALSE(layout.failed()) << layout.message();
-  expectCovers(s, *layout);
-  ASSERT_EQ(layout->pipelines.size(), 1u);
-  const Pipeline &pipeline = layout->pipelines[0];
+  Result<Strategy> strategy = zorsePaper(*s.problem);
+  ASSERT_FALSE(strategy.failed()) << strategy.message();
+  expectCovers(s, *strategy);
+  ASSERT_EQ(strategy->pipelines.size(), 1u);
+  const Pipeline &pipeline = strategy->pipelines[0];
   ASSERT_EQ(pipeline.stages.size() % 2, 0u);
   int64_t units[2] = {0, 0};
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
@@ -117,11 +117,11 @@ TEST(Baselines, ZorsePaperCutsBetweenNodes) {
 
 TEST(Baselines, HexiScaleDividesByMemory) {
   Setting s(6, {{1, 1e12, uint64_t(80) << 30}, {1, 4e12, uint64_t(40) << 30}}, 1e9, 1); // one sample: one pipeline
-  Result<Layout> layout = hexiscale(*s.problem);
-  ASSERT_FALSE(layout.failed()) << layout.message();
-  expectCovers(s, *layout);
-  ASSERT_EQ(layout->pipelines.size(), 1u);
-  const Pipeline &pipeline = layout->pipelines[0];
+  Result<Strategy> strategy = hexiscale(*s.problem);
+  ASSERT_FALSE(strategy.failed()) << strategy.message();
+  expectCovers(s, *strategy);
+  ASSERT_EQ(strategy->pipelines.size(), 1u);
+  const Pipeline &pipeline = strategy->pipelines[0];
   ASSERT_EQ(pipeline.stages.size(), 2u);
   EXPECT_EQ(pipeline.stages[0].members[0].device, 0u); // twice the memory: 4 of 6 blocks, although it is slower
   EXPECT_EQ(unitsOf(pipeline), (std::vector<int32_t>{4 * 2 + 1, 2 * 2 + 1}));
@@ -129,10 +129,10 @@ TEST(Baselines, HexiScaleDividesByMemory) {
 
 TEST(Baselines, MegatronIsUniform) {
   Setting s(8, {{4, 1e12, 0}, {4, 1e12, 0}}, 1e7, 32);
-  Result<Layout> layout = megatron(*s.problem);
-  ASSERT_FALSE(layout.failed()) << layout.message();
-  expectCovers(s, *layout);
-  const Pipeline &pipeline = layout->pipelines[0];
+  Result<Strategy> strategy = megatron(*s.problem);
+  ASSERT_FALSE(strategy.failed()) << strategy.message();
+  expectCovers(s, *strategy);
+  const Pipeline &pipeline = strategy->pipelines[0];
   std::set<int32_t> inner;
   for (size_t i = 0; i < pipeline.stages.size(); ++i) {
     EXPECT_EQ(pipeline.stages[i].members.size(), pipeline.stages[0].members.size());
@@ -145,11 +145,11 @@ TEST(Baselines, MegatronIsUniform) {
 
 TEST(Baselines, SailorHasEqualReplicas) {
   Setting s(7, {{3, 2e12, 0}, {5, 1e12, 0}}, 1e8, 24);
-  Result<Layout> layout = sailor(*s.problem);
-  ASSERT_FALSE(layout.failed()) << layout.message();
-  expectCovers(s, *layout);
-  for (const Stage &stage : layout->pipelines[0].stages) {
-    EXPECT_EQ(stage.members.size(), layout->pipelines[0].stages[0].members.size());
+  Result<Strategy> strategy = sailor(*s.problem);
+  ASSERT_FALSE(strategy.failed()) << strategy.message();
+  expectCovers(s, *strategy);
+  for (const Stage &stage : strategy->pipelines[0].stages) {
+    EXPECT_EQ(stage.members.size(), strategy->pipelines[0].stages[0].members.size());
     for (const Member &m : stage.members)
       EXPECT_EQ(m.samples, 24 / static_cast<int64_t>(stage.members.size()));
   }
@@ -157,17 +157,17 @@ TEST(Baselines, SailorHasEqualReplicas) {
 
 TEST(Baselines, HarpIsHomogeneousAndLaunchesAhead) {
   Setting s(8, {{2, 2e12, 0}, {2, 1e12, 0}}, 1e6, 16);
-  Result<Layout> layout = harp(*s.problem);
-  ASSERT_FALSE(layout.failed()) << layout.message();
-  expectCovers(s, *layout);
-  const Pipeline &pipeline = layout->pipelines[0];
+  Result<Strategy> strategy = harp(*s.problem);
+  ASSERT_FALSE(strategy.failed()) << strategy.message();
+  expectCovers(s, *strategy);
+  const Pipeline &pipeline = strategy->pipelines[0];
   for (const Stage &stage : pipeline.stages)
     for (const Member &m : stage.members)
       EXPECT_EQ(s.costs->deviceClass(m.device), s.costs->deviceClass(stage.members[0].device));
-  ASSERT_EQ(layout->schedule.ahead.size(), 4u);
+  ASSERT_EQ(strategy->schedule.ahead.size(), 4u);
   if (pipeline.stages.size() > 1) {
-    EXPECT_GE(layout->schedule.ahead[pipeline.stages[0].members[0].device], layout->schedule.ahead[pipeline.stages.back().members[0].device]);
-    EXPECT_EQ(layout->schedule.ahead[pipeline.stages.back().members[0].device], 0u);
+    EXPECT_GE(strategy->schedule.ahead[pipeline.stages[0].members[0].device], strategy->schedule.ahead[pipeline.stages.back().members[0].device]);
+    EXPECT_EQ(strategy->schedule.ahead[pipeline.stages.back().members[0].device], 0u);
   }
 }
 

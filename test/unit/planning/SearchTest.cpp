@@ -130,10 +130,10 @@ TEST(Search, CanonicalOrderGoesBack) {
   ASSERT_FALSE(canonical.failed()) << canonical.message();
   EXPECT_EQ(canonical->original, (std::vector<uint32_t>{2, 3, 4, 5, 0, 1})); // the fastest devices first
   EXPECT_EQ(canonical->translate({0, 4}), (std::vector<uint32_t>{4, 2}));
-  Layout there;
+  Strategy there;
   there.pipelines = {{8, {{0, 3, {{0, 8, 8}}}}}};
-  const Layout layout = canonical->restore(there);
-  EXPECT_EQ(layout.pipelines[0].stages[0].members[0].device, 2u);
+  const Strategy strategy = canonical->restore(there);
+  EXPECT_EQ(strategy.pipelines[0].stages[0].members[0].device, 2u);
 }
 
 TEST(Search, WhatOnlyDelaysIsLeftOut) {
@@ -193,7 +193,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   std::string error;
   Result<SearchResult> found = searchPlan(*made->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
-  EXPECT_TRUE(found->layout.techniques.byPhase);
+  EXPECT_TRUE(found->strategy.techniques.byPhase);
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::Ministages);
   EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
   EXPECT_EQ(found->evaluation.excess, 0u);
@@ -217,7 +217,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
   Result<SearchResult> found = searchPlan(*made->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
-  EXPECT_TRUE(found->layout.techniques.any());
+  EXPECT_TRUE(found->strategy.techniques.any());
   EXPECT_EQ(found->evaluation.excess, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   EXPECT_TRUE(!found->plan.residency.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
@@ -225,7 +225,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
   found = searchPlan(*roomy->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
-  EXPECT_FALSE(found->layout.techniques.any());
+  EXPECT_FALSE(found->strategy.techniques.any());
 }
 
 TEST(Search, ExcludedDevicesStayIdle) {

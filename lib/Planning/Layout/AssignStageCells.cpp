@@ -1,11 +1,11 @@
-#include "DealLayout.h"
+#include "AssignStageCells.h"
 
 #include <algorithm>
 
 using namespace zorse;
 using namespace zorse::planning;
 
-void zorse::planning::dealLayoutStage(const Layout &layout, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices,
+void zorse::planning::assignStageCells(const Strategy &strategy, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices,
                                       std::vector<step::Cell> &cells) {
   devices.clear();
   for (const Member &member : stage.members)
@@ -13,15 +13,15 @@ void zorse::planning::dealLayoutStage(const Layout &layout, const Stage &stage, 
       devices.push_back({member.device, member.samples, member.rows});
   const size_t first = cells.size();
   step::dealStage(stage.unitBegin, stage.unitEnd, base, devices, cells);
-  if (layout.parts == 1)
+  if (strategy.parts == 1)
     return;
   const std::vector<step::Cell> dealt(cells.begin() + static_cast<long>(first), cells.end());
   cells.resize(first);
   for (const step::Cell &cell : dealt)
     for (int64_t begin = cell.sampleBegin; begin < cell.sampleEnd;) {
-      int64_t end = std::min(cell.sampleEnd, base + ((begin - base) / layout.turn + 1) * layout.turn);
-      int32_t way = wayOf(layout, begin - base);
-      step::Cell piece{(stage.unitBegin + way) / layout.parts, (stage.unitEnd + way) / layout.parts, begin, end, cell.device};
+      int64_t end = std::min(cell.sampleEnd, base + ((begin - base) / strategy.turn + 1) * strategy.turn);
+      int32_t way = wayOf(strategy, begin - base);
+      step::Cell piece{(stage.unitBegin + way) / strategy.parts, (stage.unitEnd + way) / strategy.parts, begin, end, cell.device};
       if (piece.unitBegin < piece.unitEnd)
         cells.push_back(piece);
       begin = end;

@@ -4,7 +4,7 @@
 
 #include "Twins.h"
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <memory>
 #include <vector>
@@ -13,7 +13,7 @@ namespace zorse::planning {
 
 /// Times layouts of one problem and caches the data that they share. Not thread-safe: one per
 /// thread.
-class LayoutTimer {
+class StrategySimulator {
 public:
   /// Placed buffers usually leave gaps of 1/kGaps of the activations.
   static constexpr uint64_t kGaps = 50;
@@ -21,7 +21,7 @@ public:
   /// \param gaps   memory use includes 1/gaps of the activations for gaps. 0: none; plans may then
   ///   turn out not to fit, but no plan that fits is rejected
   /// \param tries  number of retries with fewer samples in flight if memory is insufficient
-  explicit LayoutTimer(const Problem &problem, uint64_t gaps = kGaps, int tries = 1);
+  explicit StrategySimulator(const Problem &problem, uint64_t gaps = kGaps, int tries = 1);
 
   struct Result {
     bool ran = false;             ///< false: the order cannot run (deadlock)
@@ -32,15 +32,15 @@ public:
     std::vector<double> busy;     ///< per device: seconds of compute
     uint32_t tasks = 0;           ///< number of entries of the simulated list
   };
-  const Result &run(const Layout &layout);
+  const Result &run(const Strategy &strategy);
 
   /// Returns the layout's plan with all pipelines.
-  step::Plan plan(const Layout &layout);
+  step::Plan plan(const Strategy &strategy);
 
 private:
-  void deal(const Layout &layout, bool withTwins, step::Plan &plan) const;
+  void assignCells(const Strategy &strategy, bool withTwins, step::Plan &plan) const;
   zorse::Result<step::StepTimes> time(const step::Plan &plan, bool withTwins);
-  void ownByMemory(const Layout &layout, bool withTwins, step::Plan &plan);
+  void ownByMemory(const Strategy &strategy, bool withTwins, step::Plan &plan);
 
   const Problem &problem;
   const uint64_t gaps;

@@ -1,6 +1,6 @@
 // Tests that the planner's timer gives the same results for layouts as the expansion of their plans.
 
-#include "Layout/LayoutTimer.h"
+#include "Layout/StrategySimulator.h"
 #include "Search/Candidates.h"
 
 #include "Must.h"
@@ -70,11 +70,11 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
   return made;
 }
 
-Layout randomLayout(std::mt19937 &random, const SearchContext &context) {
+Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
   std::vector<uint32_t> devices(context.devices);
   std::shuffle(devices.begin(), devices.end(), random);
-  Layout layout;
+  Strategy strategy;
   int pipelines = devices.size() > 1 && pick(0, 3) == 0 ? 2 : 1;
   int64_t left = context.problem.batch;
   size_t at = 0;
@@ -102,42 +102,42 @@ Layout randomLayout(std::mt19937 &random, const SearchContext &context) {
           context.model,
           {devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s)]), devices.begin() + static_cast<long>(cuts[static_cast<size_t>(s) + 1])},
           units[static_cast<size_t>(s)], units[static_cast<size_t>(s) + 1], pipeline.samples, rows));
-    layout.pipelines.push_back(std::move(pipeline));
+    strategy.pipelines.push_back(std::move(pipeline));
     at = end;
   }
   auto schedules = scheduleChoices(context, true);
-  layout.schedule = schedules[random() % schedules.size()];
-  if (layout.schedule.kind == step::ScheduleKind::OneForwardOneBackward && pick(0, 1))
+  strategy.schedule = schedules[random() % schedules.size()];
+  if (strategy.schedule.kind == step::ScheduleKind::OneForwardOneBackward && pick(0, 1))
     for (size_t d = 0; d < context.problem.cluster.devices.size(); ++d)
-      layout.schedule.ahead.push_back(static_cast<uint32_t>(pick(0, 3)));
-  layout.state = static_cast<StateRule>(random() % 3);
-  return layout;
+      strategy.schedule.ahead.push_back(static_cast<uint32_t>(pick(0, 3)));
+  strategy.state = static_cast<StateRule>(random() % 3);
+  return strategy;
 }
 
 /// Moves stage boundaries by fractions of units. In a third of the pipelines, also puts devices into two stages.
-void shareUnits(std::mt19937 &random, const SearchContext &context, Layout &layout) {
+void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &strategy) {
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
-  layout.parts = 1 << pick(1, 3);
-  layout.schedule = {};
-  layout.schedule.kind = step::ScheduleKind::Timed;
-  layout.schedule.splitBackward = pick(0, 1);
-  layout.schedule.inFlight = 1 + 0.5 * pick(0, 3);
-  const StageModel parts(context.problem, context.tables, 0, layout.parts);
-  for (Pipeline &pipeline : layout.pipelines) {
+  strategy.parts = 1 << pick(1, 3);
+  strategy.schedule = {};
+  strategy.schedule.kind = step::ScheduleKind::Timed;
+  strategy.schedule.splitBackward = pick(0, 1);
+  strategy.schedule.inFlight = 1 + 0.5 * pick(0, 3);
+  const StageModel parts(context.problem, context.tables, 0, strategy.parts);
+  for (Pipeline &pipeline : strategy.pipelines) {
     int32_t begin = 0;
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       Stage &stage = pipeline.stages[s];
       const int32_t left = static_cast<int32_t>(pipeline.stages.size() - 1 - s);
       int32_t end = s + 1 == pipeline.stages.size()
                         ? parts.units()
-                        : std::clamp(stage.unitEnd * layout.parts + pick(1 - layout.parts, layout.parts - 1), begin + 1, parts.units() - left);
+                        : std::clamp(stage.unitEnd * strategy.parts + pick(1 - strategy.parts, strategy.parts - 1), begin + 1, parts.units() - left);
       stage.unitBegin = begin;
       stage.unitEnd = begin = end;
     }
     if (pipeline.stages.size() > 2 && pick(0, 2) == 0)
       pipeline.stages.back().members = pipeline.stages.front().members;
   }
-  setTurn(layout);
+  setTurn(strategy);
 }
 
 /// Expects that times, busy seconds and memory peaks are bit-equal to those of the full expansion with the same rules.
@@ -150,22 +150,22 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
     SearchOptions searchOptions;
     searchOptions.threads = 1;
     SearchContext context(*made->problem, searchOptions);
-    LayoutTimer timer(*made->problem);
+    StrategySimulator simulator(*made->problem);
     for (int i = 0; i < 2; ++i) {
-      Layout layout = randomLayout(random, context);
+      Strategy strategy = randomStrategy(random, context);
       if (sharedUnits)
-        shareUnits(random, context, layout);
-      const LayoutTimer::Result timed = timer.run(layout);
+        shareUnits(random, context, strategy);
+      const StrategySimulator::Result timed = simulator.run(strategy);
       TwinFinder twins(*made->problem);
-      twins.find(layout);
+      twins.find(strategy);
       if (!twins.devices().empty())
         continue; // compared below
       step::ExpandOptions options;
       options.costs = &made->problem->costs;
       options.checkMemory = false;
-      options.gaps = LayoutTimer::kGaps;
+      options.gaps = StrategySimulator::kGaps;
       options.tries = 1;
-      const auto whole = step::expandPlan(made->summary, timer.plan(layout), options);
+      const auto whole = step::expandPlan(made->summary, simulator.plan(strategy), options);
       EXPECT_EQ(timed.ran, !whole.failed()) << whole.message();
       if (whole.failed())
         continue;
@@ -187,14 +187,14 @@ int trialsOr(int usual) {
   return text ? std::atoi(text) : usual;
 }
 
-TEST(LayoutTimer, IsTheExpansion) {
+TEST(StrategySimulator, IsTheExpansion) {
   const int compared = compare(7, trialsOr(100), false);
   std::printf("%d layouts: the same times and peaks\n", compared);
   EXPECT_GE(compared, trialsOr(100));
 }
 
 /// Stages with fractional boundaries, and devices in two stages of a pipeline.
-TEST(LayoutTimer, IsTheExpansionWhereStagesShareUnits) {
+TEST(StrategySimulator, IsTheExpansionWhereStagesShareUnits) {
   const int compared = compare(8, trialsOr(60), true);
   std::printf("%d layouts with shared units: the same times and peaks\n", compared);
   EXPECT_GE(compared, trialsOr(60));
@@ -229,7 +229,7 @@ std::unique_ptr<Case> repeated(const Case &one, uint32_t copies, bool shared) {
 
 /// Only one of several equal pipelines is simulated. The result equals that of simulating all of them, with fewer
 /// events.
-TEST(LayoutTimer, OneOfTwinsStandsForAll) {
+TEST(StrategySimulator, OneOfTwinsStandsForAll) {
   std::mt19937 random(11);
   int compared = 0;
   double worst = 0;
@@ -238,24 +238,24 @@ TEST(LayoutTimer, OneOfTwinsStandsForAll) {
     SearchOptions options;
     options.threads = 1;
     SearchContext context(*one->problem, options);
-    Layout layout = randomLayout(random, context);
-    if (one->cluster.topology.sites_size() != 1 || layout.pipelines.size() != 1)
+    Strategy strategy = randomStrategy(random, context);
+    if (one->cluster.topology.sites_size() != 1 || strategy.pipelines.size() != 1)
       continue;
     if (trial % 3 == 0)
-      shareUnits(random, context, layout);
+      shareUnits(random, context, strategy);
     const uint32_t copies = 2 + static_cast<uint32_t>(trial % 3), devices = static_cast<uint32_t>(one->cluster.devices.size());
-    const std::vector<uint32_t> ahead = layout.schedule.ahead;
+    const std::vector<uint32_t> ahead = strategy.schedule.ahead;
     for (uint32_t k = 1; k < copies; ++k) {
-      layout.pipelines.push_back(layout.pipelines.front());
-      for (Stage &stage : layout.pipelines.back().stages)
+      strategy.pipelines.push_back(strategy.pipelines.front());
+      for (Stage &stage : strategy.pipelines.back().stages)
         for (Member &member : stage.members)
           member.device += k * devices;
-      layout.schedule.ahead.insert(layout.schedule.ahead.end(), ahead.begin(), ahead.end());
+      strategy.schedule.ahead.insert(strategy.schedule.ahead.end(), ahead.begin(), ahead.end());
     }
     auto twins = repeated(*one, copies, false), apart = repeated(*one, copies, true);
-    LayoutTimer once(*twins->problem), all(*apart->problem);
-    const auto &a = once.run(layout);
-    const auto &b = all.run(layout);
+    StrategySimulator once(*twins->problem), all(*apart->problem);
+    const auto &a = once.run(strategy);
+    const auto &b = all.run(strategy);
     ASSERT_TRUE(a.ran && b.ran);
     EXPECT_LT(a.tasks, b.tasks);
     EXPECT_NEAR(a.step / b.step, 1, 0.01) << trial;
@@ -272,7 +272,7 @@ TEST(LayoutTimer, OneOfTwinsStandsForAll) {
 }
 
 /// Pipelines that share a node with another one or differ from it are simulated.
-TEST(LayoutTimer, UnlikePipelinesAreNoTwins) {
+TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
   std::mt19937 random(3);
   auto one = makeCase(random, true);
   while (one->cluster.topology.sites_size() != 1 || one->cluster.devices.size() < 2)
@@ -289,33 +289,33 @@ TEST(LayoutTimer, UnlikePipelinesAreNoTwins) {
     const int64_t samples = two->problem->batch / 2;
     return Pipeline{samples, {makeStage(context.model, members, 0, context.model.units(), samples, 0)}};
   };
-  Layout layout;
-  layout.pipelines = {pipeline(0, devices), pipeline(devices, 2 * devices)};
+  Strategy strategy;
+  strategy.pipelines = {pipeline(0, devices), pipeline(devices, 2 * devices)};
   TwinFinder finder(*two->problem);
   auto twin = [&] {
-    finder.find(layout);
+    finder.find(strategy);
     return finder.isTwin(1);
   };
   EXPECT_TRUE(twin());
   EXPECT_EQ(finder.devices().size(), devices);
-  Layout good = layout;
-  ++layout.pipelines[1].stages[0].members[0].samples;
+  Strategy good = strategy;
+  ++strategy.pipelines[1].stages[0].members[0].samples;
   EXPECT_FALSE(twin());
-  layout = good;
-  ++layout.pipelines[1].stages[0].members[0].rows;
+  strategy = good;
+  ++strategy.pipelines[1].stages[0].members[0].rows;
   EXPECT_FALSE(twin());
-  layout = good;
-  layout.schedule.ahead.assign(2 * devices, 0);
-  layout.schedule.ahead[devices] = 1;
+  strategy = good;
+  strategy.schedule.ahead.assign(2 * devices, 0);
+  strategy.schedule.ahead[devices] = 1;
   EXPECT_FALSE(twin());
-  layout = good;
-  std::swap(layout.pipelines[0].stages[0].members[0].device,
-            layout.pipelines[1].stages[0].members[0].device); // still equal, but on each other's nodes if there are others
+  strategy = good;
+  std::swap(strategy.pipelines[0].stages[0].members[0].device,
+            strategy.pipelines[1].stages[0].members[0].device); // still equal, but on each other's nodes if there are others
   bool alone = true;
   for (uint32_t d = 1; d < devices; ++d)
     alone &= two->cluster.devices[d].node != two->cluster.devices[0].node;
   EXPECT_EQ(twin(), alone);
-  layout = good;
+  strategy = good;
   two->cluster.devices.back().memory += 64;
   EXPECT_FALSE(twin());
   two->cluster.devices.back().memory -= 64;

@@ -71,7 +71,7 @@ struct Member {
   int64_t rows = 1;    ///< micro-batch size; the last micro-batch may be smaller
 };
 
-/// Units [unitBegin, unitEnd), or parts of units (Layout::parts), on members that share the
+/// Units [unitBegin, unitEnd), or parts of units (Strategy::parts), on members that share the
 /// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
@@ -87,13 +87,13 @@ struct Pipeline {
 /// samples they contribute, or in proportion to their free memory.
 enum class StateRule : uint8_t { Equal, Proportional, FreeMemory };
 
-struct Layout {
+struct Strategy {
   std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order
   /// Number of parts per unit. Stages can share units: with four parts, a quarter of a unit in a
   /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
   /// stages then count parts. There are as many ways as parts, a power of two. On way w, a stage
   /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
-  /// assigned to the ways round-robin, `turn` samples at a time (Layout/DealLayout.h).
+  /// assigned to the ways round-robin, `turn` samples at a time (Layout/AssignStageCells.h).
   int32_t parts = 1;
   int64_t turn = 1;
   step::Schedule schedule;
@@ -102,12 +102,12 @@ struct Layout {
 };
 
 /// Returns the techniques of a layout or, if it has none, of the problem.
-const Techniques &techniquesOf(const Problem &problem, const Layout &layout);
+const Techniques &techniquesOf(const Problem &problem, const Strategy &strategy);
 
 /// Converts a layout to a plan: all devices of the cluster, the cells, owners and schedule.
 /// Precondition: the layout covers all units and samples; step::validatePlan checks this
 /// afterwards.
-step::Plan makePlan(const Problem &problem, const Layout &layout);
+step::Plan makePlan(const Problem &problem, const Strategy &strategy);
 
 /// Returns the bytes by which the devices' buffers in host memory (`host`, per device) exceed the
 /// memory of their nodes, summed over nodes. Nodes of unknown memory are not limited.

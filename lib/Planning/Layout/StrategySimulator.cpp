@@ -1,6 +1,6 @@
-#include "LayoutTimer.h"
+#include "StrategySimulator.h"
 
-#include "DealLayout.h"
+#include "AssignStageCells.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -76,7 +76,7 @@ void applyTechniques(const Techniques &techniques, step::Plan &plan) {
 
 } // namespace
 
-LayoutTimer::LayoutTimer(const Problem &problem, uint64_t gaps, int tries)
+StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
     : problem(problem), gaps(gaps), tries(tries), tables(step::makeExpansionTables(problem.summary, problem.bodies, &problem.costs)), twins(problem),
       reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
@@ -86,23 +86,23 @@ LayoutTimer::LayoutTimer(const Problem &problem, uint64_t gaps, int tries)
   host.resize(devices);
 }
 
-void LayoutTimer::deal(const Layout &layout, bool withTwins, step::Plan &plan) const {
-  plan.schedule = layout.schedule;
-  plan.defaultOwners = layout.state == StateRule::Proportional ? step::DefaultOwners::Proportional : step::DefaultOwners::Equal;
+void StrategySimulator::assignCells(const Strategy &strategy, bool withTwins, step::Plan &plan) const {
+  plan.schedule = strategy.schedule;
+  plan.defaultOwners = strategy.state == StateRule::Proportional ? step::DefaultOwners::Proportional : step::DefaultOwners::Equal;
   plan.cells.clear();
   plan.owners.clear();
   int64_t base = 0;
   std::vector<step::StageDevice> devices;
-  for (size_t p = 0; p < layout.pipelines.size(); ++p) {
+  for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
     if (withTwins || !twins.isTwin(p))
-      for (const Stage &stage : layout.pipelines[p].stages)
-        dealLayoutStage(layout, stage, base, devices, plan.cells);
-    base += layout.pipelines[p].samples;
+      for (const Stage &stage : strategy.pipelines[p].stages)
+        assignStageCells(strategy, stage, base, devices, plan.cells);
+    base += strategy.pipelines[p].samples;
   }
-  applyTechniques(techniquesOf(problem, layout), plan);
+  applyTechniques(techniquesOf(problem, strategy), plan);
 }
 
-zorse::Result<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool withTwins) {
+zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withTwins) {
   step::TimeOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
@@ -116,8 +116,8 @@ zorse::Result<step::StepTimes> LayoutTimer::time(const step::Plan &plan, bool wi
 
 /// StateRule::FreeMemory: assigns master parameters and optimizer states to the devices with the
 /// most free memory when all own equal shares. Parameters and gradients stay on their readers.
-void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &plan) {
-  if (layout.state != StateRule::FreeMemory)
+void StrategySimulator::ownByMemory(const Strategy &strategy, bool withTwins, step::Plan &plan) {
+  if (strategy.state != StateRule::FreeMemory)
     return;
   const auto &devices = problem.cluster.devices;
   const zorse::Result<step::StepTimes> times = time(plan, withTwins);
@@ -193,10 +193,10 @@ void LayoutTimer::ownByMemory(const Layout &layout, bool withTwins, step::Plan &
   std::sort(plan.owners.begin(), plan.owners.end(), [](const auto &a, const auto &b) { return a.group < b.group; });
 }
 
-const LayoutTimer::Result &LayoutTimer::run(const Layout &layout) {
-  twins.find(layout);
-  deal(layout, /*withTwins=*/false, reused);
-  ownByMemory(layout, /*withTwins=*/false, reused);
+const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy) {
+  twins.find(strategy);
+  assignCells(strategy, /*withTwins=*/false, reused);
+  ownByMemory(strategy, /*withTwins=*/false, reused);
   const zorse::Result<step::StepTimes> times = time(reused, /*withTwins=*/false);
   result.ran = !times.failed();
   result.excess = 0;
@@ -217,9 +217,9 @@ const LayoutTimer::Result &LayoutTimer::run(const Layout &layout) {
   return result;
 }
 
-step::Plan LayoutTimer::plan(const Layout &layout) {
+step::Plan StrategySimulator::plan(const Strategy &strategy) {
   step::Plan plan = reused;
-  deal(layout, /*withTwins=*/true, plan);
-  ownByMemory(layout, /*withTwins=*/true, plan);
+  assignCells(strategy, /*withTwins=*/true, plan);
+  ownByMemory(strategy, /*withTwins=*/true, plan);
   return plan;
 }

@@ -2,7 +2,7 @@
 // the step, and the fullest device's fraction of its memory.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -14,10 +14,10 @@ namespace zorse::planning {
 
 /// \param busy    seconds of compute per device
 /// \param memory  bytes per device
-inline std::string describeLayout(const Problem &problem, const Layout &layout, double step, const std::vector<double> &busy,
+inline std::string describeStrategy(const Problem &problem, const Strategy &strategy, double step, const std::vector<double> &busy,
                                   const std::vector<uint64_t> &memory) {
   std::string text;
-  for (const Pipeline &pipeline : layout.pipelines) {
+  for (const Pipeline &pipeline : strategy.pipelines) {
     text += "    " + std::to_string(pipeline.samples) + " samples:";
     for (const Stage &stage : pipeline.stages) {
       std::map<std::string, int> types;

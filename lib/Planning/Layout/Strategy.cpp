@@ -1,6 +1,6 @@
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 
-#include "LayoutTimer.h"
+#include "StrategySimulator.h"
 
 #include <algorithm>
 
@@ -53,11 +53,11 @@ std::string zorse::planning::showState(StatePlace state) {
   return "";
 }
 
-const Techniques &zorse::planning::techniquesOf(const Problem &problem, const Layout &layout) {
-  return layout.techniques.any() ? layout.techniques : problem.techniques;
+const Techniques &zorse::planning::techniquesOf(const Problem &problem, const Strategy &strategy) {
+  return strategy.techniques.any() ? strategy.techniques : problem.techniques;
 }
 
-step::Plan zorse::planning::makePlan(const Problem &problem, const Layout &layout) { return LayoutTimer(problem).plan(layout); }
+step::Plan zorse::planning::makePlan(const Problem &problem, const Strategy &strategy) { return StrategySimulator(problem).plan(strategy); }
 
 uint64_t zorse::planning::hostExcess(const Cluster &cluster, const std::vector<uint64_t> &host) {
   std::vector<uint64_t> used(cluster.nodes.size(), 0);

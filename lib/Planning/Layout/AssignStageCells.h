@@ -1,7 +1,7 @@
 // Conversion of a layout's stage to cells. Internal to Planning.
 #pragma once
 
-#include "zorse/Planning/Layout.h"
+#include "zorse/Planning/Strategy.h"
 #include "zorse/Step/Deal.h"
 
 namespace zorse::planning {
@@ -11,16 +11,16 @@ namespace zorse::planning {
 /// units on the way.
 /// \param base     the pipeline's first sample
 /// \param devices  scratch memory
-void dealLayoutStage(const Layout &layout, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices, std::vector<step::Cell> &cells);
+void assignStageCells(const Strategy &strategy, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices, std::vector<step::Cell> &cells);
 
 /// Returns the way of a pipeline's sample. Every round contains all ways, in another order than the
 /// round before, so that a device that executes every third sample executes samples of all ways.
 /// Ways with similar stage boundaries are far apart (van der Corput's order; the number of parts is
 /// a power of two).
-inline int32_t wayOf(const Layout &layout, int64_t sample) {
-  int64_t turn = sample / layout.turn, place = (turn + turn / layout.parts) % layout.parts;
+inline int32_t wayOf(const Strategy &strategy, int64_t sample) {
+  int64_t turn = sample / strategy.turn, place = (turn + turn / strategy.parts) % strategy.parts;
   int32_t way = 0;
-  for (int32_t bit = 1; bit < layout.parts; bit *= 2, place /= 2)
+  for (int32_t bit = 1; bit < strategy.parts; bit *= 2, place /= 2)
     way = 2 * way + static_cast<int32_t>(place % 2);
   return way;
 }
