@@ -166,7 +166,7 @@ constexpr Limit kLimits[] = {
     {SeveralWalks, [](SearchEffort &e) { return set(e.mostWalks, 1); }},
     {AdaptedMoves, [](SearchEffort &e) { return set(e.adaptsMoves, false); }},
     {WholeGroups, [](SearchEffort &e) { return set(e.wholeGroups, 0); }},
-    {SharedUnits, [](SearchEffort &e) { return set(e.ways, 1); }},
+    {SharedUnits, [](SearchEffort &e) { return set(e.boundaryVariants, 1); }},
     {SharedSeeds, [](SearchEffort &e) { return set(e.seedsInParts, 0); }},
     {BestNeighbour, [](SearchEffort &e) { return set(e.bestNeighbour, false); }},
     {Kicks, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.kicks, 0); }},

@@ -71,7 +71,7 @@ struct Member {
   int64_t rows = 1;    ///< micro-batch size; the last micro-batch may be smaller
 };
 
-/// Units [unitBegin, unitEnd), or parts of units (Strategy::parts), on members that share the
+/// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
 /// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
@@ -93,9 +93,9 @@ struct Strategy {
   /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
   /// stages then count parts. There are as many ways as parts, a power of two. On way w, a stage
   /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
-  /// assigned to the ways round-robin, `turn` samples at a time (Layout/AssignStageCells.h).
-  int32_t parts = 1;
-  int64_t turn = 1;
+  /// assigned to the ways round-robin, `samplesPerVariant` samples at a time (Layout/AssignStageCells.h).
+  int32_t boundaryDenominator = 1;
+  int64_t samplesPerVariant = 1;
   step::Schedule schedule;
   StateRule state = StateRule::Proportional;
   Techniques techniques; ///< none: the problem's techniques apply

@@ -13,15 +13,15 @@ void zorse::planning::assignStageCells(const Strategy &strategy, const Stage &st
       devices.push_back({member.device, member.samples, member.rows});
   const size_t first = cells.size();
   step::dealStage(stage.unitBegin, stage.unitEnd, base, devices, cells);
-  if (strategy.parts == 1)
+  if (strategy.boundaryDenominator == 1)
     return;
   const std::vector<step::Cell> dealt(cells.begin() + static_cast<long>(first), cells.end());
   cells.resize(first);
   for (const step::Cell &cell : dealt)
     for (int64_t begin = cell.sampleBegin; begin < cell.sampleEnd;) {
-      int64_t end = std::min(cell.sampleEnd, base + ((begin - base) / strategy.turn + 1) * strategy.turn);
-      int32_t way = wayOf(strategy, begin - base);
-      step::Cell piece{(stage.unitBegin + way) / strategy.parts, (stage.unitEnd + way) / strategy.parts, begin, end, cell.device};
+      int64_t end = std::min(cell.sampleEnd, base + ((begin - base) / strategy.samplesPerVariant + 1) * strategy.samplesPerVariant);
+      int32_t boundaryVariant = boundaryVariantOf(strategy, begin - base);
+      step::Cell piece{(stage.unitBegin + boundaryVariant) / strategy.boundaryDenominator, (stage.unitEnd + boundaryVariant) / strategy.boundaryDenominator, begin, end, cell.device};
       if (piece.unitBegin < piece.unitEnd)
         cells.push_back(piece);
       begin = end;

@@ -17,12 +17,12 @@ void assignStageCells(const Strategy &strategy, const Stage &stage, int64_t base
 /// round before, so that a device that executes every third sample executes samples of all ways.
 /// Ways with similar stage boundaries are far apart (van der Corput's order; the number of parts is
 /// a power of two).
-inline int32_t wayOf(const Strategy &strategy, int64_t sample) {
-  int64_t turn = sample / strategy.turn, place = (turn + turn / strategy.parts) % strategy.parts;
-  int32_t way = 0;
-  for (int32_t bit = 1; bit < strategy.parts; bit *= 2, place /= 2)
-    way = 2 * way + static_cast<int32_t>(place % 2);
-  return way;
+inline int32_t boundaryVariantOf(const Strategy &strategy, int64_t sample) {
+  int64_t group = sample / strategy.samplesPerVariant, place = (group + group / strategy.boundaryDenominator) % strategy.boundaryDenominator;
+  int32_t variant = 0;
+  for (int32_t bit = 1; bit < strategy.boundaryDenominator; bit *= 2, place /= 2)
+    variant = 2 * variant + static_cast<int32_t>(place % 2);
+  return variant;
 }
 
 } // namespace zorse::planning

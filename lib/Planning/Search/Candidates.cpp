@@ -28,14 +28,14 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
       devices.push_back(d);
   const SearchEffort effort = this->effort();
   moves.adapt = effort.adaptsMoves;
-  if (int32_t ways = waysOf(problem, options, effort.ways); ways > 1)
-    parts = std::make_unique<StageModel>(problem, tables, options.rows, ways);
+  if (int32_t ways = waysOf(problem, options, effort.boundaryVariants); ways > 1)
+    fractionalModel = std::make_unique<StageModel>(problem, tables, options.rows, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
     simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.gaps, effort.small ? step::ExpandOptions().tries : 1));
     solvers.push_back(std::make_unique<CutSolver>(model));
-    if (parts)
-      partSolvers.push_back(std::make_unique<CutSolver>(*parts));
+    if (fractionalModel)
+      fractionalSolvers.push_back(std::make_unique<CutSolver>(*fractionalModel));
   }
 }
 
@@ -105,7 +105,7 @@ void SearchContext::weigh(size_t worker, Candidate &candidate) {
   candidate.step = result.ran ? result.step : INFINITY;
   candidate.excess = result.excess;
   candidate.tasks = result.tasks;
-  if (parts)
+  if (fractionalModel)
     candidate.busy.assign(result.busy.begin(), result.busy.end());
   candidate.score = result.ran ? scoreOf(candidate.strategy, result.step, missingMemory(result.memory)) : INFINITY;
 }

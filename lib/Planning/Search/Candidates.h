@@ -82,8 +82,8 @@ public:
 
   StrategySimulator &simulator(size_t worker) { return *simulators[worker]; }
   /// Returns the worker's solver for layouts with this number of parts: 1, or that of `parts`.
-  CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *partSolvers[worker] : *solvers[worker]; }
-  const StageModel &modelOf(const Strategy &strategy) const { return strategy.parts > 1 ? *parts : model; }
+  CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *fractionalSolvers[worker] : *solvers[worker]; }
+  const StageModel &modelOf(const Strategy &strategy) const { return strategy.boundaryDenominator > 1 ? *fractionalModel : model; }
   uint64_t nextId() { return ids++; }
   double price(const Strategy &strategy) const { return priceOf(problem, strategy); } ///< per hour
   double scoreOf(const Strategy &strategy, double step, double missing) const { return planning::scoreOf(problem, options, strategy, step, missing); }
@@ -101,12 +101,12 @@ public:
   const SearchOptions &options;
   UnitTables tables;
   StageModel model;
-  std::unique_ptr<StageModel> parts; ///< for stages that share units; null: none do
+  std::unique_ptr<StageModel> fractionalModel; ///< for stages that share units; null: none do
   std::vector<uint32_t> devices;     ///< devices that may be used
 
 private:
   std::vector<std::unique_ptr<StrategySimulator>> simulators;
-  std::vector<std::unique_ptr<CutSolver>> solvers, partSolvers;
+  std::vector<std::unique_ptr<CutSolver>> solvers, fractionalSolvers;
   uint64_t ids = 0;
   uint32_t triedCount = 0;
 };
@@ -146,9 +146,9 @@ bool mutateAlike(SearchContext &context, size_t worker, const Candidate &from, u
 
 /// Returns the same layout with units in parts, which moves may then share. Precondition:
 /// context.parts.
-Candidate inParts(const SearchContext &context, const Candidate &from);
+Candidate withFractionalBoundaries(const SearchContext &context, const Candidate &from);
 /// Sets Strategy::turn to the maximum number of rows of a cell.
-void setTurn(Strategy &strategy);
+void setSamplesPerVariant(Strategy &strategy);
 /// Assigns other devices to a pipeline's stages and partitions the units so that the stages' times
 /// keep their proportions. These proportions are tuned to the path of the first samples through the
 /// stages and of the last ones back. Precondition: as many groups as stages.

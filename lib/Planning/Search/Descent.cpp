@@ -133,7 +133,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   std::vector<size_t> stages;
   size_t ofKind[2] = {};
   for (const Candidate &candidate : pool) {
-    const bool shares = candidate.strategy.parts > 1;
+    const bool shares = candidate.strategy.boundaryDenominator > 1;
     if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? effort.sharingWalks : effort.descentWalks))
       continue;
     std::string structure = structureOf(context.model, candidate.strategy) + (shares ? "shared" : "");
@@ -148,7 +148,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   // And from the best layout of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesWalks && candidate.score < INFINITY && candidate.strategy.parts == 1 &&
+    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesWalks && candidate.score < INFINITY && candidate.strategy.boundaryDenominator == 1 &&
                                                    std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       ++others;

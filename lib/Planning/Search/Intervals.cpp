@@ -54,7 +54,7 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
   CellMemory &memory = list[(r * stride + static_cast<size_t>(u)) * stride + static_cast<size_t>(v)];
   if (memory.hold < 0) {
     memory.hold = 0;
-    const int32_t ways = model.ways();
+    const int32_t ways = model.boundaryVariants();
     for (int32_t w = 0; w < ways; ++w) {
       int32_t begin = (u + w) / ways, end = (v + w) / ways;
       if (begin == end)
@@ -73,7 +73,7 @@ double CutSolver::hop(size_t atom, int32_t cut, size_t rows) const {
   return 2 * linkLatency[atom] + (linkBandwidth[atom] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[atom] : 0);
 }
 
-double CutSolver::needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time,
+double CutSolver::needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
                         double &gather) const {
   const double samples = static_cast<double>(options.samples), cells = stage.cells;
   double sync = 0, reduce = 0;
@@ -86,7 +86,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   }
   // Gradients of units that are shared with an adjacent stage on another node are gathered and
   // reduced with it.
-  if (model.ways() > 1 && stage.cardWire > 0 && !stage.shared)
+  if (model.boundaryVariants() > 1 && stage.cardWire > 0 && !stage.shared)
     for (int32_t cut : {u, v})
       if (model.isInsideUnit(cut) && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
         double in = model.gatherBytes(cut, cut + 1) / stage.cardWire, out = model.reduceBytes(cut, cut + 1) / stage.cardWire;
@@ -123,7 +123,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   }
   const CellMemory &cell = cellMemory(r, u, v, options.split);
   double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.passing;
-  double perSecond = cells / rate / time * options.inFlight * (way + passage); // cells in flight, times seconds of one cell
+  double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in flight, times seconds of one cell
   for (uint32_t i = 0; i < stage.classCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
     if (held + alive * cell.hold * kGaps > stage.memory[i])
@@ -226,16 +226,16 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
   for (int32_t v = units; v > 0; --v) {
     if (!(there[v] < kInfinity))
       continue;
-    double way = there[v];
+    double latencyBehind = there[v];
     if (v < units) { // there are atoms behind; otherwise only the end is reachable
-      way += hop(j, v, r);
+      latencyBehind += hop(j, v, r);
       int64_t behind = model.rows()[std::min<size_t>(predecessors[j * stride + static_cast<size_t>(v)].rows, model.rows().size() - 1)];
-      way += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the samples of the larger cell
+      latencyBehind += static_cast<double>(std::abs(behind - rows)) * goal.period; // wait for the samples of the larger cell
     }
     u = std::min(u, v - 1);
     auto ok = [&](int32_t begin) {
-      double gather, pass = passage(stage, r, begin, v), need = needs(stage, goal.options, r, begin, v, way, pass, goal.time, gather);
-      return need + goal.late + std::max(goal.fill * std::max(0.0, goal.latency - way - pass), gather - goal.late) <= goal.time * (1 + 1e-12);
+      double gather, pass = passage(stage, r, begin, v), need = needs(stage, goal.options, r, begin, v, latencyBehind, pass, goal.time, gather);
+      return need + goal.late + std::max(goal.fill * std::max(0.0, goal.latency - latencyBehind - pass), gather - goal.late) <= goal.time * (1 + 1e-12);
     };
     if (u >= 0 && ok(u)) {
       while (u > 0 && ok(u - 1))
@@ -249,7 +249,7 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
       continue;
     }
     for (int32_t begin = u; begin < v && begin < u + 2 && begin <= mostFront; ++begin) {
-      double total = way + passage(stage, r, begin, v);
+      double total = latencyBehind + passage(stage, r, begin, v);
       if (total < here[begin]) {
         here[begin] = total;
         predecessors[i * stride + static_cast<size_t>(begin)] = {static_cast<uint32_t>(j), v, static_cast<uint32_t>(r)};

@@ -95,7 +95,7 @@ private:
   /// memory or cards do not allow it within `time`.
   /// \param way     latency of the stages behind
   /// \param gather  receives the seconds until its parameters are available
-  double needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double way, double passage, double time,
+  double needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
                double &gather) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
   void addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastNode) const;

@@ -21,17 +21,17 @@ double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, 
 
 } // namespace
 
-void zorse::planning::setTurn(Strategy &strategy) {
-  strategy.turn = 1; // a multiple of all row counts, so that cells end at turns
+void zorse::planning::setSamplesPerVariant(Strategy &strategy) {
+  strategy.samplesPerVariant = 1; // a multiple of all row counts, so that cells end at turns
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
-        strategy.turn = std::max(strategy.turn, member.rows);
+        strategy.samplesPerVariant = std::max(strategy.samplesPerVariant, member.rows);
 }
 
-Candidate zorse::planning::inParts(const SearchContext &context, const Candidate &from) {
+Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context, const Candidate &from) {
   Candidate to = from;
-  if (to.strategy.parts > 1)
+  if (to.strategy.boundaryDenominator > 1)
     return to;
   if (to.strategy.schedule.kind != step::ScheduleKind::Timed) { // other schedules support one range of units per device
     const bool split = to.strategy.schedule.splitBackward;
@@ -40,13 +40,13 @@ Candidate zorse::planning::inParts(const SearchContext &context, const Candidate
     to.strategy.schedule.splitBackward = split;
     to.strategy.schedule.inFlight = 1.5;
   }
-  to.strategy.parts = context.parts->ways();
+  to.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
   for (Pipeline &pipeline : to.strategy.pipelines)
     for (Stage &stage : pipeline.stages) {
-      stage.unitBegin *= to.strategy.parts;
-      stage.unitEnd *= to.strategy.parts;
+      stage.unitBegin *= to.strategy.boundaryDenominator;
+      stage.unitEnd *= to.strategy.boundaryDenominator;
     }
-  setTurn(to.strategy);
+  setSamplesPerVariant(to.strategy);
   return to;
 }
 
@@ -119,7 +119,7 @@ bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipel
   float eachGiver = busyOf(most) / static_cast<float>(giver.unitEnd - giver.unitBegin),
         eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
   auto equal = static_cast<int32_t>((busyOf(most) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
-  by = 1 + static_cast<int32_t>(draws.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.ways()))));
+  by = 1 + static_cast<int32_t>(draws.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.boundaryVariants()))));
   a = std::min(most, other);
   b = std::max(most, other);
   if (a == most) // to a later stage

@@ -33,8 +33,8 @@ bool moveUnits(const StageModel &model, const Candidate &from, Draws &draws, Pip
   if (stages < 2)
     return false;
   size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
-  int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.ways()))));
-  if (from.strategy.parts > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
+  int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.boundaryVariants()))));
+  if (from.strategy.boundaryDenominator > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
     return false;
   for (size_t s = a; s < b; ++s) {
     pipeline.stages[s].unitEnd += by;
@@ -105,13 +105,13 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   Pipeline &pipeline = strategy.pipelines[p];
   const size_t stages = pipeline.stages.size();
   std::vector<Atom> groups; // for the moves that partition again
-  switch (to.move = context.moves.draw(draws, strategy.parts > 1)) {
+  switch (to.move = context.moves.draw(draws, strategy.boundaryDenominator > 1)) {
   case Move::Units:
     return moveUnits(model, from, draws, pipeline);
   case Move::Rows:
     return moveRows(model, draws, pipeline);
   case Move::Schedule:
-    return moveSchedule(context, draws, strategy.schedule) && (strategy.parts == 1 || strategy.schedule.kind == step::ScheduleKind::Timed);
+    return moveSchedule(context, draws, strategy.schedule) && (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::Timed);
   case Move::State:
     return moveState(draws, strategy.state);
   case Move::Level:
@@ -124,7 +124,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
     groups = groupsOf(pipeline);
     if (!moveGroups(model, draws, unusedDevices(context, strategy), groups))
       return false;
-    if (strategy.parts > 1 && groups.size() == stages && draws.chance(50))
+    if (strategy.boundaryDenominator > 1 && groups.size() == stages && draws.chance(50))
       return keepTimes(model, groups, 0, pipeline);
     break;
   case Move::InFlight: // reserve memory for more or fewer samples in flight
@@ -138,8 +138,8 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
 } // namespace
 
 bool zorse::planning::mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
-  if (context.parts && from.strategy.parts == 1 && Draws(~seed).chance(15))
-    return mutateAlike(context, worker, inParts(context, from), seed, to);
+  if (context.fractionalModel && from.strategy.boundaryDenominator == 1 && Draws(~seed).chance(15))
+    return mutateAlike(context, worker, withFractionalBoundaries(context, from), seed, to);
   return mutateAlike(context, worker, from, seed, to);
 }
 
@@ -148,12 +148,12 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   const StageModel &model = context.modelOf(from.strategy);
   const size_t count = from.strategy.pipelines.size(), p = draws.below(count);
   const bool all = count > 1 && draws.chance(80) && areAlike(model, from.strategy);
-  if (!moveOne(context, context.solver(worker, from.strategy.parts), from, draws, p, to))
+  if (!moveOne(context, context.solver(worker, from.strategy.boundaryDenominator), from, draws, p, to))
     return false;
   if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
       !mirror(from.strategy, to.strategy, p))
     return false;
-  if (to.strategy.parts > 1)
-    setTurn(to.strategy);
+  if (to.strategy.boundaryDenominator > 1)
+    setSamplesPerVariant(to.strategy);
   return true;
 }

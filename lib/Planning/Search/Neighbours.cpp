@@ -16,7 +16,7 @@ void erase(std::vector<uint32_t> &from, uint32_t device) { from.erase(std::remov
 void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
   now = &candidate;
   model = &context.modelOf(candidate.strategy);
-  solver = &context.solver(worker, candidate.strategy.parts);
+  solver = &context.solver(worker, candidate.strategy.boundaryDenominator);
   enough = false;
   switch (kind) {
   case Orders:
@@ -43,14 +43,14 @@ void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
 void Neighbours::offer(Candidate candidate) {
   if (enough)
     return;
-  if (candidate.strategy.parts > 1)
-    setTurn(candidate.strategy);
+  if (candidate.strategy.boundaryDenominator > 1)
+    setSamplesPerVariant(candidate.strategy);
   enough = !take(std::move(candidate));
 }
 
 void Neighbours::orders() {
   for (const step::Schedule &schedule : schedules) {
-    if (now->strategy.parts > 1 && schedule.kind != step::ScheduleKind::Timed)
+    if (now->strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::Timed)
       continue; // other schedules support one range of units per device
     Strategy strategy = now->strategy;
     strategy.schedule = schedule;
@@ -121,7 +121,7 @@ void Neighbours::units() {
     // Moves units from one stage to the next and, if stages share units, to any other. Stages in
     // between shift their ranges.
     for (size_t a = 0; a + 1 < pipeline.stages.size(); ++a)
-      for (size_t b = a + 1; b < (from.parts > 1 ? pipeline.stages.size() : a + 2); ++b)
+      for (size_t b = a + 1; b < (from.boundaryDenominator > 1 ? pipeline.stages.size() : a + 2); ++b)
         for (int32_t by : {-3, -2, -1, 1, 2, 3}) {
           if (enough || (b > a + 1 && std::abs(by) > 1))
             continue;
@@ -136,7 +136,7 @@ void Neighbours::units() {
               shareAgain(*model, stages[b], pipeline.samples))
             offer(strategy);
         }
-    if (from.parts == 1 || pipeline.stages.size() < 2)
+    if (from.boundaryDenominator == 1 || pipeline.stages.size() < 2)
       continue;
     for (double level : {0.1, 0.3}) {
       Strategy strategy = from;
@@ -317,7 +317,7 @@ void Neighbours::structure() {
     for (const Atom &atom : groups[p])
       all.insert(all.end(), atom.devices.begin(), atom.devices.end());
     std::sort(all.begin(), all.end());
-    if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->strategy.parts == 1)
+    if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->strategy.boundaryDenominator == 1)
       for (size_t times : {2, 3, 4})
         for (bool folded : {false, true})
           repeat(p, groups[p], times, folded);

@@ -17,7 +17,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   // Planning must take about 1 s for 512 devices and 10 s for 4,096 (claim planning_is_quick). Most
   // of that time is not counted here.
   effort.tasks = n <= 16 ? 8e7 : n <= 256 ? 4e7 : 6e5 * static_cast<double>(n) / 512;
-  effort.ways = n >= 2 && n <= 256 ? 4 : 1;
+  effort.boundaryVariants = n >= 2 && n <= 256 ? 4 : 1;
   effort.everySchedule = n <= 16;
 
   effort.seedOrders = n <= 128 ? 24 : 6;

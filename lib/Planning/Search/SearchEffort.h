@@ -22,7 +22,7 @@ struct SearchEffort {
   uint32_t seedsPart = 4,
            laterPart = 8; ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for moves after the later search of subsets
   int64_t mostRows = 256; ///< of a micro-batch, if the user sets no limit
-  int32_t ways;           ///< ways of samples if stages share units; 16 ways were slower and gave no faster plans
+  int32_t boundaryVariants;           ///< ways of samples if stages share units; 16 ways were slower and gave no faster plans
   bool everySchedule;     ///< includes GPipe
 
   // Seeds (Seeds.cpp).

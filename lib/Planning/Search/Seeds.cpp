@@ -325,7 +325,7 @@ private:
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
         if (assumes(inFlight, lateStart))
           attempt(worker, task, inFlight, lateStart, false);
-    if (context.parts && i < effort.seedsInParts)
+    if (context.fractionalModel && i < effort.seedsInParts)
       for (double inFlight : {kInFlight, 0.7 * kInFlight, 0.5 * kInFlight})
         if (effort.assumptions != SearchEffort::Assumptions::Few || inFlight == 0.7 * kInFlight)
           attempt(worker, task, inFlight, kLateStart, false, true);
@@ -359,17 +359,17 @@ private:
 
   void cut(size_t worker, SeedTask &task, const CutOptions &options, bool parts) {
     std::vector<Cut> cuts;
-    double time = cutPipelines(context.solver(worker, parts ? context.parts->ways() : 1), task, options, cuts);
+    double time = cutPipelines(context.solver(worker, parts ? context.fractionalModel->boundaryVariants() : 1), task, options, cuts);
     if (time < 0)
       return;
     Candidate candidate;
     candidate.estimate = time;
     candidate.inFlight = options.inFlight;
     for (size_t p = 0; p < cuts.size(); ++p)
-      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.parts : context.model, task.atoms[p], cuts[p], task.samples[p]));
+      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.fractionalModel : context.model, task.atoms[p], cuts[p], task.samples[p]));
     if (parts) {
-      candidate.strategy.parts = context.parts->ways();
-      setTurn(candidate.strategy);
+      candidate.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
+      setSamplesPerVariant(candidate.strategy);
     }
     task.found.push_back(std::move(candidate));
   }

@@ -31,7 +31,7 @@ double total(const UnitTimes::Prefix &p, size_t u, bool split) {
 } // namespace
 
 StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways)
-    : problem(problem), tables(tables), parts(ways), stride(static_cast<size_t>(tables.units()) + 1) {
+    : problem(problem), tables(tables), boundaryDenominator(ways), stride(static_cast<size_t>(tables.units()) + 1) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d) {
     uint32_t c = problem.costs.deviceClass(d);
     if (c >= devicesOf.size())
@@ -49,11 +49,11 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   }
   measureCells();
   for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &shared, &forwardAt, &backwardAt})
-    refine(*sums, stride, parts);
+    refine(*sums, stride, boundaryDenominator);
   stride = static_cast<size_t>(this->units()) + 1;
   for (int32_t cut = 0; cut <= this->units(); ++cut) {
-    begins.push_back(cut / parts);
-    ends.push_back((cut + parts - 1) / parts);
+    begins.push_back(cut / boundaryDenominator);
+    ends.push_back((cut + boundaryDenominator - 1) / boundaryDenominator);
   }
   describeCluster();
 }

@@ -74,8 +74,8 @@ public:
   uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
   uint32_t classOf(uint32_t device) const { return problem.costs.deviceClass(device); }
   double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if unlimited
-  int32_t units() const { return tables.units() * parts; }
-  int32_t ways() const { return parts; }
+  int32_t units() const { return tables.units() * boundaryDenominator; }
+  int32_t boundaryVariants() const { return boundaryDenominator; }
   bool isInsideUnit(int32_t cut) const { return begins[cut] != ends[cut]; } ///< inside a real unit
   bool splits() const { return tables.canSplit(); }
 
@@ -91,7 +91,7 @@ private:
   void describeCluster();
   size_t at(uint32_t c, size_t r, int32_t u) const { return (c * rowChoices.size() + r) * stride + static_cast<size_t>(u); }
 
-  const int32_t parts;
+  const int32_t boundaryDenominator;
   std::vector<std::vector<uint32_t>> devicesOf;
   std::vector<int64_t> rowChoices;
   size_t stride;

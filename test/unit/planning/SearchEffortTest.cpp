@@ -28,7 +28,7 @@ TEST(SearchEffort, NumbersByDevices) {
   constexpr size_t all = SIZE_MAX;
   EXPECT_FIELD(tasks, 8e7, 8e7, 8e7, 8e7, 4e7, 4e7, 4e7, 4e7, 6e5, 12e5);
   EXPECT_FIELD(descentTasks, 1.2e7, 1.2e7, 1.2e7, 1.2e7, 4e7, 4e7, 0, 0, 0, 0);
-  EXPECT_FIELD(ways, 1, 4, 4, 4, 4, 4, 4, 4, 1, 1);
+  EXPECT_FIELD(boundaryVariants, 1, 4, 4, 4, 4, 4, 4, 4, 1, 1);
   EXPECT_FIELD(everySchedule, Y, Y, Y, Y, N, N, N, N, N, N);
 
   EXPECT_FIELD(seedOrders, 24, 24, 24, 24, 24, 24, 24, 6, 6, 6);
@@ -93,7 +93,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(65).subclusters, 16u);
   EXPECT_EQ(of(129).seedOrders, 6u);
   EXPECT_EQ(of(129).seedsAgain, 0u);
-  EXPECT_EQ(of(257).ways, 1);
+  EXPECT_EQ(of(257).boundaryVariants, 1);
   EXPECT_EQ(of(257).judged, 1u);
   EXPECT_EQ(of(257).tasks, 6e5 * 257 / 512);
   EXPECT_EQ(of(1025).leastSeeds, 6u);

@@ -117,12 +117,12 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
 /// Moves stage boundaries by fractions of units. In a third of the pipelines, also puts devices into two stages.
 void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &strategy) {
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
-  strategy.parts = 1 << pick(1, 3);
+  strategy.boundaryDenominator = 1 << pick(1, 3);
   strategy.schedule = {};
   strategy.schedule.kind = step::ScheduleKind::Timed;
   strategy.schedule.splitBackward = pick(0, 1);
   strategy.schedule.inFlight = 1 + 0.5 * pick(0, 3);
-  const StageModel parts(context.problem, context.tables, 0, strategy.parts);
+  const StageModel parts(context.problem, context.tables, 0, strategy.boundaryDenominator);
   for (Pipeline &pipeline : strategy.pipelines) {
     int32_t begin = 0;
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
@@ -130,14 +130,14 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &st
       const int32_t left = static_cast<int32_t>(pipeline.stages.size() - 1 - s);
       int32_t end = s + 1 == pipeline.stages.size()
                         ? parts.units()
-                        : std::clamp(stage.unitEnd * strategy.parts + pick(1 - strategy.parts, strategy.parts - 1), begin + 1, parts.units() - left);
+                        : std::clamp(stage.unitEnd * strategy.boundaryDenominator + pick(1 - strategy.boundaryDenominator, strategy.boundaryDenominator - 1), begin + 1, parts.units() - left);
       stage.unitBegin = begin;
       stage.unitEnd = begin = end;
     }
     if (pipeline.stages.size() > 2 && pick(0, 2) == 0)
       pipeline.stages.back().members = pipeline.stages.front().members;
   }
-  setTurn(strategy);
+  setSamplesPerVariant(strategy);
 }
 
 /// Expects that times, busy seconds and memory peaks are bit-equal to those of the full expansion with the same rules.
