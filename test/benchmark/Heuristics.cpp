@@ -58,7 +58,7 @@ enum Heuristic : size_t {
   PlacedFirst,
   Gaps,
   // Memory optimizations.
-  MemoryTechniques,
+  MemoryOptimizations,
   RelievedStages,
   Phases,
   // Timer.
@@ -279,12 +279,12 @@ ZORSE_BETWEEN("_ZN5zorse8planning10Neighbours5visitENS1_4KindEmRKNS0_9CandidateE
     real::visit(neighbours, kind, worker, candidate);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning20searchWithTechniquesERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>, searchWithTechniques,
+ZORSE_BETWEEN("_ZN5zorse8planning20searchWithTechniquesERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>, searchWithOptimizations,
               const Problem &problem, const SearchOptions &options, double toBeat) {
-  return lacks(MemoryTechniques) ? std::nullopt : real::searchWithTechniques(problem, options, toBeat);
+  return lacks(MemoryOptimizations) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning13searchByPhaseERKNS0_7ProblemERKNS0_13SearchOptionsE", std::optional<SearchResult>, searchByPhase,
+ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsE", std::optional<SearchResult>, searchByPhase,
               const Problem &problem, const SearchOptions &options) {
   return lacks(Phases) ? std::nullopt : real::searchByPhase(problem, options);
 }

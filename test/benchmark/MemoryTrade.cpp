@@ -19,9 +19,9 @@ using namespace zorse::planning;
 
 namespace {
 
-std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64_t seed) {
+std::optional<SearchResult> plan(const Problem &problem, bool optimizations, uint64_t seed) {
   SearchOptions options;
-  options.techniques = techniques;
+  options.memoryOptimizations = optimizations;
   options.seed = seed;
   Result<SearchResult> found = searchPlan(problem, options);
   if (found.failed())
@@ -32,13 +32,13 @@ std::optional<SearchResult> plan(const Problem &problem, bool techniques, uint64
 uint64_t fullest(const SearchResult &result) { return *std::max_element(result.evaluation.memory.begin(), result.evaluation.memory.end()); }
 
 /// "optimizer states on the hosts for 12 devices, activation recomputation for 3"
-std::string techniquesIn(const SearchResult &result) {
+std::string optimizationsIn(const SearchResult &result) {
   std::map<std::string, size_t> devices;
   for (uint32_t d = 0; d < result.evaluation.busy.size(); ++d) {
     if (result.evaluation.busy[d] == 0)
       continue;
-    const Technique &technique = result.strategy.techniques.of(d);
-    for (const std::string &what : {showActivations(technique.activations), showState(technique.state)})
+    const MemoryOptimization &optimization = result.strategy.memoryOptimizations.of(d);
+    for (const std::string &what : {showActivations(optimization.activations), showState(optimization.state)})
       if (!what.empty())
         ++devices[what];
   }
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     const double longer = after->evaluation.step / before->evaluation.step - 1;
     worst = std::max(worst, longer);
     std::printf("%c, %s: the fullest device takes %s in a step of %.3f s; with %s at most %s in %.3f s: %+.1f %%\n", std::toupper(setting.letter),
-                options["model"].c_str(), showBytes(double(most)).c_str(), before->evaluation.step, techniquesIn(*after).c_str(),
+                options["model"].c_str(), showBytes(double(most)).c_str(), before->evaluation.step, optimizationsIn(*after).c_str(),
                 showBytes(double(fullest(*after))).c_str(), after->evaluation.step, 100 * longer);
     std::fflush(stdout);
   }

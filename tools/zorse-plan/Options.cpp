@@ -55,6 +55,6 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
       ->check(wholeNumber())
       ->group(search);
   app.add_option("--num-threads", o.search.threads, "search threads (default: all cores); the plan does not depend on their number")->group(search);
-  app.add_flag("!--no-memory-optimizations", o.search.techniques, "use neither recomputation nor offload to the host, even if memory is insufficient")
+  app.add_flag("!--no-memory-optimizations", o.search.memoryOptimizations, "use neither recomputation nor offload to the host, even if memory is insufficient")
       ->group(search);
 }

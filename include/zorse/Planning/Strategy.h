@@ -26,12 +26,12 @@ inline bool keepsMoments(StatePlace place) { return place == StatePlace::Device;
 inline bool keepsMasters(StatePlace place) { return place <= StatePlace::MomentsOnHost; }
 
 /// Memory optimizations of a device. They cost time.
-struct Technique {
+struct MemoryOptimization {
   step::Activations activations = step::Activations::Keep;
   StatePlace state = StatePlace::Device;
 
   bool any() const { return activations != step::Activations::Keep || state != StatePlace::Device; }
-  bool operator==(const Technique &o) const { return activations == o.activations && state == o.state; }
+  bool operator==(const MemoryOptimization &o) const { return activations == o.activations && state == o.state; }
 };
 /// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
 /// technique is used.
@@ -39,18 +39,18 @@ std::string showActivations(step::Activations activations);
 std::string showState(StatePlace state);
 
 /// Memory techniques of a cluster's devices. The search uses them if no plan fits without; see
-/// Search/Techniques.cpp.
-struct Techniques {
-  Technique most;                                     ///< technique of devices that are not in `others`
-  std::vector<std::pair<uint32_t, Technique>> others; ///< by device, ascending
+/// Search/MemoryOptimizations.cpp.
+struct MemoryOptimizations {
+  MemoryOptimization defaultOptimization;                                     ///< technique of devices that are not in `overrides`
+  std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
   /// freed in between (step::Gather::Phase). Applies to all devices.
-  bool byPhase = false;
+  bool reshardAfterForward = false;
 
-  bool any() const { return most.any() || !others.empty() || byPhase; }
-  const Technique &of(uint32_t device) const;
+  bool any() const { return defaultOptimization.any() || !overrides.empty() || reshardAfterForward; }
+  const MemoryOptimization &of(uint32_t device) const;
   /// \returns whether the technique changed
-  bool set(uint32_t device, const Technique &technique);
+  bool set(uint32_t device, const MemoryOptimization &optimization);
 };
 
 /// A planning problem: a model on a cluster. References must outlive the problem.
@@ -60,7 +60,7 @@ struct Problem {
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
   const bundle::BodyLibrary *bodies = nullptr; ///< exact workspaces and slots, if compiled; null otherwise
-  Techniques techniques = {};                  ///< techniques of layouts that have none themselves
+  MemoryOptimizations memoryOptimizations = {};                  ///< techniques of layouts that have none themselves
   std::vector<std::string> assumptions = {};   ///< human-readable, about model and memory, for reports
   bool blocking = false;                       ///< Plan::blocking of every layout
 };
@@ -98,11 +98,11 @@ struct Strategy {
   int64_t samplesPerVariant = 1;
   step::Schedule schedule;
   StateRule state = StateRule::Proportional;
-  Techniques techniques; ///< none: the problem's techniques apply
+  MemoryOptimizations memoryOptimizations; ///< none: the problem's techniques apply
 };
 
 /// Returns the techniques of a layout or, if it has none, of the problem.
-const Techniques &techniquesOf(const Problem &problem, const Strategy &strategy);
+const MemoryOptimizations &memoryOptimizationsOf(const Problem &problem, const Strategy &strategy);
 
 /// Converts a layout to a plan: all devices of the cluster, the cells, owners and schedule.
 /// Precondition: the layout covers all units and samples; step::validatePlan checks this

@@ -7,23 +7,23 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-static auto placeOf(const Techniques &techniques, uint32_t device) {
-  return std::lower_bound(techniques.others.begin(), techniques.others.end(), device, [](const auto &other, uint32_t d) { return other.first < d; });
+static auto placeOf(const MemoryOptimizations &optimizations, uint32_t device) {
+  return std::lower_bound(optimizations.overrides.begin(), optimizations.overrides.end(), device, [](const auto &other, uint32_t d) { return other.first < d; });
 }
 
-const Technique &Techniques::of(uint32_t device) const {
+const MemoryOptimization &MemoryOptimizations::of(uint32_t device) const {
   const auto at = placeOf(*this, device);
-  return at != others.end() && at->first == device ? at->second : most;
+  return at != overrides.end() && at->first == device ? at->second : defaultOptimization;
 }
 
-bool Techniques::set(uint32_t device, const Technique &technique) {
-  if (of(device) == technique)
+bool MemoryOptimizations::set(uint32_t device, const MemoryOptimization &optimization) {
+  if (of(device) == optimization)
     return false;
-  auto at = others.begin() + (placeOf(*this, device) - others.begin());
-  if (at != others.end() && at->first == device)
-    at = others.erase(at);
-  if (!(technique == most))
-    others.insert(at, {device, technique});
+  auto at = overrides.begin() + (placeOf(*this, device) - overrides.begin());
+  if (at != overrides.end() && at->first == device)
+    at = overrides.erase(at);
+  if (!(optimization == defaultOptimization))
+    overrides.insert(at, {device, optimization});
   return true;
 }
 
@@ -53,8 +53,8 @@ std::string zorse::planning::showState(StatePlace state) {
   return "";
 }
 
-const Techniques &zorse::planning::techniquesOf(const Problem &problem, const Strategy &strategy) {
-  return strategy.techniques.any() ? strategy.techniques : problem.techniques;
+const MemoryOptimizations &zorse::planning::memoryOptimizationsOf(const Problem &problem, const Strategy &strategy) {
+  return strategy.memoryOptimizations.any() ? strategy.memoryOptimizations : problem.memoryOptimizations;
 }
 
 step::Plan zorse::planning::makePlan(const Problem &problem, const Strategy &strategy) { return StrategySimulator(problem).plan(strategy); }

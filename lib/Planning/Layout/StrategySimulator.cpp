@@ -43,16 +43,16 @@ std::vector<double> fillUp(const std::vector<double> &left, double bytes) {
   return weights;
 }
 
-void applyTechniques(const Techniques &techniques, step::Plan &plan) {
+void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &plan) {
   plan.residency.clear();
-  if (!techniques.any())
+  if (!optimizations.any())
     return;
   for (step::Cell &cell : plan.cells)
-    cell.activations = techniques.of(cell.device).activations;
+    cell.activations = optimizations.of(cell.device).activations;
   for (StatePlace place : {StatePlace::MomentsOnHost, StatePlace::OnHost, StatePlace::UpdatedOnHost}) {
     step::ResidencyRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
-      if (techniques.of(d).state == place)
+      if (optimizations.of(d).state == place)
         rule.devices.push_back(d);
     if (rule.devices.empty())
       continue;
@@ -67,7 +67,7 @@ void applyTechniques(const Techniques &techniques, step::Plan &plan) {
       rule.update = step::Tier::Host;
     plan.residency.push_back(std::move(rule));
   }
-  if (techniques.byPhase) {
+  if (optimizations.reshardAfterForward) {
     step::ResidencyRule rule;
     rule.gather = step::Gather::Phase;
     plan.residency.push_back(std::move(rule));
@@ -99,7 +99,7 @@ void StrategySimulator::assignCells(const Strategy &strategy, bool withTwins, st
         assignStageCells(strategy, stage, base, devices, plan.cells);
     base += strategy.pipelines[p].samples;
   }
-  applyTechniques(techniquesOf(problem, strategy), plan);
+  applyOptimizations(memoryOptimizationsOf(problem, strategy), plan);
 }
 
 zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withTwins) {

@@ -99,7 +99,7 @@ bool TwinFinder::sameNodes(uint32_t a, uint32_t b) {
 bool TwinFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
   const auto &ahead = strategy.schedule.ahead;
   auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
-  const Techniques &techniques = techniquesOf(*problem, strategy);
+  const MemoryOptimizations &optimizations = memoryOptimizationsOf(*problem, strategy);
   mapped.clear();
   bool same = a.samples == b.samples && a.stages.size() == b.stages.size();
   for (size_t s = 0; s < a.stages.size() && same; ++s) {
@@ -110,7 +110,7 @@ bool TwinFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeli
       const ClusterDevice &one = problem->cluster.devices[m.device], &other = problem->cluster.devices[n.device];
       same = m.samples == n.samples && m.rows == n.rows && problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) &&
              one.memory == other.memory && one.reserve == other.reserve && launches(m.device) == launches(n.device) &&
-             techniques.of(m.device) == techniques.of(n.device) && sameNodes(m.device, n.device);
+             optimizations.of(m.device) == optimizations.of(n.device) && sameNodes(m.device, n.device);
       if (!same)
         break;
       if (deviceTwin[m.device] == kNone) {

@@ -37,7 +37,7 @@ public:
     factors();
     busiest();
     memory();
-    techniques();
+    optimizations();
     idle();
     links();
     otherLinks();
@@ -107,7 +107,7 @@ private:
 
   /// Reports the memory techniques in use with the memory each saves and its cost in time, and the
   /// memory missing without them.
-  void techniques() {
+  void optimizations() {
     const std::optional<Evaluation> with = estimateOf(plan);
     const bool keepsLess = activations(with), keepsElsewhere = residency(with);
     if (!keepsLess && !keepsElsewhere)
@@ -133,8 +133,8 @@ private:
           devices.insert(cell.device);
           cell.activations = Activations::Keep;
         }
-      used |= how == Activations::Recompute ? sayTechnique(with, devices, "recomputes activations", "recompute activations", without)
-                                            : sayTechnique(with, devices, "offloads activations to the host between forward and backward",
+      used |= how == Activations::Recompute ? sayOptimization(with, devices, "recomputes activations", "recompute activations", without)
+                                            : sayOptimization(with, devices, "offloads activations to the host between forward and backward",
                                                            "offload activations to their hosts between forward and backward", without);
     }
     return used;
@@ -167,11 +167,11 @@ private:
       return without;
     };
     bool used =
-        sayTechnique(with, phased, "gathers parameters per model chunk, twice a step", "gather parameters per model chunk, twice a step", atOnce);
-    used |= sayTechnique(with, moments, "keeps optimizer states on the host", "keep optimizer states on their hosts", onDevice(moments));
-    used |= sayTechnique(with, state, "keeps parameters, optimizer states and reduced gradients on the host",
+        sayOptimization(with, phased, "gathers parameters per model chunk, twice a step", "gather parameters per model chunk, twice a step", atOnce);
+    used |= sayOptimization(with, moments, "keeps optimizer states on the host", "keep optimizer states on their hosts", onDevice(moments));
+    used |= sayOptimization(with, state, "keeps parameters, optimizer states and reduced gradients on the host",
                          "keep parameters, optimizer states and reduced gradients on their hosts", onDevice(state));
-    used |= sayTechnique(with, updated, "keeps parameters and optimizer states on the host and updates them with the host's CPU",
+    used |= sayOptimization(with, updated, "keeps parameters and optimizer states on the host and updates them with the host's CPU",
                          "keep parameters and optimizer states on their hosts and update them with the hosts' CPUs", onDevice(updated));
     return used;
   }
@@ -179,7 +179,7 @@ private:
   /// Returns whether any device uses the technique.
   /// \param with     evaluation of the plan
   /// \param without  the same plan without the technique
-  bool sayTechnique(const std::optional<Evaluation> &with, const std::set<uint32_t> &devices, const char *one, const char *many,
+  bool sayOptimization(const std::optional<Evaluation> &with, const std::set<uint32_t> &devices, const char *one, const char *many,
                     const step::Plan &without) {
     if (devices.empty())
       return false;

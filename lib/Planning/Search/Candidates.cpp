@@ -143,7 +143,7 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     schedule.weightDelay = delay;
     choices.push_back(schedule);
   };
-  if (context.problem.techniques.byPhase) { // other schedules have no separate phases of a chunk
+  if (context.problem.memoryOptimizations.reshardAfterForward) { // other schedules have no separate phases of a chunk
     for (bool split : {false, true})
       add(step::ScheduleKind::Ministages, split, 1, 0);
     return choices;

@@ -181,13 +181,13 @@ void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simu
 Result<SearchResult> judge(SearchContext &context, const std::vector<Candidate> &pool);
 
 /// Returns the techniques to try on all devices, the cheapest first.
-std::vector<Technique> techniqueAnswers();
+std::vector<MemoryOptimization> memoryOptimizationCandidates();
 /// Returns the best plan with techniques, on as few devices as necessary, with the devices in the
 /// order of `problem`. Returns nullopt if none fits, or if none scores below `toBeat`.
-std::optional<SearchResult> searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat);
+std::optional<SearchResult> searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat);
 /// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
 /// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
-std::optional<SearchResult> searchByPhase(const Problem &problem, const SearchOptions &options);
+std::optional<SearchResult> searchReshardAfterForward(const Problem &problem, const SearchOptions &options);
 /// Runs one search with the techniques of the problem only.
 Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
 /// Returns the score of the best plan of a short search that fits and meets the limits; nullopt if

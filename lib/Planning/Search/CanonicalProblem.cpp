@@ -225,7 +225,7 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.techniques, {}, problem.blocking};
+  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
 }
 
 Strategy CanonicalProblem::restore(Strategy strategy) const {
@@ -233,7 +233,7 @@ Strategy CanonicalProblem::restore(Strategy strategy) const {
     for (Stage &stage : pipeline.stages)
       for (Member &member : stage.members)
         member.device = original[member.device];
-  auto &others = strategy.techniques.others;
+  auto &others = strategy.memoryOptimizations.overrides;
   for (auto &other : others)
     other.first = original[other.first];
   std::sort(others.begin(), others.end(), [](const auto &a, const auto &b) { return a.first < b.first; });

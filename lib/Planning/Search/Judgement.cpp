@@ -70,8 +70,8 @@ public:
     }
     if (!closest)
       return userError("no plan was found" + (refusal.empty() ? "" : ": " + refusal));
-    if (options.techniques && !problem.techniques.any())
-      if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, INFINITY)) {
+    if (options.memoryOptimizations && !problem.memoryOptimizations.any())
+      if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(problem, options, INFINITY)) {
         const uint32_t tried = result.tried;
         result = std::move(*eased);
         result.tried += tried;
@@ -153,7 +153,7 @@ private:
         return;
       bestScore = one.score;
       result.strategy = one.candidate->strategy;
-      result.strategy.techniques = techniquesOf(problem, result.strategy);
+      result.strategy.memoryOptimizations = memoryOptimizationsOf(problem, result.strategy);
       result.plan = std::move(one.plan);
       result.evaluation = std::move(one.evaluation);
       result.price = context.price(result.strategy);
@@ -166,8 +166,8 @@ private:
   /// If memory is nearly full, a technique that saves memory may pay off in time, because more
   /// samples are in flight.
   void easeMemory() {
-    if (options.techniques && !problem.techniques.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
-      if (std::optional<SearchResult> eased = searchWithTechniques(problem, options, bestScore * kWorth)) {
+    if (options.memoryOptimizations && !problem.memoryOptimizations.any() && effort.easesMemory && memoryBinds(problem, result.evaluation))
+      if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(problem, options, bestScore * kWorth)) {
         eased->tried += result.tried;
         eased->price = context.price(eased->strategy);
         result = std::move(*eased);

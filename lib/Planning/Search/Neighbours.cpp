@@ -406,8 +406,8 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
 /// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
 /// another place for activations or for state.
 void Neighbours::relief() {
-  const Techniques &techniques = techniquesOf(context.problem, now->strategy);
-  if (!techniques.any())
+  const MemoryOptimizations &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
+  if (!optimizations.any())
     return;
   std::vector<std::vector<uint32_t>> sets(model->classes());
   for (const Pipeline &pipeline : now->strategy.pipelines)
@@ -416,7 +416,7 @@ void Neighbours::relief() {
       for (uint32_t d : sets.back())
         sets[model->classOf(d)].push_back(d);
     }
-  if (context.effort().deviceTechniques)
+  if (context.effort().deviceMemoryOptimizations)
     for (const StagePosition &position : positions())
       if (position.pipeline != kNowhere)
         sets.push_back({position.device});
@@ -425,12 +425,12 @@ void Neighbours::relief() {
     set.erase(std::unique(set.begin(), set.end()), set.end());
     auto tryChange = [&](auto change) {
       Strategy strategy = now->strategy;
-      strategy.techniques = techniques;
+      strategy.memoryOptimizations = optimizations;
       bool changed = false;
       for (uint32_t d : set) {
-        Technique technique = techniques.of(d);
-        change(technique);
-        changed |= strategy.techniques.set(d, technique);
+        MemoryOptimization optimization = optimizations.of(d);
+        change(optimization);
+        changed |= strategy.memoryOptimizations.set(d, optimization);
       }
       if (enough || !changed)
         return;
@@ -442,17 +442,17 @@ void Neighbours::relief() {
         for (Stage &stage : pipeline.stages)
           for (Member &member : stage.members)
             if (member.rows > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
-                strategy.techniques.of(member.device).activations == step::Activations::Offload) {
+                strategy.memoryOptimizations.of(member.device).activations == step::Activations::Offload) {
               member.rows = 1;
               smaller = true;
             }
       if (smaller && !enough)
         offer(strategy);
     };
-    tryChange([](Technique &technique) { technique = Technique(); });
+    tryChange([](MemoryOptimization &optimization) { optimization = MemoryOptimization(); });
     for (step::Activations place : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
-      tryChange([&](Technique &technique) { technique.activations = place; });
+      tryChange([&](MemoryOptimization &optimization) { optimization.activations = place; });
     for (StatePlace place : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost, StatePlace::UpdatedOnHost})
-      tryChange([&](Technique &technique) { technique.state = place; });
+      tryChange([&](MemoryOptimization &optimization) { optimization.state = place; });
   }
 }

@@ -48,11 +48,11 @@ void simulateSome(SearchContext &context, std::vector<Candidate> tried, double m
 
 } // namespace
 
-std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &problem, const SearchOptions &options) {
+std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Problem &problem, const SearchOptions &options) {
   if (options.pipelines > 1)
     return std::nullopt; // these plans have one pipeline
   Problem phased = problem;
-  phased.techniques = {{step::Activations::Keep, StatePlace::OnHost}, {}, /*byPhase=*/true};
+  phased.memoryOptimizations = {{step::Activations::Keep, StatePlace::OnHost}, {}, /*reshardAfterForward=*/true};
   SearchContext context(phased, options);
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, false);
@@ -68,7 +68,7 @@ std::optional<SearchResult> zorse::planning::searchByPhase(const Problem &proble
             for (StatePlace state : kPlaces) {
               candidate->strategy.schedule = schedules.front();
               candidate->strategy.state = StateRule::FreeMemory;
-              candidate->strategy.techniques = {{activations, state}, {}, /*byPhase=*/true};
+              candidate->strategy.memoryOptimizations = {{activations, state}, {}, /*reshardAfterForward=*/true};
               candidate->id = context.nextId();
               grid.push_back(*candidate);
             }

@@ -114,9 +114,9 @@ private:
         rate < options.leastThroughput)
       return;
     // Communication between devices costs a little, memory techniques cost a lot.
-    constexpr double kOfAnother = 0.02, kOfTechniques = 1.5;
+    constexpr double kOfAnother = 0.02, kOfOptimizations = 1.5;
     part.promise = (options.objective == Objective::CostPerSample ? price : 1) / rate *
-                   (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) * (memory < needed ? kOfTechniques : 1);
+                   (1 + kOfAnother * static_cast<double>(part.devices.size() - 1)) * (memory < needed ? kOfOptimizations : 1);
     std::sort(part.devices.begin(), part.devices.end());
     parts.push_back(std::move(part));
   }
@@ -163,11 +163,11 @@ SearchOptions onlyOn(const Problem &problem, const SearchOptions &options, const
 std::optional<double> promiseOf(const Problem &problem, const SearchOptions &options, Devices &part) {
   const SearchOptions alone = onlyOn(problem, options, part);
   std::optional<double> best = shortSearch(problem, alone, &part);
-  if (best || !options.techniques || problem.techniques.any())
+  if (best || !options.memoryOptimizations || problem.memoryOptimizations.any())
     return best;
-  for (const Technique &technique : techniqueAnswers()) {
+  for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
     Problem eased = problem;
-    eased.techniques.most = technique;
+    eased.memoryOptimizations.defaultOptimization = optimization;
     Devices used;
     if (const std::optional<double> score = shortSearch(eased, alone, &used); score && (!best || *score < *best)) {
       best = score;

@@ -32,7 +32,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     const Result<CostModel> costs = CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.techniques, {}, problem.blocking};
+    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
     if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
@@ -40,8 +40,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
   return "";
 }
 
-std::string show(const Technique &technique) {
-  const std::string activations = showActivations(technique.activations), state = showState(technique.state);
+std::string show(const MemoryOptimization &optimization) {
+  const std::string activations = showActivations(optimization.activations), state = showState(optimization.state);
   return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
 }
 
@@ -50,20 +50,20 @@ std::string show(const Technique &technique) {
 std::string techniqueThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
     Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, {}, problem.blocking};
-    for (const Technique &technique : techniqueAnswers()) {
-      eased.techniques.most = technique;
+    for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
+      eased.memoryOptimizations.defaultOptimization = optimization;
       if (shortSearchOfParts(eased, options))
-        return show(technique);
+        return show(optimization);
     }
-    eased.techniques = {};
+    eased.memoryOptimizations = {};
     if (SearchEffort::forDevices(cluster.devices.size()).triesPhases)
-      if (const std::optional<SearchResult> found = searchByPhase(eased, options)) {
-        const std::string rest = show(found->strategy.techniques.most);
+      if (const std::optional<SearchResult> found = searchReshardAfterForward(eased, options)) {
+        const std::string rest = show(found->strategy.memoryOptimizations.defaultOptimization);
         return "parameters gathered by phase" + (rest.empty() ? "" : ", " + rest);
       }
     return "";
   };
-  if (!options.techniques)
+  if (!options.memoryOptimizations)
     if (const std::string text = tryOn(problem.cluster); !text.empty())
       return text + " (disabled by --no-memory-optimizations)";
   auto withAtLeast = [&](uint64_t bytes) { // minimum memory of hosts with a limit; 0: unlimited
@@ -127,7 +127,7 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
 
 std::string zorse::planning::explainMemory(const SearchContext &context, const Strategy &strategy, const Evaluation &closest) {
   const Problem &problem = context.problem;
-  std::string text = (context.options.techniques
+  std::string text = (context.options.memoryOptimizations
                           ? "no plan fits the memory of the devices, even with activation recomputation, activations and state offloaded to the "
                             "hosts, and parameters gathered by phase. The best plan without these exceeds it by "
                           : "no plan fits the memory of the devices without memory techniques. The best plan exceeds it by ") +
@@ -172,7 +172,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --pipeline-stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.techniques, {}, problem.blocking};
+    Problem smaller{problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
     if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;

@@ -44,7 +44,7 @@ double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
 /// Number of simulations of descents, in addition to the budget of the moves.
 uint32_t descents(const SearchContext &context, const Strategy &strategy) {
   const double lists =
-      context.problem.techniques.most.activations == step::Activations::Offload ? 3 : 1; // three lists: two iterations, and one of many copies
+      context.problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Offload ? 3 : 1; // three lists: two iterations, and one of many copies
   const SearchEffort effort = context.effort();
   return static_cast<uint32_t>(std::min<double>(effort.mostDescents, effort.descentTasks / (lists * tasksOf(strategy))));
 }

@@ -49,7 +49,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.mostDescents = effort.small ? 40000 : 20000;
   effort.bestNeighbour = n <= 16;
   effort.descentPatience = effort.small ? 12 : 3;
-  effort.deviceTechniques = n <= 16;
+  effort.deviceMemoryOptimizations = n <= 16;
 
   effort.judged = effort.small ? 12 : n <= 256 ? 4 : 1;
   effort.placesFirst = n <= 64;

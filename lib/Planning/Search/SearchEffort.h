@@ -73,7 +73,7 @@ struct SearchEffort {
   size_t descentPatience;   ///< rounds without a better plan
   size_t dividedMost = 6;   ///< maximum devices of a stage that is split in all 62 ways
   size_t mostPipelines = 3; ///< also after one device became a separate pipeline
-  bool deviceTechniques;    ///< memory techniques may differ by device
+  bool deviceMemoryOptimizations;    ///< memory techniques may differ by device
 
   // Judgement (Judgement.cpp).
   size_t judged;             ///< plans that fit, by the full expansion
@@ -84,7 +84,7 @@ struct SearchEffort {
   bool placesFull;           ///< place only plans that nearly fill a device with a single micro-batch; the others can reduce the samples in flight
   uint64_t gaps;             ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
 
-  // Memory techniques (Techniques.cpp, Phases.cpp).
+  // Memory techniques (MemoryOptimizations.cpp, Phases.cpp).
   bool easesMemory;                                                      ///< also if a plan fits without them
   size_t relievedStages;                                                 ///< stages that are tried without techniques if there are no descents
   double phaseTasks = 1e7, phaseRowTasks = 4e6, phaseDescentTasks = 1e7; ///< listed twice, with copies to hosts: about 15 seconds on two cores

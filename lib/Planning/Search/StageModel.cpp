@@ -131,7 +131,7 @@ void StageModel::sumState() {
       double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
-        const StatePlace place = problem.techniques.most.state;
+        const StatePlace place = problem.memoryOptimizations.defaultOptimization.state;
         s += n * size * ((keepsMoments(place) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(place) ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
@@ -168,7 +168,7 @@ void StageModel::measureCells() {
       break;
     auto cell = [&](int32_t u, int32_t v, int64_t rows) {
       step::Cell one{u, v, 0, rows, 0};
-      one.activations = problem.techniques.most.activations;
+      one.activations = problem.memoryOptimizations.defaultOptimization.activations;
       return step::cellMemory(*expansion, one, split);
     };
     auto bytesOfCell = [](const step::CellMemory &memory) {

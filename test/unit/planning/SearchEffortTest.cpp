@@ -61,7 +61,7 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(mostDescents, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000);
   EXPECT_FIELD(bestNeighbour, Y, Y, Y, Y, N, N, N, N, N, N);
   EXPECT_FIELD(descentPatience, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3);
-  EXPECT_FIELD(deviceTechniques, Y, Y, Y, Y, N, N, N, N, N, N);
+  EXPECT_FIELD(deviceMemoryOptimizations, Y, Y, Y, Y, N, N, N, N, N, N);
 
   EXPECT_FIELD(judged, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1);
   EXPECT_FIELD(placesFirst, Y, Y, Y, Y, Y, Y, N, N, N, N);

@@ -193,7 +193,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   std::string error;
   Result<SearchResult> found = searchPlan(*made->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
-  EXPECT_TRUE(found->strategy.techniques.byPhase);
+  EXPECT_TRUE(found->strategy.memoryOptimizations.reshardAfterForward);
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::Ministages);
   EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
   EXPECT_EQ(found->evaluation.excess, 0u);
@@ -201,7 +201,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
 
   // Messages name the disabled options or the missing memory.
   SearchOptions without;
-  without.techniques = false;
+  without.memoryOptimizations = false;
   error = searchPlan(*made->problem, without).message();
   EXPECT_NE(error.find("parameters gathered by phase"), std::string::npos) << error;
   EXPECT_NE(error.find("disabled by --no-memory-optimizations"), std::string::npos) << error;
@@ -217,7 +217,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   auto made = setUp({80, 80}, 1, 4, 8, 80u << 20);
   Result<SearchResult> found = searchPlan(*made->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
-  EXPECT_TRUE(found->strategy.techniques.any());
+  EXPECT_TRUE(found->strategy.memoryOptimizations.any());
   EXPECT_EQ(found->evaluation.excess, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   EXPECT_TRUE(!found->plan.residency.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
@@ -225,7 +225,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
   found = searchPlan(*roomy->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
-  EXPECT_FALSE(found->strategy.techniques.any());
+  EXPECT_FALSE(found->strategy.memoryOptimizations.any());
 }
 
 TEST(Search, ExcludedDevicesStayIdle) {

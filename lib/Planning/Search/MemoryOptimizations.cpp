@@ -19,12 +19,12 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-std::vector<Technique> zorse::planning::techniqueAnswers() {
-  std::vector<Technique> list;
+std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() {
+  std::vector<MemoryOptimization> list;
   for (step::Activations activations : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
     for (StatePlace state : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost})
-      if (const Technique technique{activations, state}; technique.any())
-        list.push_back(technique);
+      if (const MemoryOptimization optimization{activations, state}; optimization.any())
+        list.push_back(optimization);
   return list;
 }
 
@@ -51,7 +51,7 @@ void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
   for (const auto &[used, devices] : byRoom) {
     Strategy without = strategy;
     for (uint32_t d : devices)
-      without.techniques.set(d, Technique());
+      without.memoryOptimizations.set(d, MemoryOptimization());
     const StrategySimulator::Result &found = simulator.run(without);
     if (found.ran && found.excess == 0 && found.step <= best) {
       best = found.step;
@@ -68,18 +68,18 @@ void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
 
 } // namespace
 
-std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem &problem, const SearchOptions &options, double toBeat) {
-  std::vector<std::pair<double, Techniques>> found;
-  for (const Technique &technique : techniqueAnswers()) {
+std::optional<SearchResult> zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options, double toBeat) {
+  std::vector<std::pair<double, MemoryOptimizations>> found;
+  for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
     Problem eased = problem;
-    eased.techniques.most = technique;
+    eased.memoryOptimizations.defaultOptimization = optimization;
     if (const std::optional<double> score = shortSearch(eased, options); score && *score < toBeat)
-      found.push_back({*score, eased.techniques});
+      found.push_back({*score, eased.memoryOptimizations});
   }
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  for (const auto &[score, techniques] : found) { // the next one only if buffers, once placed, do not fit
+  for (const auto &[score, optimizations] : found) { // the next one only if buffers, once placed, do not fit
     Problem eased = problem;
-    eased.techniques = techniques;
+    eased.memoryOptimizations = optimizations;
     Result<SearchResult> result = searchInOrder(eased, options);
     if (result.failed())
       continue;
@@ -89,5 +89,5 @@ std::optional<SearchResult> zorse::planning::searchWithTechniques(const Problem 
       relieve(problem, stages, *result);
     return std::move(*result);
   }
-  return toBeat < INFINITY ? std::nullopt : searchByPhase(problem, options);
+  return toBeat < INFINITY ? std::nullopt : searchReshardAfterForward(problem, options);
 }
