@@ -130,7 +130,7 @@ struct Search {
         candidate.strategy.schedule.ahead[d] = static_cast<uint32_t>(counts[s] - 1);
     candidate.cost = latencies + period * (static_cast<double>(problem.batch / rows) - 1) + sync;
     candidate.strategy.pipelines.push_back(std::move(pipeline));
-    candidate.strategy.state = StateRule::Equal;
+    candidate.strategy.state = ShardSizing::Equal;
     candidates.add(std::move(candidate));
   }
 

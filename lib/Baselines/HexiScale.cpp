@@ -193,7 +193,7 @@ private:
       worst = std::max(worst, gpipeTime(stageSeconds(paths.devices[p], paths.quotas[p], rows), (samples[p] + rows - 1) / rows));
       candidate.strategy.pipelines.push_back(makePipeline(paths.devices[p], paths.quotas[p], samples[p], rows));
     }
-    candidate.strategy.state = StateRule::Equal;
+    candidate.strategy.state = ShardSizing::Equal;
     candidate.cost = 1.8 * worst + 1.1 * sync;
     return candidate;
   }

@@ -56,7 +56,7 @@ Result<Strategy> zorse::planning::megatron(const Problem &problem) {
           }
           candidate.cost = slowest * static_cast<double>(chunks * (problem.batch / replicas / rows) - 1) + fill;
           candidate.strategy.pipelines.push_back(std::move(pipeline));
-          candidate.strategy.state = StateRule::Equal;
+          candidate.strategy.state = ShardSizing::Equal;
           candidates.add(std::move(candidate));
         }
     }

@@ -90,7 +90,7 @@ Candidate makeCandidate(const Problem &problem, const Layers &layers, const std:
   }
   candidate.cost = latencies + static_cast<double>(microBatches - 1) * straggler + sync;
   candidate.strategy.pipelines.push_back(std::move(pipeline));
-  candidate.strategy.state = StateRule::Equal;
+  candidate.strategy.state = ShardSizing::Equal;
   return candidate;
 }
 

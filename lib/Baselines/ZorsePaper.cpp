@@ -176,7 +176,7 @@ struct ZorsePaperPlanner {
       }
     Candidate candidate;
     candidate.strategy.pipelines.push_back(std::move(pipeline));
-    candidate.strategy.state = StateRule::Equal;
+    candidate.strategy.state = ShardSizing::Equal;
     candidate.cost = start + core + end;
     // All forwards first, as published. If their activations exceed memory, 1F1B, because this
     // planner neither recomputes nor offloads.

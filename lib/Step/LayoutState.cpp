@@ -54,7 +54,7 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
   }
 
   const std::vector<uint32_t> &readers = x.readersOf[group];
-  if (x.plan.defaultOwners == DefaultOwners::First) {
+  if (x.plan.defaultSharding == ShardSizing::FirstOnly) {
     // The first cell: smallest unit, then smallest sample.
     uint32_t best = kNone;
     auto key = [&](uint32_t c) { return std::pair(x.plan.cells[c].unitBegin, x.plan.cells[c].sampleBegin); };
@@ -67,7 +67,7 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
     return {{x.plan.cells[best].device, 0, info.elements()}};
   }
   for (uint32_t device : readers)
-    weights.push_back({device, x.plan.defaultOwners == DefaultOwners::Equal ? 1.0 : x.findGroupState(device, group)->weight});
+    weights.push_back({device, x.plan.defaultSharding == ShardSizing::Equal ? 1.0 : x.findGroupState(device, group)->weight});
   return splitExtents(info.elements(), size, weights);
 }
 

@@ -286,8 +286,8 @@ private:
   void readState(const json &state) {
     checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"}, kRenamedPlanKeys);
     plan.commit = toSwitch(state, "state", "optimizer_in_backward", false) ? Commit::Group : Commit::Step;
-    plan.defaultOwners = static_cast<DefaultOwners>(
-        toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, static_cast<size_t>(plan.defaultOwners)));
+    plan.defaultSharding = static_cast<ShardSizing>(
+        toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, static_cast<size_t>(plan.defaultSharding)));
     if (!state.contains("groups"))
       return;
     std::set<uint32_t> named;

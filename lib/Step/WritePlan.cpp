@@ -102,8 +102,8 @@ void writeCells(std::string &out, const Plan &plan) {
 
 void writeState(std::string &out, const Plan &plan) {
   out += "  \"state\": {\"default_sharding\": ";
-  out += plan.defaultOwners == DefaultOwners::Proportional ? "\"proportional\""
-         : plan.defaultOwners == DefaultOwners::Equal      ? "\"equal\""
+  out += plan.defaultSharding == ShardSizing::Proportional ? "\"proportional\""
+         : plan.defaultSharding == ShardSizing::Equal      ? "\"equal\""
                                                            : "\"first\"";
   if (plan.commit == Commit::Group)
     out += ", \"optimizer_in_backward\": true";

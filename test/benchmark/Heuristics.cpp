@@ -180,8 +180,8 @@ constexpr Limit kLimits[] = {
 
 Strategy withoutFreeMemory(const Strategy &from) {
   Strategy strategy = from;
-  if (strategy.state == StateRule::FreeMemory && lacks(OwnersByMemory))
-    strategy.state = StateRule::Proportional;
+  if (strategy.state == ShardSizing::ByFreeMemory && lacks(OwnersByMemory))
+    strategy.state = ShardSizing::Proportional;
   return strategy;
 }
 

@@ -81,11 +81,11 @@ struct Drawer {
 
   std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
     plan.owners.clear();
-    plan.defaultOwners = step::DefaultOwners(between(0, 3));
+    plan.defaultSharding = step::ShardSizing(between(0, 3));
     const int64_t kind = between(0, 4);
     static const char *const defaults[] = {"in proportion", "equal", "first"};
     if (kind == 0)
-      return defaults[int(plan.defaultOwners)];
+      return defaults[int(plan.defaultSharding)];
     for (int g = 0; g < summary.groups_size(); ++g) {
       if (!summary.groups(g).trainable() || chance(25))
         continue;

@@ -122,7 +122,7 @@ private:
       paths.push_back(std::move(path));
     }
     double bound = linkBound(t, w.family.pipelines, w.samples, paths);
-    if (w.family.state == StateRule::FreeMemory)
+    if (w.family.state == ShardSizing::ByFreeMemory)
       bound = std::max(bound, stateBound(t, w.family.pipelines, paths, [&](size_t p, size_t s, int d) {
                          return t.busy(d, w.family.pipelines[p].begin(s), w.family.pipelines[p].ends[s], w.samples[p][s][d], w.rows[p][s]);
                        }));

@@ -52,7 +52,7 @@ Tables::Tables(const Problem &problem)
   }
 }
 
-State zorse::optimality::stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines, StateRule rule) {
+State zorse::optimality::stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines, ShardSizing rule) {
   State state{std::vector<double>(static_cast<size_t>(t.devices), 0), std::vector<double>(static_cast<size_t>(t.devices), 0), 0};
   std::vector<Mask> contributors(static_cast<size_t>(t.units), 0);
   for (const PipelineShape &p : pipelines)
@@ -69,7 +69,7 @@ State zorse::optimality::stateOf(const Tables &t, const std::vector<PipelineShap
         double fastInside = 0, fastOutside = 0;    // seconds per byte of the fastest link
         for (int u = p.begin(s); u < p.ends[s]; ++u) {
           int count = __builtin_popcount(contributors[u]);
-          if (rule != StateRule::Equal && count > 1)
+          if (rule != ShardSizing::Equal && count > 1)
             continue;
           double bytes = t.parameterBytes[u + 1] - t.parameterBytes[u], share = bytes / count;
           owned += share;
@@ -220,7 +220,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
     paths.back().whole = down + up;
   }
   bound = std::max(bound, linkBound(t, pipelines, samples, paths));
-  if (strategy.state == StateRule::FreeMemory)
+  if (strategy.state == ShardSizing::ByFreeMemory)
     bound = std::max(bound, stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
                        for (const Member &m : strategy.pipelines[p].stages[s].members)
                          if (static_cast<int>(m.device) == d)

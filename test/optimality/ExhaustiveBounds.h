@@ -52,7 +52,7 @@ struct State {
 
 /// Computes the state bounds. With equal shares, all shards are known. With other rules, only groups with one
 /// contributor count: it is the owner.
-State stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines, planning::StateRule rule);
+State stateOf(const Tables &t, const std::vector<PipelineShape> &pipelines, planning::ShardSizing rule);
 
 /// Minimum latencies of one pipeline for one sample: before the first forward of a stage, after its last backward, and
 /// of the whole way to the end and back.

@@ -240,14 +240,14 @@ void Families::addFamily(std::vector<Family> &families, std::vector<PipelineShap
     }
   }
   const double links = single ? linkBound(t, pipelines, samples, paths) : 0;
-  for (StateRule rule : {StateRule::Equal, StateRule::FreeMemory}) {
-    if (rule == StateRule::FreeMemory && !shared)
+  for (ShardSizing rule : {ShardSizing::Equal, ShardSizing::ByFreeMemory}) {
+    if (rule == ShardSizing::ByFreeMemory && !shared)
       continue; // every group has one contributor, which owns it
     State state = stateOf(t, pipelines, rule);
     double bound = links + state.update;
     for (size_t p = 0; p < pipelines.size(); ++p)
       bound = std::max(bound, familyBound(pipelines[p], paths[p], state));
-    if (rule == StateRule::FreeMemory)
+    if (rule == ShardSizing::ByFreeMemory)
       bound = std::max(bound, state.update + stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
                                 return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], 1, 1);
                               }));

@@ -12,7 +12,7 @@ namespace zorse::optimality {
 struct Family {
   double bound = 0;
   std::vector<PipelineShape> pipelines;
-  planning::StateRule state = planning::StateRule::Equal;
+  planning::ShardSizing state = planning::ShardSizing::Equal;
 };
 
 class Families {

@@ -21,7 +21,7 @@ std::optional<Strategy> zorse::optimality::randomStrategy(const Instance &instan
   order.resize(static_cast<size_t>(random.between(1, n)));
   Strategy strategy;
   strategy.schedule.kind = random.chance(50) ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
-  strategy.state = random.chance(50) ? StateRule::Equal : StateRule::FreeMemory;
+  strategy.state = random.chance(50) ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
   size_t at = 0;
   int64_t left = instance.problem->batch;
   const size_t pipelines = order.size() > 1 && left > 1 && random.chance(40) ? 2 : 1;
@@ -86,7 +86,7 @@ std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
       pipelines.push_back({{"samples", pipeline.samples}, {"stages", stages}});
     }
     line["layout"] = {{"schedule", known.strategy.schedule.kind == step::ScheduleKind::GPipe ? "gpipe" : "1f1b"},
-                      {"state", known.strategy.state == StateRule::Equal ? "equal" : "free-memory"},
+                      {"state", known.strategy.state == ShardSizing::Equal ? "equal" : "free-memory"},
                       {"pipelines", pipelines}};
   }
   return line.dump();
@@ -109,7 +109,7 @@ std::map<uint64_t, Known> zorse::optimality::readOptima(const std::string &path)
         known.feasible = true;
         const Json &layout = line["layout"];
         known.strategy.schedule.kind = layout.at("schedule") == "gpipe" ? step::ScheduleKind::GPipe : step::ScheduleKind::OneForwardOneBackward;
-        known.strategy.state = layout.at("state") == "equal" ? StateRule::Equal : StateRule::FreeMemory;
+        known.strategy.state = layout.at("state") == "equal" ? ShardSizing::Equal : ShardSizing::ByFreeMemory;
         for (const Json &p : layout.at("pipelines")) {
           Pipeline pipeline;
           pipeline.samples = p.at("samples");

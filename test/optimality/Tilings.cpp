@@ -155,7 +155,7 @@ private:
   }
 
   /// Computes the fraction of every unit's state that each device owns, and the contributors to its gradients.
-  void setOwners(step::DefaultOwners rule) {
+  void setOwners(step::ShardSizing rule) {
     const size_t units = boundary.size() - 1;
     owned.assign(units * devices, 0);
     contributes.assign(units * devices, 0);
@@ -168,7 +168,7 @@ private:
       double sum = 0;
       for (int d = 0; d < devices; ++d) {
         double &own = owned[u * devices + d];
-        if (rule == step::DefaultOwners::Equal)
+        if (rule == step::ShardSizing::Equal)
           own = own > 0;
         sum += own;
       }
@@ -239,10 +239,10 @@ private:
 
   void orders() {
     ++best.assignments;
-    for (step::DefaultOwners each : {step::DefaultOwners::Equal, step::DefaultOwners::Proportional}) {
+    for (step::ShardSizing each : {step::ShardSizing::Equal, step::ShardSizing::Proportional}) {
       rule = each;
       setOwners(rule);
-      if (rule == step::DefaultOwners::Equal || owned != equal) // otherwise equal to the previous rule
+      if (rule == step::ShardSizing::Equal || owned != equal) // otherwise equal to the previous rule
         ordersOf();
       equal = owned;
     }
@@ -370,7 +370,7 @@ private:
     plan.order.assign(static_cast<size_t>(devices), {});
     for (uint32_t t : sequence)
       plan.order[cells[t / 2].device].push_back({t % 2 ? step::TaskKind::Backward : step::TaskKind::Forward, t / 2});
-    plan.defaultOwners = rule;
+    plan.defaultSharding = rule;
     step::TimeOptions options;
     options.costs = &problem.costs;
     ++best.simulated;
@@ -395,7 +395,7 @@ private:
   TilingOptimum best;
   std::vector<step::Cell> cells;
   std::vector<double> busy, time, tail, release, start, freeAt, left;
-  step::DefaultOwners rule = step::DefaultOwners::Equal;
+  step::ShardSizing rule = step::ShardSizing::Equal;
   std::vector<double> owned, equal, stateBytes; ///< by unit and device; by unit
   std::vector<uint8_t> contributes;
   std::vector<std::vector<Before>> before;

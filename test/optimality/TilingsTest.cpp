@@ -38,7 +38,7 @@ TEST(Tilings, PrunedAndUnprunedAgree) {
     EXPECT_LE(pruned.simulated, unpruned.simulated) << seed;
     // Layouts are tilings.
     Optimum layouts = exhaustive(*instance->problem);
-    if (layouts.feasible && layouts.strategy.state == planning::StateRule::Equal) {
+    if (layouts.feasible && layouts.strategy.state == planning::ShardSizing::Equal) {
       EXPECT_LE(pruned.step, layouts.step * (1 + 1e-8)) << seed;
     }
   }

@@ -14,29 +14,29 @@
 namespace zorse::planning {
 
 /// Memory in which a device stores the state that only updates read.
-enum class StatePlace : uint8_t {
-  Device,
-  MomentsOnHost,
-  OnHost, ///< host memory: the optimizer states, and parameters (if units read low-precision copies, devices hold only these) and reduced gradients
-  UpdatedOnHost, ///< as OnHost, and the host's CPU updates the state; only parameters are copied to the device
+enum class StateOffload : uint8_t {
+  None,
+  OptimizerStates,
+  AllStates, ///< host memory: the optimizer states, and parameters (if units read low-precision copies, devices hold only these) and reduced gradients
+  CpuOptimizer, ///< as AllStates, and the host's CPU updates the state; only parameters are copied to the device
 };
 /// Whether the device's memory holds its shard of the optimizer states, and of the master
 /// parameters.
-inline bool keepsMoments(StatePlace place) { return place == StatePlace::Device; }
-inline bool keepsMasters(StatePlace place) { return place <= StatePlace::MomentsOnHost; }
+inline bool keepsMoments(StateOffload offload) { return offload == StateOffload::None; }
+inline bool keepsMasters(StateOffload offload) { return offload <= StateOffload::OptimizerStates; }
 
 /// Memory optimizations of a device. They cost time.
 struct MemoryOptimization {
   step::Activations activations = step::Activations::Keep;
-  StatePlace state = StatePlace::Device;
+  StateOffload state = StateOffload::None;
 
-  bool any() const { return activations != step::Activations::Keep || state != StatePlace::Device; }
+  bool any() const { return activations != step::Activations::Keep || state != StateOffload::None; }
   bool operator==(const MemoryOptimization &o) const { return activations == o.activations && state == o.state; }
 };
 /// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
 /// technique is used.
 std::string showActivations(step::Activations activations);
-std::string showState(StatePlace state);
+std::string showState(StateOffload state);
 
 /// Memory techniques of a cluster's devices. The search uses them if no plan fits without; see
 /// Search/MemoryOptimizations.cpp.
@@ -85,7 +85,7 @@ struct Pipeline {
 
 /// Which members of the stages that use a state own it: all in equal shares, in proportion to the
 /// samples they contribute, or in proportion to their free memory.
-enum class StateRule : uint8_t { Equal, Proportional, FreeMemory };
+enum class ShardSizing : uint8_t { Equal, Proportional, ByFreeMemory };
 
 struct Strategy {
   std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order
@@ -97,7 +97,7 @@ struct Strategy {
   int32_t boundaryDenominator = 1;
   int64_t samplesPerVariant = 1;
   step::Schedule schedule;
-  StateRule state = StateRule::Proportional;
+  ShardSizing state = ShardSizing::Proportional;
   MemoryOptimizations memoryOptimizations; ///< none: the problem's techniques apply
 };
 

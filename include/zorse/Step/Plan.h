@@ -68,10 +68,10 @@ struct GroupOwners {
   std::vector<Owner> owners; ///< in the order of their extents.
 };
 
-enum class DefaultOwners : uint8_t {
+enum class ShardSizing : uint8_t {
   Proportional, ///< the contributors, in proportion to the samples they add to the group's gradient.
   Equal,        ///< the contributors, equal shares.
-  First,        ///< the contributor with the group's first cell owns all of it.
+  FirstOnly,        ///< the contributor with the group's first cell owns all of it.
 };
 
 /// Memory that a device can access: its own, or that of its host.
@@ -173,8 +173,8 @@ struct Plan {
   int64_t samplesPerRow = 1;
   std::vector<PlanDevice> devices;
   std::vector<Cell> cells;
-  std::vector<GroupOwners> owners; ///< groups that are not listed use defaultOwners.
-  DefaultOwners defaultOwners = DefaultOwners::Proportional;
+  std::vector<GroupOwners> owners; ///< groups that are not listed use defaultSharding.
+  ShardSizing defaultSharding = ShardSizing::Proportional;
   Commit commit = Commit::Step;
   std::vector<ResidencyRule> residency; ///< if several rules set the same field, the last one applies; none: all state stays on the device
   Schedule schedule;

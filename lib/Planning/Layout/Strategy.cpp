@@ -39,15 +39,15 @@ std::string zorse::planning::showActivations(step::Activations activations) {
   return "";
 }
 
-std::string zorse::planning::showState(StatePlace state) {
+std::string zorse::planning::showState(StateOffload state) {
   switch (state) {
-  case StatePlace::Device:
+  case StateOffload::None:
     return "";
-  case StatePlace::MomentsOnHost:
+  case StateOffload::OptimizerStates:
     return "optimizer states on the hosts";
-  case StatePlace::OnHost:
+  case StateOffload::AllStates:
     return "state on the hosts";
-  case StatePlace::UpdatedOnHost:
+  case StateOffload::CpuOptimizer:
     return "state on the hosts and updated there";
   }
   return "";

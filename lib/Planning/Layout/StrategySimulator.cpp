@@ -49,21 +49,21 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
     return;
   for (step::Cell &cell : plan.cells)
     cell.activations = optimizations.of(cell.device).activations;
-  for (StatePlace place : {StatePlace::MomentsOnHost, StatePlace::OnHost, StatePlace::UpdatedOnHost}) {
+  for (StateOffload offload : {StateOffload::OptimizerStates, StateOffload::AllStates, StateOffload::CpuOptimizer}) {
     step::ResidencyRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
-      if (optimizations.of(d).state == place)
+      if (optimizations.of(d).state == offload)
         rule.devices.push_back(d);
     if (rule.devices.empty())
       continue;
     if (rule.devices.size() == plan.devices.size())
       rule.devices.clear(); // all
     rule.moments = step::Tier::Host;
-    if (!keepsMasters(place))
+    if (!keepsMasters(offload))
       rule.parameters = step::Tier::Host;
-    if (place == StatePlace::OnHost)
+    if (offload == StateOffload::AllStates)
       rule.gradients = step::Tier::Host;
-    if (place == StatePlace::UpdatedOnHost)
+    if (offload == StateOffload::CpuOptimizer)
       rule.update = step::Tier::Host;
     plan.residency.push_back(std::move(rule));
   }
@@ -88,7 +88,7 @@ StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int 
 
 void StrategySimulator::assignCells(const Strategy &strategy, bool withTwins, step::Plan &plan) const {
   plan.schedule = strategy.schedule;
-  plan.defaultOwners = strategy.state == StateRule::Proportional ? step::DefaultOwners::Proportional : step::DefaultOwners::Equal;
+  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? step::ShardSizing::Proportional : step::ShardSizing::Equal;
   plan.cells.clear();
   plan.owners.clear();
   int64_t base = 0;
@@ -114,10 +114,10 @@ zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, b
   return step::timeStep(problem.summary, plan, options);
 }
 
-/// StateRule::FreeMemory: assigns master parameters and optimizer states to the devices with the
+/// ShardSizing::ByFreeMemory: assigns master parameters and optimizer states to the devices with the
 /// most free memory when all own equal shares. Parameters and gradients stay on their readers.
 void StrategySimulator::ownByMemory(const Strategy &strategy, bool withTwins, step::Plan &plan) {
-  if (strategy.state != StateRule::FreeMemory)
+  if (strategy.state != ShardSizing::ByFreeMemory)
     return;
   const auto &devices = problem.cluster.devices;
   const zorse::Result<step::StepTimes> times = time(plan, withTwins);

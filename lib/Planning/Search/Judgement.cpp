@@ -197,7 +197,7 @@ private:
     const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
     for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
       if (std::optional<Candidate> row = plainCut(context, stages)) {
-        row->strategy.state = StateRule::FreeMemory;
+        row->strategy.state = ShardSizing::ByFreeMemory;
         takeIfLess(row->strategy, least);
       }
     return explainMemory(context, least, closestEvaluation);

@@ -22,7 +22,7 @@ using namespace zorse::planning;
 std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() {
   std::vector<MemoryOptimization> list;
   for (step::Activations activations : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
-    for (StatePlace state : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost})
+    for (StateOffload state : {StateOffload::None, StateOffload::OptimizerStates, StateOffload::AllStates})
       if (const MemoryOptimization optimization{activations, state}; optimization.any())
         list.push_back(optimization);
   return list;

@@ -61,8 +61,8 @@ bool moveRows(const StageModel &model, Draws &draws, Pipeline &pipeline) {
   return true;
 }
 
-bool moveState(Draws &draws, StateRule &state) {
-  StateRule rule = static_cast<StateRule>(draws.below(3));
+bool moveState(Draws &draws, ShardSizing &state) {
+  ShardSizing rule = static_cast<ShardSizing>(draws.below(3));
   if (rule == state)
     return false;
   state = rule;

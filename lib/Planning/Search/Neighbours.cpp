@@ -56,7 +56,7 @@ void Neighbours::orders() {
     strategy.schedule = schedule;
     offer(strategy);
   }
-  for (StateRule rule : {StateRule::Equal, StateRule::Proportional, StateRule::FreeMemory}) {
+  for (ShardSizing rule : {ShardSizing::Equal, ShardSizing::Proportional, ShardSizing::ByFreeMemory}) {
     Strategy strategy = now->strategy;
     strategy.state = rule;
     offer(strategy);
@@ -452,7 +452,7 @@ void Neighbours::relief() {
     tryChange([](MemoryOptimization &optimization) { optimization = MemoryOptimization(); });
     for (step::Activations place : {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute})
       tryChange([&](MemoryOptimization &optimization) { optimization.activations = place; });
-    for (StatePlace place : {StatePlace::Device, StatePlace::MomentsOnHost, StatePlace::OnHost, StatePlace::UpdatedOnHost})
-      tryChange([&](MemoryOptimization &optimization) { optimization.state = place; });
+    for (StateOffload offload : {StateOffload::None, StateOffload::OptimizerStates, StateOffload::AllStates, StateOffload::CpuOptimizer})
+      tryChange([&](MemoryOptimization &optimization) { optimization.state = offload; });
   }
 }

@@ -19,7 +19,7 @@ using namespace zorse::planning;
 
 namespace {
 
-constexpr StatePlace kPlaces[] = {StatePlace::Device, StatePlace::OnHost, StatePlace::UpdatedOnHost};
+constexpr StateOffload kOffloads[] = {StateOffload::None, StateOffload::AllStates, StateOffload::CpuOptimizer};
 constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute};
 
 /// Returns the powers of two up to `most`, and `most`.
@@ -52,7 +52,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
   if (options.pipelines > 1)
     return std::nullopt; // these plans have one pipeline
   Problem phased = problem;
-  phased.memoryOptimizations = {{step::Activations::Keep, StatePlace::OnHost}, {}, /*reshardAfterForward=*/true};
+  phased.memoryOptimizations = {{step::Activations::Keep, StateOffload::AllStates}, {}, /*reshardAfterForward=*/true};
   SearchContext context(phased, options);
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, false);
@@ -65,9 +65,9 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
       for (size_t laps : options.stages ? std::set<size_t>{1} : steps(units / stages))
         if (std::optional<Candidate> candidate = plainCut(context, stages, laps, rowChoices / 2))
           for (step::Activations activations : kActivations)
-            for (StatePlace state : kPlaces) {
+            for (StateOffload state : kOffloads) {
               candidate->strategy.schedule = schedules.front();
-              candidate->strategy.state = StateRule::FreeMemory;
+              candidate->strategy.state = ShardSizing::ByFreeMemory;
               candidate->strategy.memoryOptimizations = {{activations, state}, {}, /*reshardAfterForward=*/true};
               candidate->id = context.nextId();
               grid.push_back(*candidate);

@@ -103,7 +103,7 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
     addWhole(context, seeds);
   for (size_t i = 0; i < seeds.size(); ++i) {
     seeds[i].strategy.schedule = schedules.empty() ? step::Schedule() : schedules.front();
-    seeds[i].strategy.state = StateRule::FreeMemory;
+    seeds[i].strategy.state = ShardSizing::ByFreeMemory;
     pool.push_back(seeds[i]);
   }
   context.simulate(pool);

@@ -131,8 +131,8 @@ void StageModel::sumState() {
       double n = static_cast<double>(group.elements), size = static_cast<double>(group.elementSize), compute = static_cast<double>(group.computeSize);
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
-        const StatePlace place = problem.memoryOptimizations.defaultOptimization.state;
-        s += n * size * ((keepsMoments(place) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(place) ? 1.0 : 0.0));
+        const StateOffload offload = problem.memoryOptimizations.defaultOptimization.state;
+        s += n * size * ((keepsMoments(offload) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
       }

@@ -110,7 +110,7 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
   if (strategy.schedule.kind == step::ScheduleKind::OneForwardOneBackward && pick(0, 1))
     for (size_t d = 0; d < context.problem.cluster.devices.size(); ++d)
       strategy.schedule.ahead.push_back(static_cast<uint32_t>(pick(0, 3)));
-  strategy.state = static_cast<StateRule>(random() % 3);
+  strategy.state = static_cast<ShardSizing>(random() % 3);
   return strategy;
 }
 
