@@ -214,14 +214,14 @@ ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", st
   return devices;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning9CutSolver5solveERKSt6vectorINS0_4AtomESaIS3_EERKNS0_10CutOptionsE", Cut, solve, CutSolver *solver,
-              const std::vector<Atom> &atoms, const CutOptions &options) {
+ZORSE_BETWEEN("_ZN5zorse8planning9CutSolver5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_10CutOptionsE", Cut, solve, CutSolver *solver,
+              const std::vector<DeviceSet> &deviceSets, const CutOptions &options) {
   CutOptions changed = options;
   if (options.lateStart != CutOptions().lateStart && lacks(LateStarts))
     changed.lateStart = CutOptions().lateStart;
   if (!options.rough && lacks(options.waits ? CutsWithWaits : CutsWithoutWaits))
     changed.waits = !options.waits;
-  return real::solve(solver, atoms, changed);
+  return real::solve(solver, deviceSets, changed);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning9makeSeedsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {
@@ -262,8 +262,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8Pipelin
   return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, draws, a, b, by); // if omitted, the stages stay as drawn
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_4AtomESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,
-              const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline) {
+ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_9DeviceSetESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,
+              const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline) {
   return !lacks(KeptTimes) && real::keepTimes(model, groups, level, pipeline);
 }
 

@@ -153,14 +153,14 @@ void setSamplesPerVariant(Strategy &strategy);
 /// keep their proportions. These proportions are tuned to the path of the first samples through the
 /// stages and of the last ones back. Precondition: as many groups as stages.
 /// \param level  by how much the times approach their mean: 0 not at all, 1 equal
-bool keepTimes(const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline);
+bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline);
 /// Finds two stages, and the number of units or parts that the first gets from the second, such
 /// that the busiest stage has less work. Returns false if there are none.
 bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by);
 
 /// Moves devices to other groups, swaps, merges or splits groups, or adds devices of `rest`.
 /// Returns false if this draw found no change.
-bool moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups);
+bool moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<DeviceSet> &groups);
 
 /// Returns the devices that a layout does not use.
 std::vector<uint32_t> unusedDevices(const SearchContext &context, const Strategy &strategy);

@@ -43,7 +43,7 @@ std::vector<uint32_t> zorse::planning::unusedDevices(const SearchContext &contex
   return rest;
 }
 
-bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<Atom> &groups) {
+bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<DeviceSet> &groups) {
   const size_t stages = groups.size();
   const size_t kind = draws.below(100);
   const bool whole = draws.chance(SearchEffort::forDevices(model.problem.cluster.devices.size()).wholeGroups);
@@ -84,7 +84,7 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
     size_t a = draws.below(stages);
     if (groups[a].devices.size() < 2)
       return false;
-    Atom half;
+    DeviceSet half;
     if (draws.chance(50)) {
       half.devices.assign(groups[a].devices.begin() + static_cast<long>(groups[a].devices.size() / 2), groups[a].devices.end());
     } else {
@@ -108,8 +108,8 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
     if (draws.chance(60))
       insert(groups[draws.below(stages)].devices, some);
     else
-      groups.insert(groups.begin() + static_cast<long>(draws.below(stages + 1)), Atom{some});
+      groups.insert(groups.begin() + static_cast<long>(draws.below(stages + 1)), DeviceSet{some});
   }
-  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &a) { return a.devices.empty(); }), groups.end());
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const DeviceSet &a) { return a.devices.empty(); }), groups.end());
   return !groups.empty() && groups.size() <= static_cast<size_t>(model.units());
 }

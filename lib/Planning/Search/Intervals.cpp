@@ -25,10 +25,10 @@ constexpr double kGaps = 1.02;
 
 } // namespace
 
-double CutSolver::leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const {
+double CutSolver::leastTime(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) const {
   double rate = 0;
-  for (const Atom &atom : atoms)
-    for (uint32_t d : atom.devices)
+  for (const DeviceSet &deviceSet : deviceSets)
+    for (uint32_t d : deviceSet.devices)
       rate += 1 / model.leastPerSample(model.classOf(d), 0, model.units());
   return static_cast<double>(options.samples) / rate;
 }
@@ -68,9 +68,9 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
 }
 
 /// Returns the seconds of a sample's transfers into an atom's stage and back.
-double CutSolver::hop(size_t atom, int32_t cut, size_t rows) const {
+double CutSolver::hop(size_t deviceSet, int32_t cut, size_t rows) const {
   double bytes = model.forwardBytesAt(cut) + model.backwardBytesAt(cut);
-  return 2 * linkLatency[atom] + (linkBandwidth[atom] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[atom] : 0);
+  return 2 * linkLatency[deviceSet] + (linkBandwidth[deviceSet] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[deviceSet] : 0);
 }
 
 double CutSolver::needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
@@ -138,10 +138,10 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   return std::max(busy + reduce, card);
 }
 
-void CutSolver::addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastNode) const {
+void CutSolver::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const {
   const auto &topology = model.problem.cluster.topology;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
-  for (uint32_t d : atom.devices) {
+  for (uint32_t d : deviceSet.devices) {
     uint32_t c = model.classOf(d), node = model.nodeOf(d);
     if (stage.counts[c]++ == 0) {
       stage.memory[stage.classCount] = model.memoryOf(c);
@@ -176,8 +176,8 @@ void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begi
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // Transfers to devices of the same node do not use the card. Following stages are assumed to have
   // the same size.
-  auto inside = [&](size_t atom, double shared, double besides) {
-    return nodeOf[atom - 1] == nodeOf[atom] ? std::min(1.0, shared / stage.devices) * std::min(1.0, besides / stage.devices) : 0;
+  auto inside = [&](size_t deviceSet, double shared, double besides) {
+    return nodeOf[deviceSet - 1] == nodeOf[deviceSet] ? std::min(1.0, shared / stage.devices) * std::min(1.0, besides / stage.devices) : 0;
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
@@ -258,8 +258,8 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
   }
 }
 
-bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency) {
-  const size_t n = atoms.size(), stride = static_cast<size_t>(model.units()) + 1;
+bool CutSolver::reach(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double time, double latency) {
+  const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
   label.assign((n + 1) * stride, kInfinity);
   predecessors.resize((n + 1) * stride);
   label[n * stride + stride - 1] = 0;
@@ -271,9 +271,9 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
     const int32_t mostFront = mostInFront(goal, i);
     StageChoice stage{};
     uint32_t lastNode = UINT32_MAX;
-    const size_t last = n - i < options.mostAtoms ? n : i + options.mostAtoms;
+    const size_t last = n - i < options.maxDeviceSets ? n : i + options.maxDeviceSets;
     for (size_t j = i + 1; j <= last; ++j) {
-      addDevices(stage, atoms[j - 1], lastNode);
+      addDevices(stage, deviceSets[j - 1], lastNode);
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
       if (j != n && (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.mostDevices))
@@ -292,12 +292,12 @@ bool CutSolver::reach(const std::vector<Atom> &atoms, const CutOptions &options,
   return label[0] < kInfinity;
 }
 
-bool CutSolver::bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time) {
+bool CutSolver::bisect(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double latency, double &time) {
   // Times that are too short are rejected quickly, generous ones are not. The search therefore
   // starts from below, in growing steps.
   double low = std::max(time, options.leastTime), high = low, growth = options.rough ? 0.02 : 0.01;
   int strides = 0;
-  while (!reach(atoms, options, high, latency)) {
+  while (!reach(deviceSets, options, high, latency)) {
     low = high;
     high *= 1 + growth;
     growth = std::min(growth * 1.7, 2.0);
@@ -306,45 +306,45 @@ bool CutSolver::bisect(const std::vector<Atom> &atoms, const CutOptions &options
   }
   while (high > low * (options.rough ? 1.02 : 1.004)) {
     double middle = (low + high) / 2;
-    (reach(atoms, options, middle, latency) ? high : low) = middle;
+    (reach(deviceSets, options, middle, latency) ? high : low) = middle;
   }
   time = high;
-  return reach(atoms, options, high, latency);
+  return reach(deviceSets, options, high, latency);
 }
 
 /// Reconstructs the stages behind label[0] and their time, given the path to each.
-void CutSolver::read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const {
-  const size_t n = atoms.size(), stride = static_cast<size_t>(model.units()) + 1;
+void CutSolver::read(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, Cut &cut) const {
+  const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
   cut.stages.clear();
   cut.latency = label[0];
   double slowest = 0, start = 0; // slowest and start are those of a stage
   for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
     const Predecessor &f = predecessors[i * stride + u];
     if (f.rows != kSkip) {
-      CutStage part{i, f.atom, static_cast<int32_t>(u), f.unit, f.rows};
+      CutStage part{i, f.deviceSet, static_cast<int32_t>(u), f.unit, f.rows};
       StageChoice stage{};
       uint32_t lastNode = UINT32_MAX;
-      for (size_t a = i; a < f.atom; ++a)
-        addDevices(stage, atoms[a], lastNode);
-      close(stage, options, i, f.atom);
+      for (size_t a = i; a < f.deviceSet; ++a)
+        addDevices(stage, deviceSets[a], lastNode);
+      close(stage, options, i, f.deviceSet);
       setCells(stage, options, f.rows);
       double pass = passage(stage, f.rows, part.unitBegin, part.unitEnd), behind = label[i * stride + u] - pass;
       double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind, pass, cut.time, gather);
       start = std::max(start, gather);
       if (need < kInfinity)
         slowest = std::max(slowest, start + need);
-      start += (options.split ? kFillWithSplit : 1) * (label[i * stride + u] - label[f.atom * stride + static_cast<size_t>(f.unit)]);
+      start += (options.split ? kFillWithSplit : 1) * (label[i * stride + u] - label[f.deviceSet * stride + static_cast<size_t>(f.unit)]);
       cut.stages.push_back(part);
     }
-    i = f.atom;
+    i = f.deviceSet;
     u = static_cast<size_t>(f.unit);
   }
   cut.time = std::max(slowest, options.leastTime);
 }
 
-Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) {
+Cut CutSolver::solve(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) {
   Cut cut;
-  const size_t n = atoms.size(), classes = model.classes();
+  const size_t n = deviceSets.size(), classes = model.classes();
   const int32_t units = model.units();
   if (n == 0 || units == 0)
     return cut;
@@ -352,7 +352,7 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
   linkBandwidth.assign(n, 0);
   linkLatency.assign(n, 0);
   for (size_t i = 1; i < n; ++i) {
-    sim::Route route = model.problem.costs.network().route(atoms[i - 1].devices.back(), atoms[i].devices.front());
+    sim::Route route = model.problem.costs.network().route(deviceSets[i - 1].devices.back(), deviceSets[i].devices.front());
     linkLatency[i] = route.latency;
     double least = route.flow > 0 ? route.flow : kInfinity;
     for (uint32_t k = 0; k < route.count; ++k)
@@ -363,17 +363,17 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
   frontIn.assign(n + 1, 0);
   behindIn.assign(n + 1, 0);
   for (size_t i = 0; i < n; ++i) {
-    nodeOf[i] = model.nodeOf(atoms[i].devices.front());
-    if (i > 0 && nodeOf[i] == model.nodeOf(atoms[i - 1].devices.back()))
-      frontIn[i] = static_cast<double>(atoms[i - 1].devices.size()) + (nodeOf[i - 1] == nodeOf[i] ? frontIn[i - 1] : 0);
+    nodeOf[i] = model.nodeOf(deviceSets[i].devices.front());
+    if (i > 0 && nodeOf[i] == model.nodeOf(deviceSets[i - 1].devices.back()))
+      frontIn[i] = static_cast<double>(deviceSets[i - 1].devices.size()) + (nodeOf[i - 1] == nodeOf[i] ? frontIn[i - 1] : 0);
   }
   for (size_t i = n; i-- > 0;)
-    behindIn[i] = static_cast<double>(atoms[i].devices.size()) + (nodeOf[i + 1] == nodeOf[i] ? behindIn[i + 1] : 0);
+    behindIn[i] = static_cast<double>(deviceSets[i].devices.size()) + (nodeOf[i + 1] == nodeOf[i] ? behindIn[i + 1] : 0);
   prefixCounts.assign((n + 1) * classes, 0);
   for (size_t i = 0; i < n; ++i) {
     for (size_t c = 0; c < classes; ++c)
       prefixCounts[(i + 1) * classes + c] = prefixCounts[i * classes + c];
-    for (uint32_t d : atoms[i].devices)
+    for (uint32_t d : deviceSets[i].devices)
       prefixCounts[(i + 1) * classes + model.classOf(d)] += 1;
   }
   leastSeconds.assign(classes * stride, 0);
@@ -385,15 +385,15 @@ Cut CutSolver::solve(const std::vector<Atom> &atoms, const CutOptions &options) 
       leastSeconds[c * stride + static_cast<size_t>(u) + 1] = leastSeconds[c * stride + static_cast<size_t>(u)] + least;
     }
   // First without the wait for the first sample, then with that of the previous result.
-  cut.time = std::max(leastTime(atoms, options), options.leastTime);
-  if (!bisect(atoms, options, 0, cut.time))
+  cut.time = std::max(leastTime(deviceSets, options), options.leastTime);
+  if (!bisect(deviceSets, options, 0, cut.time))
     return cut;
   Cut first = cut;
-  read(atoms, options, first);
+  read(deviceSets, options, first);
   if (first.stages.size() < 2 || options.rough || !options.waits)
     return first;
-  if (!bisect(atoms, options, first.latency, cut.time))
+  if (!bisect(deviceSets, options, first.latency, cut.time))
     return first;
-  read(atoms, options, cut);
+  read(deviceSets, options, cut);
   return cut.time <= first.time ? cut : first;
 }

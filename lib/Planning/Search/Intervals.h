@@ -10,14 +10,14 @@
 namespace zorse::planning {
 
 /// Devices that stay together: a stage contains whole atoms.
-struct Atom {
+struct DeviceSet {
   std::vector<uint32_t> devices;
 };
 
 struct CutOptions {
   int64_t samples = 0;         ///< samples of the pipeline
   uint32_t copies = 1;         ///< number of equal pipelines that share its gradients
-  size_t mostAtoms = SIZE_MAX; ///< maximum number of atoms of a stage
+  size_t maxDeviceSets = SIZE_MAX; ///< maximum number of atoms of a stage
   bool mayLeaveOut = true;     ///< whether atoms may have no work
   bool split = false;
   bool waits = true;                         ///< stages wait for the first sample: times are more accurate, and stage boundaries less even
@@ -30,7 +30,7 @@ struct CutOptions {
 };
 
 struct CutStage {
-  size_t atomBegin = 0, atomEnd = 0;
+  size_t deviceSetBegin = 0, deviceSetEnd = 0;
   int32_t unitBegin = 0, unitEnd = 0;
   size_t rows = 0; ///< index of StageModel::rows()
 };
@@ -54,11 +54,11 @@ struct Cut {
 class CutSolver {
 public:
   explicit CutSolver(const StageModel &model) : model(model) {}
-  Cut solve(const std::vector<Atom> &atoms, const CutOptions &options);
+  Cut solve(const std::vector<DeviceSet> &deviceSets, const CutOptions &options);
 
 private:
   struct Predecessor {
-    uint32_t atom;
+    uint32_t deviceSet;
     int32_t unit;
     uint32_t rows; ///< kSkip: the atom has no work
   };
@@ -81,16 +81,16 @@ private:
     double period; ///< seconds per sample
     double late;   ///< seconds that the first stages may wait
   };
-  bool reach(const std::vector<Atom> &atoms, const CutOptions &options, double time, double latency);
+  bool reach(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double time, double latency);
   /// Extends labels by atom i without work.
   void leaveOut(size_t i);
   /// Returns the maximum number of units that the atoms in front of i can execute.
   int32_t mostInFront(const Goal &goal, size_t i) const;
   /// Adds stages of atoms [i, j) with cells of rows()[r] rows in front of all labels at j.
   void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront);
-  bool bisect(const std::vector<Atom> &atoms, const CutOptions &options, double latency, double &time);
-  void read(const std::vector<Atom> &atoms, const CutOptions &options, Cut &cut) const;
-  double leastTime(const std::vector<Atom> &atoms, const CutOptions &options) const;
+  bool bisect(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double latency, double &time);
+  void read(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, Cut &cut) const;
+  double leastTime(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) const;
   /// Returns the seconds that a stage needs without the path of the first sample; infinite if
   /// memory or cards do not allow it within `time`.
   /// \param way     latency of the stages behind
@@ -98,10 +98,10 @@ private:
   double needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
                double &gather) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
-  void addDevices(StageChoice &stage, const Atom &atom, uint32_t &lastNode) const;
+  void addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const;
   void close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const;
   void setCells(StageChoice &stage, const CutOptions &options, size_t r) const;
-  double hop(size_t atom, int32_t cut, size_t rows) const;
+  double hop(size_t deviceSet, int32_t cut, size_t rows) const;
   const CellMemory &cellMemory(size_t r, int32_t u, int32_t v, bool split) const;
 
   const StageModel &model;

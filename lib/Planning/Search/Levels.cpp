@@ -50,7 +50,7 @@ Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context
   return to;
 }
 
-bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Atom> &groups, double level, Pipeline &pipeline) {
+bool zorse::planning::keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline) {
   const int32_t units = model.units();
   std::vector<double> before;
   std::vector<size_t> rows;

@@ -104,7 +104,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   Strategy &strategy = to.strategy;
   Pipeline &pipeline = strategy.pipelines[p];
   const size_t stages = pipeline.stages.size();
-  std::vector<Atom> groups; // for the moves that partition again
+  std::vector<DeviceSet> groups; // for the moves that partition again
   switch (to.move = context.moves.draw(draws, strategy.boundaryDenominator > 1)) {
   case Move::Units:
     return moveUnits(model, from, draws, pipeline);

@@ -178,10 +178,10 @@ void Neighbours::regroup(const Groups &groups) {
     offer(std::move(cut));
 }
 
-bool Neighbours::refill(Pipeline &pipeline, const std::vector<Atom> &groups) const {
+bool Neighbours::refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups) const {
   if (groups.size() != pipeline.stages.size())
     return false;
-  const std::vector<Atom> had = groupsOf(pipeline);
+  const std::vector<DeviceSet> had = groupsOf(pipeline);
   for (size_t s = 0; s < groups.size(); ++s) {
     Stage &stage = pipeline.stages[s];
     if (had[s].devices == groups[s].devices)
@@ -193,7 +193,7 @@ bool Neighbours::refill(Pipeline &pipeline, const std::vector<Atom> &groups) con
   return true;
 }
 
-void Neighbours::recut(size_t p, const std::vector<Atom> &groups) {
+void Neighbours::recut(size_t p, const std::vector<DeviceSet> &groups) {
   Candidate candidate{now->strategy, now->inFlight};
   if (!enough && cutAgain(*solver, *model, groups, p, candidate))
     offer(std::move(candidate));
@@ -216,7 +216,7 @@ void Neighbours::devices() {
     Groups without = groups;
     if (from.pipeline != kNowhere) {
       erase(without[from.pipeline][from.stage].devices, from.device);
-      if (std::all_of(without[from.pipeline].begin(), without[from.pipeline].end(), [](const Atom &atom) { return atom.devices.empty(); })) {
+      if (std::all_of(without[from.pipeline].begin(), without[from.pipeline].end(), [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); })) {
         dissolve(from.pipeline, from.device);
         continue;
       }
@@ -314,8 +314,8 @@ void Neighbours::structure() {
   const Groups groups = allGroups();
   for (size_t p = 0; p < groups.size(); ++p) {
     std::vector<uint32_t> all;
-    for (const Atom &atom : groups[p])
-      all.insert(all.end(), atom.devices.begin(), atom.devices.end());
+    for (const DeviceSet &deviceSet : groups[p])
+      all.insert(all.end(), deviceSet.devices.begin(), deviceSet.devices.end());
     std::sort(all.begin(), all.end());
     if (std::adjacent_find(all.begin(), all.end()) == all.end() && now->strategy.boundaryDenominator == 1)
       for (size_t times : {2, 3, 4})
@@ -331,19 +331,19 @@ void Neighbours::structure() {
     for (size_t p = 0; p < groups.size(); ++p) {
       if (enough || (place.pipeline != kNowhere && place.pipeline != p))
         continue;
-      std::vector<Atom> without = groups[p];
+      std::vector<DeviceSet> without = groups[p];
       if (place.pipeline == p)
         erase(without[place.stage].devices, place.device);
       for (size_t at = 0; at <= without.size(); ++at) {
-        std::vector<Atom> moved = without;
-        moved.insert(moved.begin() + static_cast<long>(at), Atom{{place.device}});
+        std::vector<DeviceSet> moved = without;
+        moved.insert(moved.begin() + static_cast<long>(at), DeviceSet{{place.device}});
         recut(p, moved);
       }
     }
 }
 
-void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
-  std::vector<Atom> joined = groups;
+void Neighbours::join(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
+  std::vector<DeviceSet> joined = groups;
   std::vector<uint32_t> &devices = joined[s].devices;
   devices.insert(devices.end(), joined[s + 1].devices.begin(), joined[s + 1].devices.end());
   std::sort(devices.begin(), devices.end());
@@ -365,15 +365,15 @@ void Neighbours::join(size_t p, size_t s, const std::vector<Atom> &groups) {
 }
 
 /// Splits a stage of few devices in all possible ways.
-void Neighbours::divide(size_t p, size_t s, const std::vector<Atom> &groups) {
+void Neighbours::divide(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
   const std::vector<uint32_t> &all = groups[s].devices;
   if (all.size() < 2 || all.size() > context.effort().dividedMost)
     return;
   for (uint32_t half = 1; half + 1 < 1u << all.size() && !enough; ++half) {
-    Atom a, b;
+    DeviceSet a, b;
     for (size_t i = 0; i < all.size(); ++i)
       (half >> i & 1 ? a : b).devices.push_back(all[i]);
-    std::vector<Atom> divided = groups;
+    std::vector<DeviceSet> divided = groups;
     divided[s] = a;
     divided.insert(divided.begin() + static_cast<long>(s) + 1, b);
     recut(p, divided);
@@ -381,7 +381,7 @@ void Neighbours::divide(size_t p, size_t s, const std::vector<Atom> &groups) {
 }
 
 /// Repeats the pipeline's groups, in a ring or back and forth, with equally many units each.
-void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times, bool folded) {
+void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool folded) {
   const size_t stages = groups.size() * times;
   if (groups.size() < 2 || stages > static_cast<size_t>(model->units()))
     return;
@@ -391,7 +391,7 @@ void Neighbours::repeat(size_t p, const std::vector<Atom> &groups, size_t times,
     pipeline.stages.clear();
     for (size_t s = 0; s < stages; ++s) {
       size_t lap = s / groups.size(), place = s % groups.size();
-      const Atom &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
+      const DeviceSet &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
       auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model->units()) * i / stages); };
       pipeline.stages.push_back(makeStage(*model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
     }

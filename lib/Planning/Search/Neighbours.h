@@ -34,7 +34,7 @@ private:
     size_t pipeline, stage;
   };
   static constexpr size_t kNowhere = SIZE_MAX;
-  using Groups = std::vector<std::vector<Atom>>; ///< devices per pipeline and stage
+  using Groups = std::vector<std::vector<DeviceSet>>; ///< devices per pipeline and stage
 
   void orders();
   void shares();
@@ -54,13 +54,13 @@ private:
   /// Offers the layout with other groups in its pipelines: with the current stage boundaries if the
   /// number of stages is unchanged, and partitioned again.
   void regroup(const Groups &groups);
-  bool refill(Pipeline &pipeline, const std::vector<Atom> &groups) const;
-  void recut(size_t p, const std::vector<Atom> &groups);
+  bool refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups) const;
+  void recut(size_t p, const std::vector<DeviceSet> &groups);
   void dissolve(size_t gone, uint32_t device);
   void alone(const Groups &without, uint32_t device);
-  void join(size_t p, size_t s, const std::vector<Atom> &groups);
-  void divide(size_t p, size_t s, const std::vector<Atom> &groups);
-  void repeat(size_t p, const std::vector<Atom> &groups, size_t times, bool folded);
+  void join(size_t p, size_t s, const std::vector<DeviceSet> &groups);
+  void divide(size_t p, size_t s, const std::vector<DeviceSet> &groups);
+  void repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool folded);
   std::vector<Pipeline> variants(const Pipeline &from) const;
 
   SearchContext &context;

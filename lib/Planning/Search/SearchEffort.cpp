@@ -81,7 +81,7 @@ SearchEffort::Pieces SearchEffort::piecesOf(size_t devices) const {
   else if (devices <= 128)
     pieces.finer = {1, 2, 8};
   else
-    pieces.atoms = {std::max<size_t>(8, devices / 32)};
+    pieces.deviceSets = {std::max<size_t>(8, devices / 32)};
   if (!singlePieces && !pieces.finer.empty())
     pieces.finer.erase(pieces.finer.begin());
   return pieces;

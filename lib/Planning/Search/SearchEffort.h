@@ -115,7 +115,7 @@ struct SearchEffort {
 
   /// How seeds divide the devices of a pipeline.
   struct Pieces {
-    std::vector<size_t> atoms; ///< maximum devices of an atom, for one seed each
+    std::vector<size_t> deviceSets; ///< maximum devices of an atom, for one seed each
     std::vector<size_t> finer; ///< the same for split nodes
     uint32_t mostInStage;      ///< maximum devices of a stage other than the last
   };
@@ -127,8 +127,8 @@ struct CutEffort {
   static constexpr size_t kMixed = 16; ///< stages of longer orders have at most two classes
   static constexpr int kStrides = 60;  ///< maximum growth steps of the time until it suffices; otherwise nothing fits
   /// Whether stages must not have this number of atoms. Not every large number is tried.
-  static constexpr bool passesOver(size_t atoms, bool rough) {
-    return (atoms > 8 && rough && atoms % 2 != 0) || (atoms > 16 && atoms % (atoms > 32 ? 4 : 2) != 0);
+  static constexpr bool passesOver(size_t deviceSets, bool rough) {
+    return (deviceSets > 8 && rough && deviceSets % 2 != 0) || (deviceSets > 16 && deviceSets % (deviceSets > 32 ? 4 : 2) != 0);
   }
 };
 

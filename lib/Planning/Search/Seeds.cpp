@@ -96,30 +96,30 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
 }
 
 /// Returns atoms of at most `size` devices; whole nodes are merged up to that size.
-std::vector<Atom> makeAtoms(const std::vector<Block> &blocks, const std::vector<size_t> &order, size_t size) {
-  std::vector<Atom> atoms;
+std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const std::vector<size_t> &order, size_t size) {
+  std::vector<DeviceSet> deviceSets;
   for (size_t b : order) {
-    Atom joined;
+    DeviceSet joined;
     for (const auto &node : blocks[b].nodes) {
       if (node.size() >= size) {
         size_t pieces = (node.size() + size - 1) / size, at = 0;
         for (size_t p = 0; p < pieces; ++p) {
           size_t end = node.size() * (p + 1) / pieces;
-          atoms.push_back({{node.begin() + static_cast<long>(at), node.begin() + static_cast<long>(end)}});
+          deviceSets.push_back({{node.begin() + static_cast<long>(at), node.begin() + static_cast<long>(end)}});
           at = end;
         }
         continue;
       }
       if (!joined.devices.empty() && joined.devices.size() + node.size() > size) {
-        atoms.push_back(joined);
+        deviceSets.push_back(joined);
         joined.devices.clear();
       }
       joined.devices.insert(joined.devices.end(), node.begin(), node.end());
     }
     if (!joined.devices.empty())
-      atoms.push_back(joined);
+      deviceSets.push_back(joined);
   }
-  return atoms;
+  return deviceSets;
 }
 
 bool sameLayout(const Strategy &a, const Strategy &b) {
@@ -134,10 +134,10 @@ bool sameLayout(const Strategy &a, const Strategy &b) {
 }
 
 /// Returns the same order in atoms of another size.
-std::vector<Atom> splitAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t size) {
-  std::vector<Atom> pieces;
-  for (const Atom &atom : atoms)
-    for (uint32_t d : atom.devices) {
+std::vector<DeviceSet> splitDeviceSets(const SearchContext &context, const std::vector<DeviceSet> &deviceSets, size_t size) {
+  std::vector<DeviceSet> pieces;
+  for (const DeviceSet &deviceSet : deviceSets)
+    for (uint32_t d : deviceSet.devices) {
       bool same = !pieces.empty() && pieces.back().devices.size() < size &&
                   context.model.classOf(pieces.back().devices.front()) == context.model.classOf(d) &&
                   (size > 4 || context.model.nodeOf(pieces.back().devices.front()) == context.model.nodeOf(d));
@@ -156,20 +156,20 @@ double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices
 }
 
 /// Returns the atoms in `count` groups of about equal speed, in order.
-std::vector<Atom> groupAtoms(const SearchContext &context, const std::vector<Atom> &atoms, size_t count) {
+std::vector<DeviceSet> groupDeviceSets(const SearchContext &context, const std::vector<DeviceSet> &deviceSets, size_t count) {
   double total = 0, passed = 0;
-  for (const Atom &atom : atoms)
-    total += rateOf(context, atom.devices);
-  std::vector<Atom> groups;
-  for (size_t i = 0; i < atoms.size(); ++i) {
-    size_t left = atoms.size() - i; // every group gets an atom
+  for (const DeviceSet &deviceSet : deviceSets)
+    total += rateOf(context, deviceSet.devices);
+  std::vector<DeviceSet> groups;
+  for (size_t i = 0; i < deviceSets.size(); ++i) {
+    size_t left = deviceSets.size() - i; // every group gets an atom
     bool next = groups.empty() ||
                 (groups.size() < count &&
                  (passed >= total * static_cast<double>(groups.size()) / static_cast<double>(count) * (1 - 1e-9) || left <= count - groups.size()));
     if (next)
       groups.emplace_back();
-    groups.back().devices.insert(groups.back().devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
-    passed += rateOf(context, atoms[i].devices);
+    groups.back().devices.insert(groups.back().devices.end(), deviceSets[i].devices.begin(), deviceSets[i].devices.end());
+    passed += rateOf(context, deviceSets[i].devices);
   }
   return groups;
 }
@@ -211,7 +211,7 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
 
 /// An order of the devices in atoms, and the result of its partition.
 struct SeedTask {
-  std::vector<std::vector<Atom>> atoms; ///< per pipeline
+  std::vector<std::vector<DeviceSet>> deviceSets; ///< per pipeline
   std::vector<int64_t> samples;
   CutOptions options;
   std::vector<Candidate> found;
@@ -278,8 +278,8 @@ private:
     const SearchEffort::Pieces pieces = effort.piecesOf(largest);
     const size_t rowCounts = effort.seedRows ? std::min(context.model.rows().size(), effort.seedRows) : 1;
     for (const auto &order : makeOrders(blocks.front(), mostOrders))
-      for (size_t choice = 0; choice < pieces.atoms.size() * rowCounts; ++choice) {
-        SeedTask task = makeTask(blocks, order, pieces.atoms[choice / rowCounts]);
+      for (size_t choice = 0; choice < pieces.deviceSets.size() * rowCounts; ++choice) {
+        SeedTask task = makeTask(blocks, order, pieces.deviceSets[choice / rowCounts]);
         if (effort.seedRows)
           task.options.leastRows = task.options.mostRows = choice % rowCounts;
         task.options.mostDevices = pieces.mostInStage;
@@ -298,10 +298,10 @@ private:
         own.resize(list.size());
         std::iota(own.begin(), own.end(), 0);
       }
-      task.atoms.push_back(stages > 0 ? groupAtoms(context, makeAtoms(list, own, 1), stages) : makeAtoms(list, own, size));
+      task.deviceSets.push_back(stages > 0 ? groupDeviceSets(context, makeDeviceSets(list, own, 1), stages) : makeDeviceSets(list, own, size));
     }
     if (stages > 0) {
-      task.options.mostAtoms = 1;
+      task.options.maxDeviceSets = 1;
       task.options.mayLeaveOut = false;
     }
     task.options.split = split;
@@ -366,7 +366,7 @@ private:
     candidate.estimate = time;
     candidate.inFlight = options.inFlight;
     for (size_t p = 0; p < cuts.size(); ++p)
-      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.fractionalModel : context.model, task.atoms[p], cuts[p], task.samples[p]));
+      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p], cuts[p], task.samples[p]));
     if (parts) {
       candidate.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
       setSamplesPerVariant(candidate.strategy);
@@ -377,13 +377,13 @@ private:
   /// Returns the time of the slowest pipeline, or -1 if a pipeline has no partition.
   double cutPipelines(CutSolver &solver, const SeedTask &task, CutOptions options, std::vector<Cut> &cuts) const {
     double slowest = 0;
-    for (size_t p = 0; p < task.atoms.size(); ++p) {
+    for (size_t p = 0; p < task.deviceSets.size(); ++p) {
       if (repeatsFirst(task, p)) {
         cuts.push_back(cuts.front());
         continue;
       }
       options.samples = task.samples[p];
-      cuts.push_back(solver.solve(task.atoms[p], options));
+      cuts.push_back(solver.solve(task.deviceSets[p], options));
       if (cuts.back().stages.empty())
         return -1.0;
       slowest = std::max(slowest, cuts.back().time);
@@ -394,11 +394,11 @@ private:
   }
 
   bool repeatsFirst(const SeedTask &task, size_t p) const {
-    auto alike = [&](const Atom &a, const Atom &b) {
+    auto alike = [&](const DeviceSet &a, const DeviceSet &b) {
       return a.devices.size() == b.devices.size() && context.model.classOf(a.devices.front()) == context.model.classOf(b.devices.front());
     };
     return p > 0 && task.samples[p] == task.samples[0] &&
-           std::equal(task.atoms[p].begin(), task.atoms[p].end(), task.atoms[0].begin(), task.atoms[0].end(), alike);
+           std::equal(task.deviceSets[p].begin(), task.deviceSets[p].end(), task.deviceSets[0].begin(), task.deviceSets[0].end(), alike);
   }
 
   /// Also adds split nodes for the most promising tasks.
@@ -409,9 +409,9 @@ private:
     std::map<std::array<size_t, 2>, size_t> refined;
     std::map<size_t, double> bestOf; // by number of pipelines
     for (size_t i : byPromise) {
-      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].atoms.size(), tasks[i].options.mostRows}]++ >= effort.seedsInPieces)
+      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].deviceSets.size(), tasks[i].options.mostRows}]++ >= effort.seedsInPieces)
         continue;
-      const double best = bestOf.emplace(tasks[i].atoms.size(), tasks[i].estimate()).first->second;
+      const double best = bestOf.emplace(tasks[i].deviceSets.size(), tasks[i].estimate()).first->second;
       if (tasks[i].estimate() > effort.piecesWithin * best)
         continue;
       for (size_t size : std::vector<size_t>(tasks[i].finer)) { // a copy, because adding tasks moves them
@@ -419,8 +419,8 @@ private:
         task.samples = tasks[i].samples;
         task.options = tasks[i].options;
         task.size = size;
-        for (const auto &atoms : tasks[i].atoms)
-          task.atoms.push_back(splitAtoms(context, atoms, size));
+        for (const auto &deviceSets : tasks[i].deviceSets)
+          task.deviceSets.push_back(splitDeviceSets(context, deviceSets, size));
         tasks.push_back(std::move(task));
       }
     }
@@ -436,7 +436,7 @@ private:
     std::vector<size_t> again;
     for (size_t i = 0; i < tasks.size(); ++i)
       if (thorough && again.size() < effort.seedsAgain &&
-          taken[{tasks[i].size, tasks[i].atoms.size(), tasks[i].options.mostRows}]++ < effort.seedsAgainOfKind)
+          taken[{tasks[i].size, tasks[i].deviceSets.size(), tasks[i].options.mostRows}]++ < effort.seedsAgainOfKind)
         again.push_back(i);
     context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   }
@@ -490,12 +490,12 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context,
   const std::vector<Block> blocks = makeBlocks(context, context.devices);
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
-  const std::vector<Atom> groups = groupAtoms(context, makeAtoms(blocks, order, 1), stages);
+  const std::vector<DeviceSet> groups = groupDeviceSets(context, makeDeviceSets(blocks, order, 1), stages);
   if (groups.size() != stages || static_cast<size_t>(model.units()) < stages * laps)
     return std::nullopt;
   std::vector<double> passed;
   double total = 0;
-  for (const Atom &group : groups) {
+  for (const DeviceSet &group : groups) {
     for (uint32_t d : group.devices)
       total += 1 / model.leastPerSample(model.classOf(d), 0, model.units());
     passed.push_back(total);

@@ -25,13 +25,13 @@ Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint
   return stage;
 }
 
-Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples) {
+Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Cut &cut, int64_t samples) {
   Pipeline pipeline;
   pipeline.samples = samples;
   for (const CutStage &stage : cut.stages) {
     std::vector<uint32_t> devices;
-    for (size_t i = stage.atomBegin; i < stage.atomEnd; ++i)
-      devices.insert(devices.end(), atoms[i].devices.begin(), atoms[i].devices.end());
+    for (size_t i = stage.deviceSetBegin; i < stage.deviceSetEnd; ++i)
+      devices.insert(devices.end(), deviceSets[i].devices.begin(), deviceSets[i].devices.end());
     pipeline.stages.push_back(makeStage(model, devices, stage.unitBegin, stage.unitEnd, samples, stage.rows));
   }
   return pipeline;
@@ -45,8 +45,8 @@ std::vector<uint32_t> zorse::planning::devicesOf(const Stage &stage) {
   return devices;
 }
 
-std::vector<Atom> zorse::planning::groupsOf(const Pipeline &pipeline) {
-  std::vector<Atom> groups;
+std::vector<DeviceSet> zorse::planning::groupsOf(const Pipeline &pipeline) {
+  std::vector<DeviceSet> groups;
   for (const Stage &stage : pipeline.stages) {
     groups.push_back({devicesOf(stage)});
     std::sort(groups.back().devices.begin(), groups.back().devices.end());
@@ -73,15 +73,15 @@ bool zorse::planning::giveSamples(const StageModel &model, Pipeline &pipeline, i
          std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](Stage &stage) { return shareAgain(model, stage, pipeline.samples); });
 }
 
-bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::vector<Atom> groups, size_t p, Candidate &candidate) {
-  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Atom &atom) { return atom.devices.empty(); }), groups.end());
+bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate) {
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); }), groups.end());
   if (groups.empty() || static_cast<int32_t>(groups.size()) > model.units())
     return false;
   Pipeline &pipeline = candidate.strategy.pipelines[p];
   CutOptions options;
   options.samples = pipeline.samples;
   options.copies = static_cast<uint32_t>(candidate.strategy.pipelines.size());
-  options.mostAtoms = 1;
+  options.maxDeviceSets = 1;
   options.mayLeaveOut = false;
   options.split = candidate.strategy.schedule.splitBackward;
   options.inFlight = candidate.inFlight;

@@ -15,11 +15,11 @@ struct Candidate;
 Stage makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows);
 
 /// Returns the pipeline of a partition of atoms.
-Pipeline makePipeline(const StageModel &model, const std::vector<Atom> &atoms, const Cut &cut, int64_t samples);
+Pipeline makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Cut &cut, int64_t samples);
 
 std::vector<uint32_t> devicesOf(const Stage &stage);
 /// Returns a pipeline's devices per stage, each ascending.
-std::vector<Atom> groupsOf(const Pipeline &pipeline);
+std::vector<DeviceSet> groupsOf(const Pipeline &pipeline);
 /// Returns the index in StageModel::rows() of the rows of a stage's largest cell, or of the next
 /// larger choice.
 size_t rowsOf(const StageModel &model, const Stage &stage);
@@ -35,7 +35,7 @@ bool giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by);
 /// does not suffice for the current samples in flight (`candidate.inFlight`), half of them are
 /// tried. Returns false if there is no such partition; the candidate is then unchanged except for
 /// `inFlight`.
-bool cutAgain(CutSolver &solver, const StageModel &model, std::vector<Atom> groups, size_t p, Candidate &candidate);
+bool cutAgain(CutSolver &solver, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate);
 
 /// Whether every pipeline has the samples and stages of the first one, on devices of the same
 /// classes. Gradients are then reduced among few devices.

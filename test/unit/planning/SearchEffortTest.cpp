@@ -163,7 +163,7 @@ TEST(SearchEffort, PiecesOfPipelines) {
                         {1024, {32}, {}, 256}};
   for (const Case &of : cases) {
     const SearchEffort::Pieces pieces = SearchEffort::forDevices(256).piecesOf(of.devices);
-    EXPECT_EQ(pieces.atoms, of.atoms) << of.devices;
+    EXPECT_EQ(pieces.deviceSets, of.atoms) << of.devices;
     EXPECT_EQ(pieces.finer, of.finer) << of.devices;
     EXPECT_EQ(pieces.mostInStage, of.mostInStage) << of.devices;
   }
