@@ -43,7 +43,7 @@ enum Heuristic : size_t {
   FirstMove,
   // Fractional stage boundaries.
   SharedUnits = FirstMove + kMoves,
-  SharedSeeds,
+  SharedInitialSolutions,
   FromBusiest,
   KeptTimes,
   // Descents; neighbors in the order of Neighbours::Kind.
@@ -167,7 +167,7 @@ constexpr Limit kLimits[] = {
     {AdaptedMoves, [](SearchEffort &e) { return set(e.adaptsMoves, false); }},
     {WholeGroups, [](SearchEffort &e) { return set(e.wholeGroups, 0); }},
     {SharedUnits, [](SearchEffort &e) { return set(e.boundaryVariants, 1); }},
-    {SharedSeeds, [](SearchEffort &e) { return set(e.seedsInParts, 0); }},
+    {SharedInitialSolutions, [](SearchEffort &e) { return set(e.seedsInParts, 0); }},
     {BestNeighbour, [](SearchEffort &e) { return set(e.bestNeighbour, false); }},
     {Kicks, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.kicks, 0); }},
     {SharedStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.sharingWalks, 0); }},
@@ -224,7 +224,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning9CutSolver5solveERKSt6vectorINS0_9DeviceSetESaI
   return real::solve(solver, deviceSets, changed);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning9makeSeedsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {
+ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {
   std::vector<Candidate> seeds = real::makeSeeds(context, thorough);
   auto before = [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; };
   if (!std::is_sorted(seeds.begin(), seeds.end(), before) && lacks(KindsInTurn))

@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   SearchOptions search;
   SearchContext context(problem, search);
   auto begin = std::chrono::steady_clock::now();
-  std::vector<Candidate> seeds = makeSeeds(context);
+  std::vector<Candidate> seeds = makeInitialSolutions(context);
   double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf("bound %.3f s; %zu seeds in %.2f s\n", bound, seeds.size(), took);
   size_t most = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));

@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
     Problem problem{*summary, *cluster, *costs, (1 << 20) / shape->sequence};
     SearchOptions search;
     SearchContext context(problem, search);
-    std::vector<Candidate> seeds = makeSeeds(context, false);
+    std::vector<Candidate> seeds = makeInitialSolutions(context, false);
     std::vector<step::Schedule> schedules = scheduleChoices(context, false);
     StrategySimulator simulator(problem, 0);
     const int repeats = std::atoi(options["repeats"].c_str());

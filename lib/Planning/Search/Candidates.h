@@ -117,7 +117,7 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool e
 /// Returns layouts from the dynamic program, best estimate first.
 /// \param thorough  also splits nodes, and tries several assumptions about memory; this takes most
 ///   of the time
-std::vector<Candidate> makeSeeds(SearchContext &context, bool thorough = true);
+std::vector<Candidate> makeInitialSolutions(SearchContext &context, bool thorough = true);
 /// Returns at most `most` subsets of the devices: without each site, class and node, each of these
 /// alone, the strongest together, classes of a site; for few devices, one less of each class. Sites
 /// are first, nodes last.
@@ -128,9 +128,9 @@ std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, con
 std::vector<uint32_t> withoutNegligible(const SearchContext &context);
 /// Adds all devices as one stage, with all micro-batch sizes. Estimates do not model how samples
 /// overlap and tend to omit this layout.
-void addWhole(SearchContext &context, std::vector<Candidate> &seeds);
+void addWhole(SearchContext &context, std::vector<Candidate> &solutions);
 /// Adds the best estimates for subsets of the devices `of`, `each` for every subset.
-void addSubclusterSeeds(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds);
+void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &solutions);
 
 /// Returns one pipeline with this number of stages, and devices and units in proportion to speed,
 /// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.

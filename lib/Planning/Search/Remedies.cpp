@@ -96,15 +96,15 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   if (context.devices.empty())
     return std::nullopt;
   const SearchEffort effort = context.effort();
-  std::vector<Candidate> seeds = makeSeeds(context, /*thorough=*/effort.shortPieces), pool;
+  std::vector<Candidate> solutions = makeInitialSolutions(context, /*thorough=*/effort.shortPieces), pool;
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
-  seeds.resize(std::min(seeds.size(), effort.shortSeeds));
+  solutions.resize(std::min(solutions.size(), effort.shortInitialSolutions));
   if (effort.wholeStages)
-    addWhole(context, seeds);
-  for (size_t i = 0; i < seeds.size(); ++i) {
-    seeds[i].strategy.schedule = schedules.empty() ? step::Schedule() : schedules.front();
-    seeds[i].strategy.state = ShardSizing::ByFreeMemory;
-    pool.push_back(seeds[i]);
+    addWhole(context, solutions);
+  for (size_t i = 0; i < solutions.size(); ++i) {
+    solutions[i].strategy.schedule = schedules.empty() ? step::Schedule() : schedules.front();
+    solutions[i].strategy.state = ShardSizing::ByFreeMemory;
+    pool.push_back(solutions[i]);
   }
   context.simulate(pool);
   std::optional<double> best;

@@ -104,7 +104,7 @@ void addSimulated(SearchContext &context, std::vector<Candidate> &candidates, st
 
 /// Returns the first candidates to simulate, with one schedule: single devices, the best estimates,
 /// and those for subsets of the cluster.
-std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector<Candidate> &seeds, const step::Schedule &schedule) {
+std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector<Candidate> &solutions, const step::Schedule &schedule) {
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
   std::vector<Candidate> pool;
@@ -112,11 +112,11 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
     addSingles(context, pool);
     pool.resize(std::min(pool.size(), effort.singles));
   }
-  const size_t best = std::min<size_t>(seeds.size(), std::max<size_t>(effort.leastSeeds, context.budget / effort.seedsPart));
-  pool.insert(pool.end(), seeds.begin(), seeds.begin() + static_cast<long>(best));
+  const size_t best = std::min<size_t>(solutions.size(), std::max<size_t>(effort.minInitialSolutions, context.budget / effort.seedsPart));
+  pool.insert(pool.end(), solutions.begin(), solutions.begin() + static_cast<long>(best));
   // Subsets of the cluster contribute their best estimates; the walks decide.
   std::vector<Candidate> ofParts;
-  addSubclusterSeeds(context, context.devices, effort.subclusters, effort.seedsOfEach, ofParts);
+  addSubclusterSolutions(context, context.devices, effort.subclusters, effort.seedsOfEach, ofParts);
   keepAsAsked(options, ofParts);
   context.budget += static_cast<uint32_t>(ofParts.size());
   std::move(ofParts.begin(), ofParts.end(), std::back_inserter(pool));
@@ -165,7 +165,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   std::vector<uint32_t> used = context.devices;
   for (uint32_t d : unusedDevices(context, pool.front().strategy))
     used.erase(std::remove(used.begin(), used.end(), d), used.end());
-  addSubclusterSeeds(context, used, context.effort().laterSubclusters, context.effort().seedsOfEach, tried);
+  addSubclusterSolutions(context, used, context.effort().laterSubclusters, context.effort().seedsOfEach, tried);
   keepAsAsked(context.options, tried);
   std::vector<Candidate> varied;
   for (const Candidate &candidate : tried)
@@ -187,15 +187,15 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const std::vector<uint32_t> all = context.devices;
   context.devices = first;
   const SearchEffort effort = context.effort();
-  std::vector<Candidate> seeds = makeSeeds(context);
-  keepAsAsked(options, seeds);
-  const double tasks = seeds.empty() ? 1e3 : simulatedTasksOf(problem, seeds.front().strategy);
+  std::vector<Candidate> solutions = makeInitialSolutions(context);
+  keepAsAsked(options, solutions);
+  const double tasks = solutions.empty() ? 1e3 : simulatedTasksOf(problem, solutions.front().strategy);
   context.budget = options.candidates ? options.candidates : effort.budgetFor(tasks);
 
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
   if (schedules.empty())
     return userError("no schedule is left to choose from: this model's backward cannot be split");
-  std::vector<Candidate> pool = firstCandidates(context, seeds, schedules.front());
+  std::vector<Candidate> pool = firstCandidates(context, solutions, schedules.front());
   if (pool.empty())
     return userError(nothingFound(options));
   context.simulate(pool);

@@ -38,7 +38,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.lessOne = n <= 16;
   effort.wholeStages = n <= 64;
 
-  effort.leastSeeds = n <= 1024 ? 8 : 6;
+  effort.minInitialSolutions = n <= 1024 ? 8 : 6;
   effort.leastLeaders = n <= 1024 ? 2 : 1;
 
   effort.patience = few ? 60 : 200;

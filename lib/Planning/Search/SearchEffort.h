@@ -25,7 +25,7 @@ struct SearchEffort {
   int32_t boundaryVariants;           ///< ways of samples if stages share units; 16 ways were slower and gave no faster plans
   bool everySchedule;     ///< includes GPipe
 
-  // Seeds (Seeds.cpp).
+  // Seeds (InitialSolutions.cpp).
   size_t seedOrders, copyOrders; ///< orders of kinds of devices, for one pipeline and for several equal ones; 24 are all orders of four kinds
   uint32_t mostCopies = 16;      ///< equal pipelines
   bool everyCopies;              ///< also 3, 5 and 16 pipelines, not only 2, 4, 8 and one per site
@@ -50,7 +50,7 @@ struct SearchEffort {
 
   // First simulations (Search.cpp).
   size_t singles = 64;                   ///< single devices and row counts
-  size_t leastSeeds;                     ///< independent of the budget
+  size_t minInitialSolutions;                     ///< independent of the budget
   size_t leastLeaders, mostLeaders = 12; ///< best layouts tried with all schedules; one above 1,024 devices, because planning must take only seconds
 
   // Walks (Walks.cpp).
@@ -100,7 +100,7 @@ struct SearchEffort {
   size_t pricedFew = 2;           ///< maximum devices of these
 
   // If nothing fits (Remedies.cpp).
-  size_t shortSeeds = 24; ///< of a short search
+  size_t shortInitialSolutions = 24; ///< of a short search
   bool shortPieces;       ///< short searches also split nodes
   size_t addedDevices;    ///< the message suggests up to this number of additional devices
   bool triesPhases;       ///< the message states whether parameters gathered by phase would fit

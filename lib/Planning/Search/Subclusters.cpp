@@ -110,7 +110,7 @@ std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &co
   return rest;
 }
 
-void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &seeds) {
+void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &solutions) {
   if (context.options.stages > 1 || context.options.pipelines > 1)
     return;
   for (size_t rows = 0; rows < context.model.rows().size(); ++rows) {
@@ -120,20 +120,20 @@ void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &s
       continue;
     candidate.strategy.pipelines.push_back({context.problem.batch, {stage}});
     candidate.id = context.nextId();
-    seeds.push_back(std::move(candidate));
+    solutions.push_back(std::move(candidate));
   }
 }
 
-void zorse::planning::addSubclusterSeeds(SearchContext &context, const Devices &of, size_t mostSets, size_t each, std::vector<Candidate> &seeds) {
+void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of, size_t mostSets, size_t each, std::vector<Candidate> &solutions) {
   const Devices all = context.devices;
   for (Devices &part : subclusters(context, of, mostSets)) {
     context.devices = std::move(part);
-    std::vector<Candidate> found = makeSeeds(context, /*thorough=*/false);
+    std::vector<Candidate> found = makeInitialSolutions(context, /*thorough=*/false);
     if (found.size() > each)
       found.resize(each);
     if (SearchEffort::forDevices(all.size()).wholeStages)
-      addWhole(context, seeds);
-    std::move(found.begin(), found.end(), std::back_inserter(seeds));
+      addWhole(context, solutions);
+    std::move(found.begin(), found.end(), std::back_inserter(solutions));
   }
   context.devices = all;
 }

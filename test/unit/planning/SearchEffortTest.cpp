@@ -51,7 +51,7 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(lessOne, Y, Y, Y, Y, N, N, N, N, N, N);
   EXPECT_FIELD(wholeStages, Y, Y, Y, Y, Y, Y, N, N, N, N);
 
-  EXPECT_FIELD(leastSeeds, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
+  EXPECT_FIELD(minInitialSolutions, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
   EXPECT_FIELD(leastLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
 
   EXPECT_FIELD(patience, 60, 60, 200, 200, 200, 200, 200, 200, 200, 200);
@@ -96,7 +96,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(257).boundaryVariants, 1);
   EXPECT_EQ(of(257).judged, 1u);
   EXPECT_EQ(of(257).tasks, 6e5 * 257 / 512);
-  EXPECT_EQ(of(1025).leastSeeds, 6u);
+  EXPECT_EQ(of(1025).minInitialSolutions, 6u);
   EXPECT_EQ(of(1025).leastLeaders, 1u);
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
@@ -123,7 +123,7 @@ TEST(SearchEffort, NumbersOfEveryProblem) {
       effort.seedsPart,   effort.laterPart,   effort.mostCopies,    effort.seedsInPieces, effort.seedsAgainOfKind, effort.singles,
       effort.mostLeaders, effort.mostWalks,   effort.movesAtOnce,   effort.attempts,      effort.descentWalks,     effort.sharingWalks,
       effort.stagesWalks, effort.keptWalks,   effort.kicks,         effort.dividedMost,   effort.mostPipelines,    effort.judgedBesides,
-      effort.judgedMore,  effort.judgeRounds, effort.phasesRefined, effort.phasesAtOnce,  effort.shortSeeds};
+      effort.judgedMore,  effort.judgeRounds, effort.phasesRefined, effort.phasesAtOnce,  effort.shortInitialSolutions};
   EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6, 8, 4, 4, 4, 4, 6, 3, 20, 3, 12, 12, 16, 24}));
   EXPECT_EQ(effort.mostRows, 256);
   EXPECT_EQ(std::pair(effort.phaseTasks, effort.phaseRowTasks), std::pair(1e7, 4e6));

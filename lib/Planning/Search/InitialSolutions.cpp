@@ -234,13 +234,13 @@ public:
       addFinerTasks();
     solveFrom(coarse);
     solveAgain();
-    std::vector<Candidate> seeds;
+    std::vector<Candidate> solutions;
     for (SeedTask &task : tasks)
       for (Candidate &candidate : task.found) {
         candidate.id = context.nextId();
-        seeds.push_back(std::move(candidate));
+        solutions.push_back(std::move(candidate));
       }
-    return seeds;
+    return solutions;
   }
 
 private:
@@ -449,10 +449,10 @@ private:
 };
 
 /// Sorts by estimate and removes duplicates, because several tasks give the same layout.
-std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
-  std::stable_sort(seeds.begin(), seeds.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
+std::vector<Candidate> withoutRepeated(std::vector<Candidate> solutions) {
+  std::stable_sort(solutions.begin(), solutions.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;
-  for (Candidate &candidate : seeds) {
+  for (Candidate &candidate : solutions) {
     bool known = false;
     for (size_t i = unlike.size(); i-- > 0 && unlike[i].estimate == candidate.estimate && !known;)
       known = sameLayout(unlike[i].strategy, candidate.strategy);
@@ -464,24 +464,24 @@ std::vector<Candidate> withoutRepeated(std::vector<Candidate> seeds) {
 
 /// Reorders seeds so that every kind of plan is early: the best of every kind, then the second
 /// best, ...
-std::vector<Candidate> inTurn(std::vector<Candidate> seeds) {
+std::vector<Candidate> inTurn(std::vector<Candidate> solutions) {
   std::map<std::pair<size_t, size_t>, size_t> rank;
   std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < seeds.size(); ++i) {
-    size_t stages = seeds[i].strategy.pipelines.front().stages.size();
-    size_t place = rank[{seeds[i].strategy.pipelines.size(), stages}]++;
-    order.push_back({seeds[i].estimate * (1 + 0.03 * static_cast<double>(place)), i});
+  for (size_t i = 0; i < solutions.size(); ++i) {
+    size_t stages = solutions[i].strategy.pipelines.front().stages.size();
+    size_t place = rank[{solutions[i].strategy.pipelines.size(), stages}]++;
+    order.push_back({solutions[i].estimate * (1 + 0.03 * static_cast<double>(place)), i});
   }
   std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   std::vector<Candidate> sorted;
   for (auto &[estimate, i] : order)
-    sorted.push_back(std::move(seeds[i]));
+    sorted.push_back(std::move(solutions[i]));
   return sorted;
 }
 
 } // namespace
 
-std::vector<Candidate> zorse::planning::makeSeeds(SearchContext &context, bool thorough) {
+std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &context, bool thorough) {
   return inTurn(withoutRepeated(SeedSearch(context, thorough).run()));
 }
 
