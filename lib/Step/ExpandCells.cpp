@@ -135,10 +135,10 @@ private:
       if (bytes)
         x.workspace[d] = x.addBuffer(d, bytes, Purpose::Workspace, /*persistent=*/true);
     }
-    for (auto [like, twin] : x.twins)
+    for (auto [like, replica] : x.replicas)
       if (x.workspace[like] != kNone) {
         const uint64_t bytes = x.buffers[x.workspace[like]].bytes;
-        x.workspace[twin] = x.addBuffer(twin, bytes, Purpose::Workspace, /*persistent=*/true);
+        x.workspace[replica] = x.addBuffer(replica, bytes, Purpose::Workspace, /*persistent=*/true);
       }
   }
 

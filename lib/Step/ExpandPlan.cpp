@@ -150,11 +150,11 @@ Status expandGraph(Expansion &x) {
 
 /// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
 /// there is no list: the expansion then reports the error.
-std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Twins *twins) {
+std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
   if (std::none_of(plan.residency.begin(), plan.residency.end(), [](const ResidencyRule &rule) { return rule.gather == Gather::Phase; }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
-  Expansion x(summary, plan, options, *options.tables, nullptr, twins);
+  Expansion x(summary, plan, options, *options.tables, nullptr, replicas);
   if (expandGraph(x).failed() || listStep(x, {}).failed())
     return std::nullopt;
   WindowHints hints = hintWindows(x);
@@ -165,8 +165,8 @@ std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const 
 /// A checked plan with costs and tables, and with hints if it needs them. Arguments must outlive it.
 class CheckedStep {
 public:
-  CheckedStep(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Twins *twins)
-      : summary(summary), plan(plan), options(given), twins(twins) {}
+  CheckedStep(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &given, const Replicas *replicas)
+      : summary(summary), plan(plan), options(given), replicas(replicas) {}
 
   Status check() {
     if (!options.checked) {
@@ -184,16 +184,16 @@ public:
     }
     if (!options.tables)
       options.tables = makeExpansionTables(summary, options.bodies, options.costs);
-    hints = findHints(summary, plan, options, twins);
+    hints = findHints(summary, plan, options, replicas);
     return Status::success();
   }
-  Expansion expansion() { return Expansion(summary, plan, options, *options.tables, hints ? &*hints : nullptr, twins); }
+  Expansion expansion() { return Expansion(summary, plan, options, *options.tables, hints ? &*hints : nullptr, replicas); }
 
 private:
   const bundle::ModelSummary &summary;
   const Plan &plan;
   StepOptions options;
-  const Twins *twins;
+  const Replicas *replicas;
   std::unique_ptr<Costs> costs;
   std::optional<WindowHints> hints;
 };
@@ -261,7 +261,7 @@ Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan 
 } // namespace
 
 Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options) {
-  CheckedStep step(summary, plan, options, options.twins);
+  CheckedStep step(summary, plan, options, options.replicas);
   if (Status status = step.check(); status.failed())
     return status;
   Expansion x = step.expansion();
@@ -275,8 +275,8 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
     times.stepTime = std::max(times.stepTime, end);
   for (size_t d = 0; d < x.graph.devices.size(); ++d)
     times.devices.push_back({x.graph.devices[d].memory, x.listed.busy[d]});
-  for (auto [like, twin] : x.twins)
-    times.devices[twin].busy = x.listed.busy[like];
+  for (auto [like, replica] : x.replicas)
+    times.devices[replica].busy = x.listed.busy[like];
   return times;
 }
 

@@ -104,9 +104,9 @@ public:
           x.addEdge(all, reduction[g]);
       done[chunk.device].push_back({&chunk, all});
     }
-    for (auto [like, twin] : x.twins) {
-      done[twin] = done[like];
-      x.sumLoss[twin] = x.sumLoss[like];
+    for (auto [like, replica] : x.replicas) {
+      done[replica] = done[like];
+      x.sumLoss[replica] = x.sumLoss[like];
     }
     decide();
   }

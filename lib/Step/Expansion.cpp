@@ -6,12 +6,12 @@
 
 using namespace zorse::step;
 
-static const Twins kNoTwins;
+static const Replicas kNoReplicas;
 
 Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
-                     const WindowHints *hints, const Twins *twins)
+                     const WindowHints *hints, const Replicas *replicas)
     : ExpansionArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
-      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), twins(twins ? *twins : kNoTwins) {
+      liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
   listCells();

@@ -346,7 +346,7 @@ struct ExpansionArrays {
 
 struct Expansion : ExpansionArrays {
   Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
-            const WindowHints *hints = nullptr, const Twins *twins = nullptr);
+            const WindowHints *hints = nullptr, const Replicas *replicas = nullptr);
   ~Expansion();
   Expansion(const Expansion &) = delete;
 
@@ -470,7 +470,7 @@ struct Expansion : ExpansionArrays {
   void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
 
-  const Twins &twins; ///< see TimeOptions
+  const Replicas &replicas; ///< see TimeOptions
 
   double taskSeconds(uint32_t cell, TaskKind kind);
   bool hasWork(uint32_t cell, TaskKind kind);

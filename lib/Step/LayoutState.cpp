@@ -104,8 +104,8 @@ void findReaders(Expansion &x) {
       x.groupStates[d].push_back(groupState);
     }
   }
-  for (auto [like, twin] : x.twins)
-    x.groupStates[twin] = x.groupStates[like];
+  for (auto [like, replica] : x.replicas)
+    x.groupStates[replica] = x.groupStates[like];
   for (uint32_t d = 0; d < devices; ++d)
     for (const GroupState &groupState : x.groupStates[d])
       x.readersOf[groupState.group].push_back(d);

@@ -64,10 +64,10 @@ public:
     for (const Buffer &buffer : x.buffers)
       if (buffer.persistent)
         (buffer.memory == bundle::DEVICE ? persistent : persistentOnHost)[buffer.device] += alignRegion(buffer.bytes);
-    for (auto [like, twin] : x.twins) {
-      most[twin] = most[like] - persistent[like] + persistent[twin];
-      mostOnHost[twin] = mostOnHost[like] - persistentOnHost[like] + persistentOnHost[twin];
-      mostCells[twin] = mostCells[like];
+    for (auto [like, replica] : x.replicas) {
+      most[replica] = most[like] - persistent[like] + persistent[replica];
+      mostOnHost[replica] = mostOnHost[like] - persistentOnHost[like] + persistentOnHost[replica];
+      mostCells[replica] = mostCells[like];
     }
     const std::vector<uint64_t> fixed = fixedBytes(x);
     for (uint32_t d = 0; d < alive.size(); ++d) {

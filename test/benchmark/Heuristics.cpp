@@ -63,7 +63,7 @@ enum Heuristic : size_t {
   Phases,
   // Timer.
   OwnersByMemory,
-  Twins,
+  Replicas,
   kHeuristics
 };
 
@@ -297,9 +297,9 @@ ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", ste
   return real::planByTimer(simulator, withoutFreeMemory(strategy));
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning10TwinFinder4findERKNS0_8StrategyE", void, findTwins, TwinFinder *finder, const Strategy &strategy) {
-  real::findTwins(finder, strategy);
-  if (!finder->devices().empty() && lacks(Twins))
+ZORSE_BETWEEN("_ZN5zorse8planning13ReplicaFinder4findERKNS0_8StrategyE", void, findReplicas, ReplicaFinder *finder, const Strategy &strategy) {
+  real::findReplicas(finder, strategy);
+  if (!finder->devices().empty() && lacks(Replicas))
     finder->forget(strategy);
 }
 

@@ -288,12 +288,12 @@ struct StepOptions {
 };
 
 /// Devices that do the same work at the same time as others: (device, twin), ascending.
-using Twins = std::vector<std::pair<uint32_t, uint32_t>>;
+using Replicas = std::vector<std::pair<uint32_t, uint32_t>>;
 
 struct TimeOptions : StepOptions {
   /// The plan has no cells for twins; twins take part only in operations on state. Their memory is
   /// that of the corresponding device, except for the state that they own.
-  const Twins *twins = nullptr;
+  const Replicas *replicas = nullptr;
 };
 
 struct StepTimes {

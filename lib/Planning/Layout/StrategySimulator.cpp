@@ -77,7 +77,7 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
 } // namespace
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
-    : problem(problem), gaps(gaps), tries(tries), tables(step::makeExpansionTables(problem.summary, problem.bodies, &problem.costs)), twins(problem),
+    : problem(problem), gaps(gaps), tries(tries), tables(step::makeExpansionTables(problem.summary, problem.bodies, &problem.costs)), replicas(problem),
       reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
@@ -86,7 +86,7 @@ StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int 
   host.resize(devices);
 }
 
-void StrategySimulator::assignCells(const Strategy &strategy, bool withTwins, step::Plan &plan) const {
+void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const {
   plan.schedule = strategy.schedule;
   plan.defaultSharding = strategy.state == ShardSizing::Proportional ? step::ShardSizing::Proportional : step::ShardSizing::Equal;
   plan.cells.clear();
@@ -94,7 +94,7 @@ void StrategySimulator::assignCells(const Strategy &strategy, bool withTwins, st
   int64_t base = 0;
   std::vector<step::StageDevice> devices;
   for (size_t p = 0; p < strategy.pipelines.size(); ++p) {
-    if (withTwins || !twins.isTwin(p))
+    if (withReplicas || !replicas.isReplica(p))
       for (const Stage &stage : strategy.pipelines[p].stages)
         assignStageCells(strategy, stage, base, devices, plan.cells);
     base += strategy.pipelines[p].samples;
@@ -102,13 +102,13 @@ void StrategySimulator::assignCells(const Strategy &strategy, bool withTwins, st
   applyOptimizations(memoryOptimizationsOf(problem, strategy), plan);
 }
 
-zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withTwins) {
+zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withReplicas) {
   step::TimeOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
   options.tables = tables;
   options.checked = true;
-  options.twins = withTwins ? nullptr : &twins.devices();
+  options.replicas = withReplicas ? nullptr : &replicas.devices();
   options.gaps = gaps;
   options.tries = tries;
   return step::timeStep(problem.summary, plan, options);
@@ -116,11 +116,11 @@ zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, b
 
 /// ShardSizing::ByFreeMemory: assigns master parameters and optimizer states to the devices with the
 /// most free memory when all own equal shares. Parameters and gradients stay on their readers.
-void StrategySimulator::ownByMemory(const Strategy &strategy, bool withTwins, step::Plan &plan) {
+void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas, step::Plan &plan) {
   if (strategy.state != ShardSizing::ByFreeMemory)
     return;
   const auto &devices = problem.cluster.devices;
-  const zorse::Result<step::StepTimes> times = time(plan, withTwins);
+  const zorse::Result<step::StepTimes> times = time(plan, withReplicas);
   if (times.failed())
     return;
   // Groups by their readers.
@@ -141,12 +141,12 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withTwins, st
     for (int32_t u = std::get<1>(range); u < std::get<2>(range); ++u)
       for (uint32_t g : groupsOf[static_cast<size_t>(u)])
         add(readers[g], std::get<0>(range));
-  if (!withTwins)
+  if (!withReplicas)
     for (auto &list : readers) {
       const size_t own = list.size();
-      for (auto [like, twin] : twins.devices())
+      for (auto [like, replica] : replicas.devices())
         if (std::binary_search(list.begin(), list.begin() + static_cast<long>(own), like))
-          list.push_back(twin);
+          list.push_back(replica);
       std::sort(list.begin(), list.end());
     }
   std::map<std::vector<uint32_t>, std::vector<uint32_t>> sets;
@@ -194,10 +194,10 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withTwins, st
 }
 
 const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy) {
-  twins.find(strategy);
-  assignCells(strategy, /*withTwins=*/false, reused);
-  ownByMemory(strategy, /*withTwins=*/false, reused);
-  const zorse::Result<step::StepTimes> times = time(reused, /*withTwins=*/false);
+  replicas.find(strategy);
+  assignCells(strategy, /*withReplicas=*/false, reused);
+  ownByMemory(strategy, /*withReplicas=*/false, reused);
+  const zorse::Result<step::StepTimes> times = time(reused, /*withReplicas=*/false);
   result.ran = !times.failed();
   result.excess = 0;
   if (!result.ran)
@@ -219,7 +219,7 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
 
 step::Plan StrategySimulator::plan(const Strategy &strategy) {
   step::Plan plan = reused;
-  assignCells(strategy, /*withTwins=*/true, plan);
-  ownByMemory(strategy, /*withTwins=*/true, plan);
+  assignCells(strategy, /*withReplicas=*/true, plan);
+  ownByMemory(strategy, /*withReplicas=*/true, plan);
   return plan;
 }

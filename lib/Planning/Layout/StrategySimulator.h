@@ -2,7 +2,7 @@
 // simulated once. Internal to Planning.
 #pragma once
 
-#include "Twins.h"
+#include "Replicas.h"
 
 #include "zorse/Planning/Strategy.h"
 
@@ -38,15 +38,15 @@ public:
   step::Plan plan(const Strategy &strategy);
 
 private:
-  void assignCells(const Strategy &strategy, bool withTwins, step::Plan &plan) const;
-  zorse::Result<step::StepTimes> time(const step::Plan &plan, bool withTwins);
-  void ownByMemory(const Strategy &strategy, bool withTwins, step::Plan &plan);
+  void assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const;
+  zorse::Result<step::StepTimes> time(const step::Plan &plan, bool withReplicas);
+  void ownByMemory(const Strategy &strategy, bool withReplicas, step::Plan &plan);
 
   const Problem &problem;
   const uint64_t gaps;
   const int tries;
   std::shared_ptr<step::ExpansionTables> tables;
-  TwinFinder twins;
+  ReplicaFinder replicas;
   step::Plan reused;          ///< plan to reuse, because devices and links are equal for all layouts
   std::vector<uint64_t> host; ///< per device: bytes in its host's memory
   Result result;

@@ -32,11 +32,11 @@ double tasksOf(const Strategy &strategy) {
 
 /// Number of tasks that the timer simulates; twins are simulated once.
 double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
-  TwinFinder twins(problem);
-  twins.find(strategy);
+  ReplicaFinder replicas(problem);
+  replicas.find(strategy);
   Strategy simulated;
   for (size_t p = 0; p < strategy.pipelines.size(); ++p)
-    if (!twins.isTwin(p))
+    if (!replicas.isReplica(p))
       simulated.pipelines.push_back(strategy.pipelines[p]);
   return tasksOf(simulated);
 }

@@ -156,9 +156,9 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       if (sharedUnits)
         shareUnits(random, context, strategy);
       const StrategySimulator::Result timed = simulator.run(strategy);
-      TwinFinder twins(*made->problem);
-      twins.find(strategy);
-      if (!twins.devices().empty())
+      ReplicaFinder replicas(*made->problem);
+      replicas.find(strategy);
+      if (!replicas.devices().empty())
         continue; // compared below
       step::ExpandOptions options;
       options.costs = &made->problem->costs;
@@ -252,8 +252,8 @@ TEST(StrategySimulator, OneOfTwinsStandsForAll) {
           member.device += k * devices;
       strategy.schedule.ahead.insert(strategy.schedule.ahead.end(), ahead.begin(), ahead.end());
     }
-    auto twins = repeated(*one, copies, false), apart = repeated(*one, copies, true);
-    StrategySimulator once(*twins->problem), all(*apart->problem);
+    auto replicas = repeated(*one, copies, false), apart = repeated(*one, copies, true);
+    StrategySimulator once(*replicas->problem), all(*apart->problem);
     const auto &a = once.run(strategy);
     const auto &b = all.run(strategy);
     ASSERT_TRUE(a.ran && b.ran);
@@ -291,37 +291,37 @@ TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
   };
   Strategy strategy;
   strategy.pipelines = {pipeline(0, devices), pipeline(devices, 2 * devices)};
-  TwinFinder finder(*two->problem);
-  auto twin = [&] {
+  ReplicaFinder finder(*two->problem);
+  auto replica = [&] {
     finder.find(strategy);
-    return finder.isTwin(1);
+    return finder.isReplica(1);
   };
-  EXPECT_TRUE(twin());
+  EXPECT_TRUE(replica());
   EXPECT_EQ(finder.devices().size(), devices);
   Strategy good = strategy;
   ++strategy.pipelines[1].stages[0].members[0].samples;
-  EXPECT_FALSE(twin());
+  EXPECT_FALSE(replica());
   strategy = good;
   ++strategy.pipelines[1].stages[0].members[0].rows;
-  EXPECT_FALSE(twin());
+  EXPECT_FALSE(replica());
   strategy = good;
   strategy.schedule.ahead.assign(2 * devices, 0);
   strategy.schedule.ahead[devices] = 1;
-  EXPECT_FALSE(twin());
+  EXPECT_FALSE(replica());
   strategy = good;
   std::swap(strategy.pipelines[0].stages[0].members[0].device,
             strategy.pipelines[1].stages[0].members[0].device); // still equal, but on each other's nodes if there are others
   bool alone = true;
   for (uint32_t d = 1; d < devices; ++d)
     alone &= two->cluster.devices[d].node != two->cluster.devices[0].node;
-  EXPECT_EQ(twin(), alone);
+  EXPECT_EQ(replica(), alone);
   strategy = good;
   two->cluster.devices.back().memory += 64;
-  EXPECT_FALSE(twin());
+  EXPECT_FALSE(replica());
   two->cluster.devices.back().memory -= 64;
   two->cluster.topology.mutable_nodes(two->cluster.topology.nodes_size() - 1)->mutable_nic()->set_bandwidth(1);
-  finder = TwinFinder(*two->problem);
-  EXPECT_FALSE(twin());
+  finder = ReplicaFinder(*two->problem);
+  EXPECT_FALSE(replica());
 }
 
 } // namespace

@@ -19,9 +19,9 @@ namespace zorse::planning {
 /// Twins communicate only in collectives, and all twins take part in these. Pipelines that share a
 /// node or a fabric with limited bandwidth, or whose devices move data with their own CPUs, contend
 /// with each other and are no twins.
-class TwinFinder {
+class ReplicaFinder {
 public:
-  explicit TwinFinder(const Problem &problem);
+  explicit ReplicaFinder(const Problem &problem);
 
   /// Finds the twins of a layout and forgets the previous ones.
   void find(const Strategy &strategy);
@@ -29,7 +29,7 @@ public:
   void forget(const Strategy &strategy);
 
   /// Whether the pipeline is a twin of an earlier pipeline.
-  bool isTwin(size_t pipeline) const { return first[pipeline] != pipeline; }
+  bool isReplica(size_t pipeline) const { return first[pipeline] != pipeline; }
   /// Pairs of devices (device of the simulated pipeline, corresponding device of a twin),
   /// ascending.
   const std::vector<std::pair<uint32_t, uint32_t>> &devices() const { return pairs; }
@@ -50,7 +50,7 @@ private:
   std::vector<uint32_t> first;       ///< per pipeline: the first pipeline that is its twin
   std::vector<std::pair<uint32_t, uint32_t>> pairs, mapped;
   std::vector<uint32_t> begins; ///< per device: index of its first pair
-  std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceTwin, nodeTwin, touchedDevices, touchedNodes;
+  std::vector<uint32_t> ownerOfNode, ownerOfSite, deviceReplica, nodeReplica, touchedDevices, touchedNodes;
 };
 
 } // namespace zorse::planning

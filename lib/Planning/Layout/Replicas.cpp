@@ -1,4 +1,4 @@
-#include "Twins.h"
+#include "Replicas.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@ constexpr uint32_t kNone = UINT32_MAX, kSeveral = UINT32_MAX - 1;
 
 } // namespace
 
-TwinFinder::TwinFinder(const Problem &problem) : problem(&problem) {
+ReplicaFinder::ReplicaFinder(const Problem &problem) : problem(&problem) {
   const bundle::Topology &topology = problem.cluster.topology;
   possible = topology.moving_size() == 0 && topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
   std::map<std::string, uint32_t> classes;
@@ -26,11 +26,11 @@ TwinFinder::TwinFinder(const Problem &problem) : problem(&problem) {
   }
   for (const auto &site : topology.sites())
     sharedFabric.push_back(site.fabric().bandwidth() > 0);
-  deviceTwin.assign(problem.cluster.devices.size(), kNone);
-  nodeTwin.assign(nodeClass.size(), kNone);
+  deviceReplica.assign(problem.cluster.devices.size(), kNone);
+  nodeReplica.assign(nodeClass.size(), kNone);
 }
 
-void TwinFinder::forget(const Strategy &strategy) {
+void ReplicaFinder::forget(const Strategy &strategy) {
   pairs.clear();
   begins.clear();
   first.resize(strategy.pipelines.size());
@@ -38,7 +38,7 @@ void TwinFinder::forget(const Strategy &strategy) {
     first[p] = p;
 }
 
-void TwinFinder::find(const Strategy &strategy) {
+void ReplicaFinder::find(const Strategy &strategy) {
   forget(strategy);
   const size_t count = strategy.pipelines.size();
   if (!possible || count < 2)
@@ -85,18 +85,18 @@ void TwinFinder::find(const Strategy &strategy) {
     begins[pairs[i].first] = i;
 }
 
-bool TwinFinder::sameNodes(uint32_t a, uint32_t b) {
+bool ReplicaFinder::sameNodes(uint32_t a, uint32_t b) {
   const bundle::Topology &topology = problem->cluster.topology;
   const uint32_t m = topology.node_of_device(static_cast<int>(a)), n = topology.node_of_device(static_cast<int>(b));
-  if (nodeTwin[m] == kNone) {
-    nodeTwin[m] = n;
+  if (nodeReplica[m] == kNone) {
+    nodeReplica[m] = n;
     touchedNodes.push_back(m);
   }
-  return nodeTwin[m] == n && nodeClass[m] == nodeClass[n];
+  return nodeReplica[m] == n && nodeClass[m] == nodeClass[n];
 }
 
 /// Also fills `mapped`.
-bool TwinFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
+bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
   const auto &ahead = strategy.schedule.ahead;
   auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
   const MemoryOptimizations &optimizations = memoryOptimizationsOf(*problem, strategy);
@@ -113,26 +113,26 @@ bool TwinFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeli
              optimizations.of(m.device) == optimizations.of(n.device) && sameNodes(m.device, n.device);
       if (!same)
         break;
-      if (deviceTwin[m.device] == kNone) {
-        deviceTwin[m.device] = n.device;
+      if (deviceReplica[m.device] == kNone) {
+        deviceReplica[m.device] = n.device;
         touchedDevices.push_back(m.device);
         mapped.push_back({m.device, n.device});
       }
-      same = deviceTwin[m.device] == n.device;
+      same = deviceReplica[m.device] == n.device;
     }
   }
   // Two nodes of one pipeline must not correspond to one node of the other.
   if (same) {
     std::vector<uint32_t> images;
     for (uint32_t node : touchedNodes)
-      images.push_back(nodeTwin[node]);
+      images.push_back(nodeReplica[node]);
     std::sort(images.begin(), images.end());
     same = std::adjacent_find(images.begin(), images.end()) == images.end();
   }
   for (uint32_t device : touchedDevices)
-    deviceTwin[device] = kNone;
+    deviceReplica[device] = kNone;
   for (uint32_t node : touchedNodes)
-    nodeTwin[node] = kNone;
+    nodeReplica[node] = kNone;
   touchedDevices.clear();
   touchedNodes.clear();
   return same;
