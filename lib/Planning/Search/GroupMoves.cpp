@@ -14,7 +14,7 @@ std::vector<uint32_t> drawSome(const StageModel &model, Draws &draws, const std:
   uint32_t d = devices[draws.below(devices.size())];
   std::vector<uint32_t> some;
   for (uint32_t other : devices)
-    if (other == d || (whole && model.nodeOf(other) == model.nodeOf(d) && model.classOf(other) == model.classOf(d)))
+    if (other == d || (whole && model.nodeOf(other) == model.nodeOf(d) && model.deviceTypeOf(other) == model.deviceTypeOf(d)))
       some.push_back(other);
   return some;
 }
@@ -88,9 +88,9 @@ bool zorse::planning::moveGroups(const StageModel &model, Draws &draws, const st
     if (draws.chance(50)) {
       half.devices.assign(groups[a].devices.begin() + static_cast<long>(groups[a].devices.size() / 2), groups[a].devices.end());
     } else {
-      uint32_t c = model.classOf(groups[a].devices[draws.below(groups[a].devices.size())]);
+      uint32_t c = model.deviceTypeOf(groups[a].devices[draws.below(groups[a].devices.size())]);
       for (uint32_t d : groups[a].devices)
-        if (model.classOf(d) == c)
+        if (model.deviceTypeOf(d) == c)
           half.devices.push_back(d);
     }
     erase(groups[a].devices, half.devices);

@@ -30,7 +30,7 @@ struct Block {
 std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<uint32_t> &devices) {
   std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> sorted;
   for (uint32_t d : devices)
-    sorted[{context.model.siteOf(d), context.model.classOf(d)}][context.model.nodeOf(d)].push_back(d);
+    sorted[{context.model.siteOf(d), context.model.deviceTypeOf(d)}][context.model.nodeOf(d)].push_back(d);
   std::vector<Block> blocks;
   for (auto &[key, nodes] : sorted) {
     Block block{key.first, key.second, {}};
@@ -139,7 +139,7 @@ std::vector<DeviceSet> splitDeviceSets(const SearchContext &context, const std::
   for (const DeviceSet &deviceSet : deviceSets)
     for (uint32_t d : deviceSet.devices) {
       bool same = !pieces.empty() && pieces.back().devices.size() < size &&
-                  context.model.classOf(pieces.back().devices.front()) == context.model.classOf(d) &&
+                  context.model.deviceTypeOf(pieces.back().devices.front()) == context.model.deviceTypeOf(d) &&
                   (size > 4 || context.model.nodeOf(pieces.back().devices.front()) == context.model.nodeOf(d));
       if (!same)
         pieces.emplace_back();
@@ -151,7 +151,7 @@ std::vector<DeviceSet> splitDeviceSets(const SearchContext &context, const std::
 double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices) {
   double rate = 0;
   for (uint32_t d : devices)
-    rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
+    rate += 1 / context.model.leastPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
   return rate;
 }
 
@@ -190,7 +190,7 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
   // Distributes whole nodes round-robin; nodes of equal class and size are equal.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<uint32_t>> nodes;
   for (uint32_t d : context.devices)
-    nodes[{context.model.classOf(d), context.model.nodeOf(d)}].push_back(d);
+    nodes[{context.model.deviceTypeOf(d), context.model.nodeOf(d)}].push_back(d);
   std::map<std::pair<uint32_t, size_t>, std::vector<const std::vector<uint32_t> *>> alike;
   for (auto &[key, list] : nodes)
     alike[{key.first, list.size()}].push_back(&list);
@@ -395,7 +395,7 @@ private:
 
   bool repeatsFirst(const SeedTask &task, size_t p) const {
     auto alike = [&](const DeviceSet &a, const DeviceSet &b) {
-      return a.devices.size() == b.devices.size() && context.model.classOf(a.devices.front()) == context.model.classOf(b.devices.front());
+      return a.devices.size() == b.devices.size() && context.model.deviceTypeOf(a.devices.front()) == context.model.deviceTypeOf(b.devices.front());
     };
     return p > 0 && task.samples[p] == task.samples[0] &&
            std::equal(task.deviceSets[p].begin(), task.deviceSets[p].end(), task.deviceSets[0].begin(), task.deviceSets[0].end(), alike);
@@ -497,7 +497,7 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context,
   double total = 0;
   for (const DeviceSet &group : groups) {
     for (uint32_t d : group.devices)
-      total += 1 / model.leastPerSample(model.classOf(d), 0, model.units());
+      total += 1 / model.leastPerSample(model.deviceTypeOf(d), 0, model.units());
     passed.push_back(total);
   }
   Candidate candidate;

@@ -29,16 +29,16 @@ double CutSolver::leastTime(const std::vector<DeviceSet> &deviceSets, const CutO
   double rate = 0;
   for (const DeviceSet &deviceSet : deviceSets)
     for (uint32_t d : deviceSet.devices)
-      rate += 1 / model.leastPerSample(model.classOf(d), 0, model.units());
+      rate += 1 / model.leastPerSample(model.deviceTypeOf(d), 0, model.units());
   return static_cast<double>(options.samples) / rate;
 }
 
 double CutSolver::passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const {
-  if (stage.classCount == 1)
-    return model.forward(stage.classList[0], r, u, v) + model.backward(stage.classList[0], r, u, v);
+  if (stage.typeCount == 1)
+    return model.forward(stage.typeList[0], r, u, v) + model.backward(stage.typeList[0], r, u, v);
   double sum = 0, rate = 0; // weighted by the throughput of each class
-  for (uint32_t i = 0; i < stage.classCount; ++i) {
-    uint32_t c = stage.classList[i];
+  for (uint32_t i = 0; i < stage.typeCount; ++i) {
+    uint32_t c = stage.typeList[i];
     double part = stage.counts[c] / model.cell(c, r, u, v);
     rate += part;
     sum += part * (model.forward(c, r, u, v) + model.backward(c, r, u, v));
@@ -97,17 +97,17 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   double budget = (time - reduce) * (1 + 1e-12), busy;
   if (budget <= 0)
     return kInfinity;
-  double seconds[kMostClasses], rate = 0;
-  if (stage.classCount == 1) {
-    seconds[0] = model.cell(stage.classList[0], r, u, v);
+  double seconds[kMaxDeviceTypes], rate = 0;
+  if (stage.typeCount == 1) {
+    seconds[0] = model.cell(stage.typeList[0], r, u, v);
     busy = stage.cellsEach * seconds[0];
     if (busy > budget)
       return kInfinity;
     rate = stage.devices / seconds[0];
   } else {
-    for (uint32_t i = 0; i < stage.classCount; ++i) {
-      seconds[i] = model.cell(stage.classList[i], r, u, v);
-      rate += stage.counts[stage.classList[i]] / seconds[i];
+    for (uint32_t i = 0; i < stage.typeCount; ++i) {
+      seconds[i] = model.cell(stage.typeList[i], r, u, v);
+      rate += stage.counts[stage.typeList[i]] / seconds[i];
     }
     busy = cells / rate;
     if (busy > budget)
@@ -124,16 +124,16 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   const CellMemory &cell = cellMemory(r, u, v, options.split);
   double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.passing;
   double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in flight, times seconds of one cell
-  for (uint32_t i = 0; i < stage.classCount; ++i) {
+  for (uint32_t i = 0; i < stage.typeCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
     if (held + alive * cell.hold * kGaps > stage.memory[i])
       return kInfinity;
   }
-  if (stage.classCount > 1) {
-    uint32_t counts[kMostClasses];
-    for (uint32_t i = 0; i < stage.classCount; ++i)
-      counts[i] = stage.counts[stage.classList[i]];
-    busy = makespan(static_cast<int64_t>(cells), counts, seconds, stage.classCount);
+  if (stage.typeCount > 1) {
+    uint32_t counts[kMaxDeviceTypes];
+    for (uint32_t i = 0; i < stage.typeCount; ++i)
+      counts[i] = stage.counts[stage.typeList[i]];
+    busy = makespan(static_cast<int64_t>(cells), counts, seconds, stage.typeCount);
   }
   return std::max(busy + reduce, card);
 }
@@ -142,10 +142,10 @@ void CutSolver::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint3
   const auto &topology = model.problem.cluster.topology;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   for (uint32_t d : deviceSet.devices) {
-    uint32_t c = model.classOf(d), node = model.nodeOf(d);
+    uint32_t c = model.deviceTypeOf(d), node = model.nodeOf(d);
     if (stage.counts[c]++ == 0) {
-      stage.memory[stage.classCount] = model.memoryOf(c);
-      stage.classList[stage.classCount++] = c;
+      stage.memory[stage.typeCount] = model.memoryOf(c);
+      stage.typeList[stage.typeCount++] = c;
     }
     ++stage.devices;
     const double part = model.cardBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // this device's share of the card
@@ -202,7 +202,7 @@ void CutSolver::leaveOut(size_t i) {
 
 int32_t CutSolver::mostInFront(const Goal &goal, size_t i) const {
   const int32_t units = model.units();
-  const size_t stride = static_cast<size_t>(units) + 1, classes = model.classes();
+  const size_t stride = static_cast<size_t>(units) + 1, classes = model.deviceTypes();
   int32_t most = 0;
   for (; most < units; ++most) {
     double share = 0;
@@ -278,7 +278,7 @@ bool CutSolver::reach(const std::vector<DeviceSet> &deviceSets, const CutOptions
         break;
       if (j != n && (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.mostDevices))
         continue;
-      if (n > CutEffort::kMixed && stage.classCount > 2 && j - i > 1)
+      if (n > CutEffort::kMixed && stage.typeCount > 2 && j - i > 1)
         break;
       close(stage, options, i, j);
       for (size_t r = options.leastRows; r <= mostRows; ++r) {
@@ -344,7 +344,7 @@ void CutSolver::read(const std::vector<DeviceSet> &deviceSets, const CutOptions 
 
 Cut CutSolver::solve(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) {
   Cut cut;
-  const size_t n = deviceSets.size(), classes = model.classes();
+  const size_t n = deviceSets.size(), classes = model.deviceTypes();
   const int32_t units = model.units();
   if (n == 0 || units == 0)
     return cut;
@@ -374,7 +374,7 @@ Cut CutSolver::solve(const std::vector<DeviceSet> &deviceSets, const CutOptions 
     for (size_t c = 0; c < classes; ++c)
       prefixCounts[(i + 1) * classes + c] = prefixCounts[i * classes + c];
     for (uint32_t d : deviceSets[i].devices)
-      prefixCounts[(i + 1) * classes + model.classOf(d)] += 1;
+      prefixCounts[(i + 1) * classes + model.deviceTypeOf(d)] += 1;
   }
   leastSeconds.assign(classes * stride, 0);
   for (uint32_t c = 0; c < classes; ++c)

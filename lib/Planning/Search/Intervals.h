@@ -63,9 +63,9 @@ private:
     uint32_t rows; ///< kSkip: the atom has no work
   };
   struct StageChoice { ///< properties of a choice of atoms, for all partitions
-    uint32_t counts[kMostClasses];
-    uint32_t classList[kMostClasses], classCount;
-    double memory[kMostClasses];
+    uint32_t counts[kMaxDeviceTypes];
+    uint32_t typeList[kMaxDeviceTypes], typeCount;
+    double memory[kMaxDeviceTypes];
     uint32_t devices, nodes;
     uint32_t devicesHere, fewestBefore; ///< number of devices on its last node, and the minimum over the nodes before
     bool shared;                        ///< whether gradients cross cards

@@ -15,7 +15,7 @@ namespace {
 double secondsOf(const StageModel &model, const std::vector<uint32_t> &devices, size_t rows, int32_t begin, int32_t end) {
   double rate = 0;
   for (uint32_t d : devices)
-    rate += static_cast<double>(model.rows()[rows]) / model.cell(model.classOf(d), rows, begin, end);
+    rate += static_cast<double>(model.rows()[rows]) / model.cell(model.deviceTypeOf(d), rows, begin, end);
   return 1 / rate;
 }
 

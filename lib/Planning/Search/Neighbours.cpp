@@ -201,7 +201,7 @@ void Neighbours::recut(size_t p, const std::vector<DeviceSet> &groups) {
 
 /// Whether moving either of two devices has the same effect.
 bool Neighbours::alike(const StagePosition &a, const StagePosition &b) const {
-  return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->classOf(a.device) == model->classOf(b.device) &&
+  return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) &&
          model->nodeOf(a.device) == model->nodeOf(b.device);
 }
 
@@ -260,7 +260,7 @@ void Neighbours::dissolve(size_t gone, uint32_t device) {
 void Neighbours::alone(const Groups &without, uint32_t device) {
   if (without.size() >= context.effort().mostPipelines || context.options.pipelines == without.size())
     return;
-  auto speedOf = [&](uint32_t d) { return 1 / model->leastPerSample(model->classOf(d), 0, model->units()); };
+  auto speedOf = [&](uint32_t d) { return 1 / model->leastPerSample(model->deviceTypeOf(d), 0, model->units()); };
   double all = 0;
   for (uint32_t d : context.devices)
     all += speedOf(d);
@@ -288,7 +288,7 @@ void Neighbours::exchanges() {
     for (size_t j = i + 1; j < list.size() && !enough; ++j) {
       const StagePosition &a = list[i], &b = list[j];
       if ((a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage)) ||
-          (model->classOf(a.device) == model->classOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device)))
+          (model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device)))
         continue;
       Groups moved = groups;
       for (const StagePosition *place : {&a, &b})
@@ -409,12 +409,12 @@ void Neighbours::relief() {
   const MemoryOptimizations &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
   if (!optimizations.any())
     return;
-  std::vector<std::vector<uint32_t>> sets(model->classes());
+  std::vector<std::vector<uint32_t>> sets(model->deviceTypes());
   for (const Pipeline &pipeline : now->strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
       sets.push_back(devicesOf(stage));
       for (uint32_t d : sets.back())
-        sets[model->classOf(d)].push_back(d);
+        sets[model->deviceTypeOf(d)].push_back(d);
     }
   if (context.effort().deviceMemoryOptimizations)
     for (const StagePosition &position : positions())

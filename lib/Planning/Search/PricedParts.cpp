@@ -20,7 +20,7 @@ class Parts {
 public:
   explicit Parts(const SearchContext &context) : context(context), problem(context.problem), options(context.options) {
     for (uint32_t d : context.devices)
-      byClass[context.model.classOf(d)].push_back(d);
+      byClass[context.model.deviceTypeOf(d)].push_back(d);
     std::map<uint32_t, size_t> ofNode;
     for (uint32_t d : context.devices)
       ++ofNode[context.model.nodeOf(d)];

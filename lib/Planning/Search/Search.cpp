@@ -80,9 +80,9 @@ void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidate
 
 /// Adds, for every class, its fastest device alone, because no plan may be slower than one device.
 void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
-  for (uint32_t c = 0; c < context.model.classes(); ++c)
+  for (uint32_t c = 0; c < context.model.deviceTypes(); ++c)
     for (uint32_t d : context.devices) {
-      if (context.model.classOf(d) != c)
+      if (context.model.deviceTypeOf(d) != c)
         continue;
       for (size_t r = 0; r < context.model.rows().size(); ++r) {
         Candidate candidate;

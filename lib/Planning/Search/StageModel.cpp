@@ -67,7 +67,7 @@ void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
   }; // small problems: 1, 2, 3, 4, 6, 8, 12, 16
   for (int64_t rows = 1, last = 1; rows <= most; last = rows, rows = next(rows)) {
     bool pays = rows == 1;
-    for (uint32_t c = 0; c < classes() && !pays; ++c)
+    for (uint32_t c = 0; c < deviceTypes() && !pays; ++c)
       pays = total(times.of(c, rows), stride - 1, splits()) / static_cast<double>(rows) <
              (few ? 1 - 1e-6 : 0.99) * total(times.of(c, last), stride - 1, splits()) / static_cast<double>(last);
     if (!pays)
@@ -77,11 +77,11 @@ void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
 }
 
 void StageModel::sumTimes(UnitTimes &times) {
-  size_t count = classes() * rowChoices.size() * stride;
+  size_t count = deviceTypes() * rowChoices.size() * stride;
   whole.resize(count);
   forwards.resize(count);
   backwards.resize(count);
-  for (uint32_t c = 0; c < classes(); ++c)
+  for (uint32_t c = 0; c < deviceTypes(); ++c)
     for (size_t r = 0; r < rowChoices.size(); ++r) {
       const UnitTimes::Prefix &p = times.of(c, rowChoices[r]);
       for (size_t u = 0; u < stride; ++u) {
@@ -94,8 +94,8 @@ void StageModel::sumTimes(UnitTimes &times) {
 
 /// Per unit: the minimum over rows, including those that rowChoices omits.
 void StageModel::sumLeast(UnitTimes &times) {
-  leastWhole.assign(classes() * stride, 0);
-  for (uint32_t c = 0; c < classes(); ++c) {
+  leastWhole.assign(deviceTypes() * stride, 0);
+  for (uint32_t c = 0; c < deviceTypes(); ++c) {
     std::vector<const UnitTimes::Prefix *> all;
     std::vector<double> rowsOf;
     for (int64_t rows = 1; rows <= std::min<int64_t>(problem.batch, 64); rows = rows < 8 ? rows + 1 : rows * 2) {
@@ -154,7 +154,7 @@ void StageModel::describeCluster() {
   devicesIn.assign(cards.size(), 0);
   for (const ClusterDevice &device : problem.cluster.devices)
     ++devicesIn[device.node];
-  for (uint32_t c = 0; c < classes(); ++c) {
+  for (uint32_t c = 0; c < deviceTypes(); ++c) {
     const ClusterDevice &device = problem.cluster.devices[devicesOf[c].empty() ? 0 : devicesOf[c].front()];
     memory.push_back(device.capacity() ? static_cast<double>(device.capacity()) : std::numeric_limits<double>::infinity());
   }

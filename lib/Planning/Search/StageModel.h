@@ -15,7 +15,7 @@
 namespace zorse::planning {
 
 /// Maximum number of classes of devices that are equal in all properties that a plan uses.
-inline constexpr size_t kMostClasses = 16;
+inline constexpr size_t kMaxDeviceTypes = 16;
 
 /// Costs of stages. With `ways` > 1 the model's units are parts of real units: a part is a real
 /// unit for one of `ways` pipelines on the same devices with different stage boundaries. Range [u,
@@ -26,7 +26,7 @@ public:
   /// \param rowLimit  maximum rows of a micro-batch; 0: unlimited
   StageModel(const Problem &problem, const UnitTables &tables, int64_t rowLimit, int32_t ways = 1);
 
-  uint32_t classes() const { return static_cast<uint32_t>(devicesOf.size()); }
+  uint32_t deviceTypes() const { return static_cast<uint32_t>(devicesOf.size()); }
   /// Row counts to try, ascending. Larger ones improve no device by 1 % or more (with few devices
   /// and samples: not at all).
   const std::vector<int64_t> &rows() const { return rowChoices; }
@@ -72,7 +72,7 @@ public:
   uint32_t devicesOfNode(uint32_t node) const { return devicesIn[node]; }
   uint32_t nodeOf(uint32_t device) const { return problem.cluster.devices[device].node; }
   uint32_t siteOf(uint32_t device) const { return problem.costs.network().site(device); }
-  uint32_t classOf(uint32_t device) const { return problem.costs.deviceClass(device); }
+  uint32_t deviceTypeOf(uint32_t device) const { return problem.costs.deviceClass(device); }
   double memoryOf(uint32_t c) const { return memory[c]; } ///< without the reserve; infinite if unlimited
   int32_t units() const { return tables.units() * boundaryDenominator; }
   int32_t boundaryVariants() const { return boundaryDenominator; }

@@ -17,7 +17,7 @@ Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint
   stage.unitEnd = unitEnd;
   std::vector<double> seconds;
   for (uint32_t d : devices)
-    seconds.push_back(model.cell(model.classOf(d), rows, unitBegin, unitEnd));
+    seconds.push_back(model.cell(model.deviceTypeOf(d), rows, unitBegin, unitEnd));
   std::vector<int64_t> shares = shareSamples(samples, model.rows()[rows], seconds);
   for (size_t i = 0; i < devices.size(); ++i)
     if (shares[i] > 0)
@@ -107,7 +107,7 @@ bool zorse::planning::areAlike(const StageModel &model, const Strategy &strategy
       if (a.unitBegin != b.unitBegin || a.unitEnd != b.unitEnd || a.members.size() != b.members.size())
         return false;
       for (size_t m = 0; m < a.members.size(); ++m)
-        if (model.classOf(a.members[m].device) != model.classOf(b.members[m].device))
+        if (model.deviceTypeOf(a.members[m].device) != model.deviceTypeOf(b.members[m].device))
           return false;
     }
   }

@@ -24,7 +24,7 @@ std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devic
   for (auto &[key, group] : byKey) {
     double rate = 0;
     for (uint32_t d : group)
-      rate += 1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units());
+      rate += 1 / context.model.leastPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
     groups.push_back({rate, std::move(group)});
   }
   std::stable_sort(groups.begin(), groups.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
@@ -64,7 +64,7 @@ private:
 std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t most) {
   Sets sets(devices, most);
   const auto sites = groupsBy(context, devices, [&](uint32_t d) { return context.model.siteOf(d); });
-  const auto classes = groupsBy(context, devices, [&](uint32_t d) { return context.model.classOf(d); });
+  const auto classes = groupsBy(context, devices, [&](uint32_t d) { return context.model.deviceTypeOf(d); });
   const auto nodes = groupsBy(context, devices, [&](uint32_t d) { return context.model.nodeOf(d); });
   for (const auto *groups : {&sites, &classes, &nodes}) {
     for (auto it = groups->rbegin(); it != groups->rend(); ++it)
@@ -78,7 +78,7 @@ std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, 
     }
   }
   for (const Devices &site : sites)
-    for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.classOf(d); }))
+    for (const Devices &group : groupsBy(context, site, [&](uint32_t d) { return context.model.deviceTypeOf(d); }))
       sets.add(group);
   // One device less of every class, from the node with the fewest of them.
   if (SearchEffort::forDevices(devices.size()).lessOne)
@@ -98,7 +98,7 @@ std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &co
   std::vector<std::pair<double, uint32_t>> bySpeed;
   double all = 0, gone = 0;
   for (uint32_t d : context.devices) {
-    bySpeed.push_back({1 / context.model.leastPerSample(context.model.classOf(d), 0, context.model.units()), d});
+    bySpeed.push_back({1 / context.model.leastPerSample(context.model.deviceTypeOf(d), 0, context.model.units()), d});
     all += bySpeed.back().first;
   }
   std::sort(bySpeed.begin(), bySpeed.end());

@@ -36,9 +36,9 @@ std::string zorse::planning::structureOf(const StageModel &model, const Strategy
   std::string text;
   for (const Pipeline &pipeline : strategy.pipelines) {
     for (const Stage &stage : pipeline.stages) {
-      std::vector<uint32_t> counts(model.classes(), 0);
+      std::vector<uint32_t> counts(model.deviceTypes(), 0);
       for (const Member &member : stage.members)
-        ++counts[model.classOf(member.device)];
+        ++counts[model.deviceTypeOf(member.device)];
       for (uint32_t count : counts)
         text += std::to_string(count) + ",";
       text += ";";
