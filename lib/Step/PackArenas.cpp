@@ -165,7 +165,7 @@ std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)
     return text + "fewer units on it, or owners of state on other devices";
-  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryRemedy(); use.cellsAlive > 1 && !remedy.empty())
+  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryHint(); use.cellsAlive > 1 && !remedy.empty())
     return text + remedy + ", smaller micro-batches, or fewer units on it";
   return text + "a smaller batch, smaller micro-batches, or fewer units on it";
 }

@@ -141,7 +141,7 @@ private:
   static double stepWithout(size_t heuristic, const Case &one, std::vector<bool> *used) {
     SearchOptions options;
     options.seed = one.seed;
-    options.remedies = false;
+    options.memoryHints = false;
     Trial trial = searchWithout(heuristic, *one.problem, options);
     if (used)
       *used = std::move(trial.used);

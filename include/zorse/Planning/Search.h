@@ -25,7 +25,7 @@ struct SearchOptions {
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded; ///< devices to leave out
   bool memoryOptimizations = true;         ///< try memory techniques if memory is insufficient or nearly full
-  bool remedies = true;           ///< if no plan fits, the message suggests changes that would help: takes about as long as the search
+  bool memoryHints = true;           ///< if no plan fits, the message suggests changes that would help: takes about as long as the search
   /// Progress callback, called from one thread from time to time: candidates tried, the budget, the
   /// best step so far in seconds.
   std::function<void(uint32_t tried, uint32_t budget, double bestStep)> progress;

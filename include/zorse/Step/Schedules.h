@@ -55,7 +55,7 @@ public:
 
   /// Returns a change of the schedule for messages if several micro-batches in flight do not fit
   /// ("schedule \"1f1b\""); empty: no change helps.
-  virtual std::string memoryRemedy() const { return {}; }
+  virtual std::string memoryHint() const { return {}; }
 };
 
 const ScheduleRule &scheduleRule(ScheduleKind kind);

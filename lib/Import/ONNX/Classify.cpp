@@ -13,7 +13,7 @@ using namespace zorse::onnx_import;
 
 static constexpr int64_t kFolded = 1 << 17; ///< max elements of a constant that may decide the graph; a larger one stays an argument
 
-static constexpr const char *kFactsRemedy = "write the module's facts into the file (zorse.facts: write_facts(module, path, inputs)), or export it "
+static constexpr const char *kMetadataHint = "write the module's facts into the file (zorse.facts: write_facts(module, path, inputs)), or export it "
                                             "with zorse.export (zorse-torch-export for a model of the hub)";
 
 static std::string shapeText(const onnx::Tensor &tensor) {
@@ -149,7 +149,7 @@ static LogicalResult restoreMerged(ImportState &state, const Uses &uses) {
     std::string what =
         "the exporter has merged parameters of equal values, and the file does not say whether the model ties them: " + listed(ambiguous);
     if (!state.options.trustGuess)
-      return error(state, what + ". To settle it, " + kFactsRemedy + "; or train them as one with --infer-trainable");
+      return error(state, what + ". To settle it, " + kMetadataHint + "; or train them as one with --infer-trainable");
     warn(state, what + "; they are trained as one (--infer-trainable)");
   }
   return success();
@@ -294,7 +294,7 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
     return error(state, "the file does not say whether " + std::to_string(ambiguous.size()) +
                             (ambiguous.size() == 1 ? " initializer is" : " initializers are") + " trained, and their uses are ambiguous: " +
                             listed(ambiguous, 40) + ". Say it with --train=PATTERN and --freeze=PATTERN (* stands for any characters); or " +
-                            kFactsRemedy + "; or take the guess with --infer-trainable: " + listed(trusted, 40));
+                            kMetadataHint + "; or take the guess with --infer-trainable: " + listed(trusted, 40));
   if (!trusted.empty())
     warn(state, "guessed (--infer-trainable): " + listed(trusted, 40));
   if (!trained.empty())

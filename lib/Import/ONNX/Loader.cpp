@@ -124,7 +124,7 @@ MappedFile::~MappedFile() {
 }
 
 /// How to export a model of PyTorch or of the Hugging Face hub that was given instead of an ONNX file; empty if `path` is neither.
-static std::string exportRemedy(const std::string &path) {
+static std::string exportHint(const std::string &path) {
   const char *command = "zorse-torch-export --hf ";
   if (access((path + "/config.json").c_str(), F_OK) == 0)
     return "'" + path + "' is a model of the Hugging Face hub, expected an ONNX file; write one: " + command + path + " -o model.onnx";
@@ -138,7 +138,7 @@ static std::string exportRemedy(const std::string &path) {
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(const std::string &path) {
   Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
   Result<std::unique_ptr<LoadedModel>> result = file.failed() ? file.error() : load(std::move(*file), path);
-  if (std::string remedy = result.failed() ? exportRemedy(path) : std::string(); !remedy.empty())
+  if (std::string remedy = result.failed() ? exportHint(path) : std::string(); !remedy.empty())
     return userError(remedy);
   return result;
 }

@@ -235,7 +235,7 @@ static std::map<std::string, std::vector<std::string>> usersOf(const onnx::Graph
   return sites;
 }
 
-static constexpr const char *kRemedy =
+static constexpr const char *kHint =
     ". Export with torch.onnx.export(..., dynamo=True, optimize=False), which keeps every parameter with its name and layout";
 
 /// Warns about parameters that the exporter merged, renamed or folded and that cannot be restored.
@@ -255,7 +255,7 @@ static void reportChanged(ImportState &state) {
       for (const std::string &use : distinct)
         list += (list.empty() ? "'" : ", '") + use + "'";
       warn(state, "parameter '" + tensor.name() + "' is shared by " + std::to_string(distinct.size()) + " modules (" + list +
-                      "): the exporter merged parameters with equal initial values, and training this file ties them" + kRemedy);
+                      "): the exporter merged parameters with equal initial values, and training this file ties them" + kHint);
     }
     if (!state.metadata.parameters.count(tensor.name()) && looksRenamed(tensor.name())) {
       auto stored = state.metadata.stored.find(tensor.name());
@@ -264,7 +264,7 @@ static void reportChanged(ImportState &state) {
   }
   if (!renamed.empty())
     warn(state, std::to_string(renamed.size()) + " trained parameters have lost their names or layout in the export (" + firstOf(renamed, 6) +
-                    "): the checkpoint will not load into the model by name" + kRemedy);
+                    "): the checkpoint will not load into the model by name" + kHint);
 }
 
 /// Warns about modes of norms, dropout and samples that the user may not have intended.

@@ -186,7 +186,7 @@ private:
   /// Explains the missing memory with the candidate that exceeds memory least, including all
   /// devices in one sequence. The best score may belong to one device with the whole model.
   std::string explainLack() {
-    if (!options.remedies)
+    if (!options.memoryHints)
       return "no plan fits the memory of the devices";
     Strategy least = closest->strategy;
     const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {

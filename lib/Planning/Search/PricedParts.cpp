@@ -224,7 +224,7 @@ Result<SearchResult> zorse::planning::searchParts(const Problem &problem, const 
   auto scoreOfResult = [&](const SearchResult &result) { return scoreOf(problem, options, result.strategy, result.evaluation.step, 0); };
   for (const Devices &part : chooseParts(problem, options)) {
     SearchOptions alone = onlyOn(problem, options, part);
-    alone.remedies = false;
+    alone.memoryHints = false;
     Result<SearchResult> found = searchInOrder(problem, alone);
     if (found.failed())
       continue;

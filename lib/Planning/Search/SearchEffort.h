@@ -99,7 +99,7 @@ struct SearchEffort {
   size_t pricedSmall = 4;         ///< smallest subsets, also searched because short searches estimate them worst
   size_t pricedFew = 2;           ///< maximum devices of these
 
-  // If nothing fits (Remedies.cpp).
+  // If nothing fits (MemoryHints.cpp).
   size_t shortInitialSolutions = 24; ///< of a short search
   bool shortPieces;       ///< short searches also split nodes
   size_t addedDevices;    ///< the message suggests up to this number of additional devices

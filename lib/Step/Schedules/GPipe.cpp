@@ -28,7 +28,7 @@ public:
     return DeadlockFreedom::MustCheck;
   }
 
-  std::string memoryRemedy() const override { return "schedule \"1f1b\""; }
+  std::string memoryHint() const override { return "schedule \"1f1b\""; }
 };
 
 } // namespace

@@ -33,7 +33,7 @@ public:
       : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
 
   std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
-  std::string memoryRemedy() const override { return "a smaller \"in_flight_factor\" of the schedule"; }
+  std::string memoryHint() const override { return "a smaller \"in_flight_factor\" of the schedule"; }
 
 protected:
   const Turn turn;

@@ -47,7 +47,7 @@ std::string show(const MemoryOptimization &optimization) {
 
 /// Returns a change that fits: techniques that the user disabled, or hosts with enough memory for
 /// techniques.
-std::string techniqueThatFits(const Problem &problem, const SearchOptions &options) {
+std::string optimizationThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
     Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, {}, problem.blocking};
     for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
@@ -167,7 +167,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
     if (!remedy.empty())
       remedies += (remedies.empty() ? "" : "; or ") + remedy;
   };
-  add(techniqueThatFits(problem, context.options));
+  add(optimizationThatFits(problem, context.options));
   if (context.options.stages > 0 && shortSearchOfParts(problem, context.options))
     add("another number of stages than " + std::to_string(context.options.stages) + " (without --pipeline-stages it is chosen)");
   add(moreDevices(problem, context.options));
