@@ -72,7 +72,7 @@ bool mayFit(const Problem &problem, const Strategy &strategy) {
       }
       for (const Member &m : stage.members) {
         bool all = strategy.schedule.kind == step::ScheduleKind::GPipe;
-        needed[m.device] += parameters + saved * static_cast<double>(all ? m.samples : std::min(m.rows, m.samples));
+        needed[m.device] += parameters + saved * static_cast<double>(all ? m.samples : std::min(m.microBatchSize, m.samples));
       }
     }
   for (auto [device, bytes] : needed) {

@@ -13,7 +13,7 @@ void zorse::step::dealStage(int32_t unitBegin, int32_t unitEnd, int64_t sampleBe
   using Next = std::pair<double, size_t>; // fraction done after its next cell, index
   std::priority_queue<Next, std::vector<Next>, std::greater<Next>> queue;
   std::vector<int64_t> dealt(devices.size(), 0);
-  auto rows = [&](size_t i) { return std::min(std::max<int64_t>(devices[i].microBatch, 1), devices[i].samples - dealt[i]); };
+  auto rows = [&](size_t i) { return std::min(std::max<int64_t>(devices[i].microBatchSize, 1), devices[i].samples - dealt[i]); };
   auto push = [&](size_t i) {
     if (dealt[i] < devices[i].samples)
       queue.push({static_cast<double>(dealt[i] + rows(i)) / static_cast<double>(devices[i].samples), i});

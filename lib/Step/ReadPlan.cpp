@@ -219,7 +219,7 @@ private:
     for (size_t i = 0; i < list.size(); ++i) {
       std::string path = at(where, i);
       StageDevice device;
-      device.microBatch = common;
+      device.microBatchSize = common;
       double weight = 1;
       if (list[i].is_string()) {
         device.device = toDevice(list[i], path);
@@ -229,7 +229,7 @@ private:
           fail(path, "missing key \"device\"");
         device.device = toDevice(list[i]["device"], path + ".device");
         if (list[i].contains("micro_batch_size"))
-          device.microBatch = toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
+          device.microBatchSize = toMicroBatch(list[i]["micro_batch_size"], path + ".micro_batch_size");
         if (list[i].contains("share") && list[i].contains("samples"))
           fail(path, "has both \"samples\" and \"share\": keep one");
         if (list[i].contains("share"))
@@ -264,9 +264,9 @@ private:
     }
     int64_t count = static_cast<int64_t>(plan.cells.size());
     for (StageDevice &device : devices) {
-      if (device.microBatch == 0)
-        device.microBatch = std::max<int64_t>(device.samples, 1);
-      count += device.samples / device.microBatch;
+      if (device.microBatchSize == 0)
+        device.microBatchSize = std::max<int64_t>(device.samples, 1);
+      count += device.samples / device.microBatchSize;
     }
     if (count > kMostCells)
       fail(where, "gives more than " + std::to_string(kMostCells) + " cells: use larger micro-batches");

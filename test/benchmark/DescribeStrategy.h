@@ -31,7 +31,7 @@ inline std::string describeStrategy(const Problem &problem, const Strategy &stra
         fullest = std::max(fullest, static_cast<double>(memory[member.device]) / static_cast<double>(std::max<uint64_t>(1, device.memory)));
       }
       char line[120];
-      text += " [" + std::to_string(stage.unitEnd - stage.unitBegin) + "u r" + std::to_string(stage.members.front().rows);
+      text += " [" + std::to_string(stage.unitEnd - stage.unitBegin) + "u r" + std::to_string(stage.members.front().microBatchSize);
       for (auto &[type, count] : types)
         text += " " + std::to_string(count) + type;
       std::snprintf(line, sizeof line, " on %zu busy %.3f mem %.2f]", nodes.size(), busiest / step, fullest);

@@ -38,7 +38,7 @@ std::string describe(const Problem &problem, const Strategy &strategy) {
         entry.second += member.samples;
       }
       text += "    units " + std::to_string(stage.unitBegin) + "-" + std::to_string(stage.unitEnd) + ", rows " +
-              std::to_string(stage.members.front().rows) + ":";
+              std::to_string(stage.members.front().microBatchSize) + ":";
       for (auto &[type, entry] : types)
         text += " " + std::to_string(entry.first) + " " + type + " (" + std::to_string(entry.second) + ")";
       text += "\n";

@@ -201,7 +201,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
       const Stage &stage = strategy.pipelines[p].stages[s];
       double forward = INFINITY, backward = INFINITY, link = INFINITY;
       for (const Member &m : stage.members) {
-        int d = static_cast<int>(m.device), rows = static_cast<int>(m.rows);
+        int d = static_cast<int>(m.device), rows = static_cast<int>(m.microBatchSize);
         bound = std::max(bound, std::max(down, state.gather[d]) + t.busy(d, stage.unitBegin, stage.unitEnd, m.samples, rows) +
                                     std::max(up, state.reduce[d]));
         for (int r = 1; r <= 2; ++r) {
@@ -224,7 +224,7 @@ double zorse::optimality::strategyBound(const Problem &problem, const Strategy &
     bound = std::max(bound, stateBound(t, pipelines, paths, [&](size_t p, size_t s, int d) {
                        for (const Member &m : strategy.pipelines[p].stages[s].members)
                          if (static_cast<int>(m.device) == d)
-                           return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], m.samples, static_cast<int>(m.rows));
+                           return t.busy(d, pipelines[p].begin(s), pipelines[p].ends[s], m.samples, static_cast<int>(m.microBatchSize));
                        return 0.0;
                      }));
   return bound + state.update;

@@ -80,7 +80,7 @@ std::string zorse::optimality::writeKnown(uint64_t seed, const Known &known) {
       for (const Stage &stage : pipeline.stages) {
         Json members = Json::array();
         for (const Member &m : stage.members)
-          members.push_back({m.device, m.samples, m.rows});
+          members.push_back({m.device, m.samples, m.microBatchSize});
         stages.push_back({{"units", {stage.unitBegin, stage.unitEnd}}, {"members", members}});
       }
       pipelines.push_back({{"samples", pipeline.samples}, {"stages", stages}});

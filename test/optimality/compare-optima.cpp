@@ -50,7 +50,7 @@ Judged judge(uint64_t seed, const Known &known) {
   }
   for (int i = 0; i < 2; ++i) {
     SearchOptions options;
-    options.rows = i > 0 ? 2 : 0;
+    options.maxMicroBatchSize = i > 0 ? 2 : 0;
     options.threads = 1;
     if (Result<SearchResult> result = searchPlan(*instance->problem, options); !result.failed())
       if (Result<Evaluation> e = evaluate(*instance->problem, result->plan); !e.failed() && e->excess == 0)

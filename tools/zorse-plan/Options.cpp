@@ -40,7 +40,7 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("--max-price", o.search.mostPrice, "maximum price per hour of the devices in use")->group(search);
   app.add_option("--pipeline-stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
   app.add_option("--num-pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
-  app.add_option("--max-micro-batch-size", o.search.rows, "maximum micro-batch size (default: chosen)")->group(search);
+  app.add_option("--max-micro-batch-size", o.search.maxMicroBatchSize, "maximum micro-batch size (default: chosen)")->group(search);
   std::vector<std::string> schedules;
   for (step::ScheduleKind kind : planning::searchedSchedules())
     schedules.push_back(step::scheduleRule(kind).name);

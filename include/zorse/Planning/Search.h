@@ -20,7 +20,7 @@ struct SearchOptions {
   unsigned threads = 0;    ///< 0: all cores. The result does not depend on it
   // Choices that the user fixes; 0 or empty: the search chooses.
   uint32_t stages = 0, pipelines = 0;
-  int64_t rows = 0; ///< maximum micro-batch size
+  int64_t maxMicroBatchSize = 0; ///< maximum micro-batch size
   std::optional<step::ScheduleKind> schedule;
   std::optional<bool> splitBackward;
   std::vector<uint32_t> excluded; ///< devices to leave out

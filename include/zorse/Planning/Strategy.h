@@ -68,7 +68,7 @@ struct Problem {
 struct Member {
   uint32_t device = 0; ///< index in the cluster
   int64_t samples = 0; ///< number of the pipeline's samples
-  int64_t rows = 1;    ///< micro-batch size; the last micro-batch may be smaller
+  int64_t microBatchSize = 1;    ///< micro-batch size; the last micro-batch may be smaller
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the

@@ -10,7 +10,7 @@ void zorse::planning::assignStageCells(const Strategy &strategy, const Stage &st
   devices.clear();
   for (const Member &member : stage.members)
     if (member.samples > 0)
-      devices.push_back({member.device, member.samples, member.rows});
+      devices.push_back({member.device, member.samples, member.microBatchSize});
   const size_t first = cells.size();
   step::dealStage(stage.unitBegin, stage.unitEnd, base, devices, cells);
   if (strategy.boundaryDenominator == 1)

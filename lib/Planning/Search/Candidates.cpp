@@ -22,14 +22,14 @@ int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t mos
 } // namespace
 
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
-    : problem(problem), options(options), tables(problem.summary), model(problem, tables, options.rows) {
+    : problem(problem), options(options), tables(problem.summary), model(problem, tables, options.maxMicroBatchSize) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
       devices.push_back(d);
   const SearchEffort effort = this->effort();
   moves.adapt = effort.adaptsMoves;
   if (int32_t ways = waysOf(problem, options, effort.boundaryVariants); ways > 1)
-    fractionalModel = std::make_unique<StageModel>(problem, tables, options.rows, ways);
+    fractionalModel = std::make_unique<StageModel>(problem, tables, options.maxMicroBatchSize, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
     simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.gaps, effort.small ? step::ExpandOptions().tries : 1));

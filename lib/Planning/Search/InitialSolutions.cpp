@@ -123,7 +123,7 @@ std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const st
 }
 
 bool sameLayout(const Strategy &a, const Strategy &b) {
-  auto sameMember = [](const Member &m, const Member &o) { return m.device == o.device && m.samples == o.samples && m.rows == o.rows; };
+  auto sameMember = [](const Member &m, const Member &o) { return m.device == o.device && m.samples == o.samples && m.microBatchSize == o.microBatchSize; };
   auto sameStage = [&](const Stage &s, const Stage &o) {
     return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd &&
            std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(), sameMember);

@@ -26,7 +26,7 @@ void zorse::planning::setSamplesPerVariant(Strategy &strategy) {
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members)
-        strategy.samplesPerVariant = std::max(strategy.samplesPerVariant, member.rows);
+        strategy.samplesPerVariant = std::max(strategy.samplesPerVariant, member.microBatchSize);
 }
 
 Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context, const Candidate &from) {

@@ -56,7 +56,7 @@ bool moveRows(const StageModel &model, Draws &draws, Pipeline &pipeline) {
   if (r >= model.rows().size())
     return false;
   for (Member &member : stage.members)
-    member.rows = model.rows()[r];
+    member.microBatchSize = model.rows()[r];
   shareAgain(model, stage, pipeline.samples);
   return true;
 }
@@ -75,7 +75,7 @@ bool moveSamples(Draws &draws, Pipeline &pipeline) {
   if (stage.members.size() < 2)
     return false;
   Member &a = stage.members[draws.below(stage.members.size())], &b = stage.members[draws.below(stage.members.size())];
-  int64_t by = std::min(a.rows, a.samples);
+  int64_t by = std::min(a.microBatchSize, a.samples);
   if (&a == &b || (a.samples <= by))
     return false;
   a.samples -= by;

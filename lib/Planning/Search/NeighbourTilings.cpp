@@ -14,7 +14,7 @@ std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
     const Stage &stage = from.stages[s];
     for (uint32_t d : context.devices) {
       Pipeline changed = from;
-      changed.stages[s].members = {{d, from.samples, stage.members.front().rows}};
+      changed.stages[s].members = {{d, from.samples, stage.members.front().microBatchSize}};
       list.push_back(changed);
       for (int32_t cut = stage.unitBegin + 1; cut < stage.unitEnd; ++cut)
         for (bool front : {false, true}) {
@@ -22,7 +22,7 @@ std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
           changed.stages[s].unitEnd = cut;
           changed.stages.insert(changed.stages.begin() + static_cast<long>(s) + 1, stage);
           changed.stages[s + 1].unitBegin = cut;
-          changed.stages[front ? s : s + 1].members = {{d, from.samples, stage.members.front().rows}};
+          changed.stages[front ? s : s + 1].members = {{d, from.samples, stage.members.front().microBatchSize}};
           list.push_back(changed);
         }
     }

@@ -70,8 +70,8 @@ void Neighbours::shares() {
       const auto &members = from.pipelines[p].stages[s].members;
       for (size_t a = 0; a < members.size(); ++a)
         for (size_t b = 0; b < members.size(); ++b)
-          for (int64_t by = 1; by <= std::max<int64_t>(1, members[a].rows);
-               by = by == 1 && members[a].rows > 1 ? members[a].rows : members[a].rows + 1) {
+          for (int64_t by = 1; by <= std::max<int64_t>(1, members[a].microBatchSize);
+               by = by == 1 && members[a].microBatchSize > 1 ? members[a].microBatchSize : members[a].microBatchSize + 1) {
             if (enough || a == b || members[a].samples <= by)
               continue;
             Strategy strategy = from;
@@ -99,13 +99,13 @@ void Neighbours::rows() {
     for (size_t p = 0; p < from.pipelines.size(); ++p)
       for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
         for (Member &member : all.pipelines[p].stages[s].members)
-          member.rows = choice;
-        if (enough || from.pipelines[p].stages[s].members.front().rows == choice)
+          member.microBatchSize = choice;
+        if (enough || from.pipelines[p].stages[s].members.front().microBatchSize == choice)
           continue;
         Strategy strategy = from;
         Stage &stage = strategy.pipelines[p].stages[s];
         for (Member &member : stage.members)
-          member.rows = choice;
+          member.microBatchSize = choice;
         offer(strategy);
         if (stage.members.size() > 1 && shareAgain(*model, stage, from.pipelines[p].samples))
           offer(strategy);
@@ -247,7 +247,7 @@ void Neighbours::dissolve(size_t gone, uint32_t device) {
       Strategy strategy = now->strategy;
       Pipeline &pipeline = strategy.pipelines[p];
       if (s < pipeline.stages.size())
-        pipeline.stages[s].members.push_back({device, 0, pipeline.stages[s].members.front().rows});
+        pipeline.stages[s].members.push_back({device, 0, pipeline.stages[s].members.front().microBatchSize});
       if (!giveSamples(*model, pipeline, strategy.pipelines[gone].samples))
         continue;
       strategy.pipelines.erase(strategy.pipelines.begin() + static_cast<long>(gone));
@@ -441,9 +441,9 @@ void Neighbours::relief() {
       for (Pipeline &pipeline : strategy.pipelines)
         for (Stage &stage : pipeline.stages)
           for (Member &member : stage.members)
-            if (member.rows > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
+            if (member.microBatchSize > 1 && std::binary_search(set.begin(), set.end(), member.device) &&
                 strategy.memoryOptimizations.of(member.device).activations == step::Activations::Offload) {
-              member.rows = 1;
+              member.microBatchSize = 1;
               smaller = true;
             }
       if (smaller && !enough)

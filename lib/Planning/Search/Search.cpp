@@ -24,7 +24,7 @@ double tasksOf(const Strategy &strategy) {
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
       for (const Member &member : stage.members) {
-        const int64_t cells = (member.samples + member.rows - 1) / member.rows;
+        const int64_t cells = (member.samples + member.microBatchSize - 1) / member.microBatchSize;
         tasks += 5.0 * static_cast<double>(cells);
       }
   return std::max(tasks, 1.0);

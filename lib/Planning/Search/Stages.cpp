@@ -57,7 +57,7 @@ std::vector<DeviceSet> zorse::planning::groupsOf(const Pipeline &pipeline) {
 size_t zorse::planning::rowsOf(const StageModel &model, const Stage &stage) {
   int64_t rows = 1;
   for (const Member &member : stage.members)
-    rows = std::max(rows, member.rows);
+    rows = std::max(rows, member.microBatchSize);
   const auto &choices = model.rows();
   return std::min(static_cast<size_t>(std::lower_bound(choices.begin(), choices.end(), rows) - choices.begin()), choices.size() - 1);
 }

@@ -302,7 +302,7 @@ TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
   ++strategy.pipelines[1].stages[0].members[0].samples;
   EXPECT_FALSE(replica());
   strategy = good;
-  ++strategy.pipelines[1].stages[0].members[0].rows;
+  ++strategy.pipelines[1].stages[0].members[0].microBatchSize;
   EXPECT_FALSE(replica());
   strategy = good;
   strategy.schedule.ahead.assign(2 * devices, 0);
