@@ -35,7 +35,7 @@ std::set<int> bodiesOfHost(const Planned &planned) {
   std::set<int> bodies;
   if (planned.summary.count_body() >= 0)
     bodies.insert(planned.summary.count_body());
-  if (llvm::any_of(planned.plan.residency, [](const step::ResidencyRule &rule) { return rule.update == step::Tier::Host; }))
+  if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) { return rule.optimizer == step::MemoryTier::Host; }))
     bodies.insert({int(planned.summary.update_body_decay()), int(planned.summary.update_body_plain())});
   return bodies;
 }

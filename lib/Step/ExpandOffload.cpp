@@ -2,7 +2,7 @@
 //
 //   F -> Copy of every saved block, and of the cell's rows of values, to the host -> Copy into an image -> B, W
 //
-// Let n be Plan::imagesOf(device), and sort the device's cells by their backwards. The activations of at most n cells
+// Let n be Plan::bufferCountOf(device), and sort the device's cells by their backwards. The activations of at most n cells
 // are on the device: those in use and those being copied back. A cell's turn begins when the n-th cell before it is
 // done. A cell with its F in its turn keeps its activations on the device. F of another cell waits until the n-th
 // offloading cell before it has copied its activations to the host.
@@ -29,7 +29,7 @@ void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Regio
     const Region original = originalOf(item);
     OffloadedValue leaving{item.block, item.id, item.later, original.arena};
     if (!stays) {
-      leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
+      leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
       leaving.out = x.addTierCopy(cell.device, kReport, bundle::BACKWARD, original, region(leaving.host, 0, item.bytes), valueOf(leaving, cell),
                                   priorityOf(kShortRank, cell.sampleBegin, cell.unitBegin));
       x.addEdge(info.forward.end, leaving.out);
@@ -98,7 +98,7 @@ OffloadHints zorse::step::hintOffloads(const Expansion &x) {
                        {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
     std::sort(intervals.begin(), intervals.end(), [](const ResidencyInterval &a, const ResidencyInterval &b) { return a.begin < b.begin; });
-    const uint32_t images = x.plan.imagesOf(d);
+    const uint32_t images = x.plan.bufferCountOf(d);
     for (size_t i = 0; i < intervals.size(); ++i) {
       const ResidencyInterval &interval = intervals[i];
       if (i < images || intervals[i - images].end < interval.forward) {

@@ -223,7 +223,7 @@ private:
   /// host, and cast or copied to their position in the image.
   void makeImage(uint32_t w, const GroupState &h, uint32_t d) {
     const uint32_t g = h.group;
-    if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == Tier::Device))
+    if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
       return;
     for (const Compact::Run &run : h.owned.runs())
       makeImage(w, h, d, run, x.placeInImage(d, h, w, run));
@@ -233,7 +233,7 @@ private:
 
   void makeImage(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run, int64_t place) {
     const uint32_t g = h.group;
-    const bool host = h.at.parameters == Tier::Host, casts = x.casts(g);
+    const bool host = h.at.parameters == MemoryTier::Host, casts = x.casts(g);
     const Value value = Value::parameters(g, {run.begin, run.end});
     const Region home = elementRegion(h.home, run.place, run.size(), size(g));
     const Region image = elementRegion(x.imageOf(h, w), place, run.size(), gatheredSize(g));
@@ -277,7 +277,7 @@ private:
   /// gradients stay on the device
   std::vector<uint32_t> leave(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> ops;
-    if (h.at.gradients == Tier::Device)
+    if (h.at.gradients == MemoryTier::Device)
       return ops;
     for (const Compact::Run &run : h.owned.runs()) {
       auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
@@ -371,7 +371,7 @@ private:
       afterSums(reporter, total, report);
   }
 
-  bool byGroup() const { return x.plan.commit == Commit::Group; }
+  bool byGroup() const { return x.plan.optimizerStep == OptimizerStep::InBackward; }
 
   /// Adds the all-reduce of the sums of all members.
   uint32_t addSum(const std::vector<uint32_t> &members) {

@@ -30,8 +30,8 @@ public:
 
   void run(const std::vector<GroupUpdate> &updates) {
     const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.groupState->at.onDevice(); });
-    queue = comes || x.plan.commit == Commit::Group ? kUpdate : kCompute;
-    late = comes && x.plan.commit == Commit::Step;
+    queue = comes || x.plan.optimizerStep == OptimizerStep::InBackward ? kUpdate : kCompute;
+    late = comes && x.plan.optimizerStep == OptimizerStep::AfterBackward;
     known = {x.scalars[device], x.optimizerStep[device]};
     if (late)
       keepScalars();
@@ -45,7 +45,7 @@ public:
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
         const Compact::Run &run = h.owned.runs()[r];
         const uint32_t left = one.left.empty() ? kNone : one.left[r];
-        if (h.at.update == Tier::Host) {
+        if (h.at.update == MemoryTier::Host) {
           updateOnHost(one, run, left);
           continue;
         }
@@ -74,7 +74,7 @@ private:
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
     BufferRange arrays[4] = {
         bring(Value::parameters(g, {begin, end}), h.readsHome ? at(h.home, run, h.place(run)) : at(h.home, run), h.at.parameters, true),
-        h.at.gradients == Tier::Host ? bring(gradientsValue, at(h.left, run), Tier::Host, false) : at(h.reduced, run, h.reducedPlace(run))};
+        h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.left, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPlace(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
@@ -119,7 +119,7 @@ private:
   /// Copies the decision to the host, once.
   void copyDecision() {
     auto copy = [&](uint32_t from, uint64_t bytes, Value value) {
-      const uint32_t to = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
+      const uint32_t to = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
       decided.copies.push_back(
           x.addTierCopy(device, kReport, bundle::UPDATE_STATE, region(from, 0, bytes), region(to, 0, bytes), value, x.ops[decision].priority));
       x.addEdge(decision, decided.copies.back());
@@ -161,8 +161,8 @@ private:
 
   /// Copies an array to the device if it is on the host. \returns the location of elements [value.begin, value.end) for
   /// the update
-  BufferRange bring(Value value, BufferRange home, Tier tier, bool changes) {
-    if (tier == Tier::Device)
+  BufferRange bring(Value value, BufferRange home, MemoryTier tier, bool changes) {
+    if (tier == MemoryTier::Device)
       return home;
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
     const BufferRange here{x.addBuffer(device, bytes, Purpose::Images), value.begin};

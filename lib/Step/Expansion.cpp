@@ -91,9 +91,9 @@ void Expansion::listCells() {
   }
 }
 
-uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent, Tier tier) {
+uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent, MemoryTier tier) {
   Buffer buffer;
-  buffer.memory = tier == Tier::Host ? bundle::PINNED_HOST : bundle::DEVICE;
+  buffer.memory = tier == MemoryTier::Host ? bundle::PINNED_HOST : bundle::DEVICE;
   buffer.bytes = bytes;
   buffer.device = device;
   buffer.purpose = purpose;

@@ -134,7 +134,7 @@ struct GroupState {
   bool reads = false; ///< has cells that use the group; if it is trainable, the device then contributes to its gradient
   Compact owned;      ///< owned elements
   double weight = 0;  ///< units x samples that the device contributes
-  Residence at;
+  StatePlacement at;
   uint32_t home = kNone;                ///< persistent buffer of parameters in the group's type: the owned elements; see `readsHome`
   bool readsHome = false;               ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
   uint32_t firstImage = kNone;          ///< Expansion::images: the first window's buffer, which units read: compute type, as large
@@ -391,7 +391,7 @@ struct Expansion : ExpansionArrays {
       addAccess(task.end, buffer);
   }
 
-  uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, Tier tier = Tier::Device);
+  uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, MemoryTier tier = MemoryTier::Device);
   /// Adds an activation of a cell under a reserved number.
   uint32_t addNumbered(uint32_t device, uint64_t bytes, uint32_t number);
   /// Reserves `count` numbers of buffers. \returns the first

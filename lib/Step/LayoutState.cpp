@@ -158,11 +158,11 @@ struct HoldingLayout {
   uint64_t keptBytes() const { return bytes(kept.elements()); }
 
   void run() {
-    groupState.at = x.plan.residenceOf(device, groupState.group);
+    groupState.at = x.plan.placementOf(device, groupState.group);
     const int64_t held = groupState.reads ? info.elements() : groupState.owned.elements();
     // If an owner of a part reads the group and has no other home for it, the whole buffer is persistent, and the owned
     // elements stay inside it. This does not apply if the other elements are gathered by phase.
-    groupState.readsHome = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == Tier::Device &&
+    groupState.readsHome = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == MemoryTier::Device &&
                         (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
     addImages(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
@@ -184,7 +184,7 @@ struct HoldingLayout {
     }
   }
 
-  uint32_t keepApart(Tier tier) { return x.addBuffer(device, keptBytes(), Purpose::State, /*persistent=*/true, tier); }
+  uint32_t keepApart(MemoryTier tier) { return x.addBuffer(device, keptBytes(), Purpose::State, /*persistent=*/true, tier); }
 
   void keep(uint32_t buffer, int64_t place, Value value) {
     x.graph.state.push_back({elementRegion(buffer, place, value.end - value.begin, size), value, info.type()});
@@ -195,8 +195,8 @@ struct HoldingLayout {
     const bool alone = x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
     groupState.reduced =
         x.usesOf[groupState.group].empty() || alone || !groupState.reads ? groupState.gradients : x.addBuffer(device, keptBytes(), Purpose::Gradients);
-    if (groupState.at.gradients == Tier::Host)
-      groupState.left = x.addBuffer(device, keptBytes(), Purpose::Staging, /*persistent=*/false, Tier::Host);
+    if (groupState.at.gradients == MemoryTier::Host)
+      groupState.left = x.addBuffer(device, keptBytes(), Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
   }
 };
 

@@ -17,33 +17,33 @@ bool names(const std::vector<uint32_t> &list, uint32_t index) { return list.empt
 
 } // namespace
 
-Residence Plan::residenceOf(uint32_t device, uint32_t group) const {
-  Residence at;
-  for (const ResidencyRule &rule : residency)
+StatePlacement Plan::placementOf(uint32_t device, uint32_t group) const {
+  StatePlacement at;
+  for (const OffloadRule &rule : offload)
     if (names(rule.devices, device) && names(rule.groups, group)) {
       at.parameters = rule.parameters.value_or(at.parameters);
-      at.moments = rule.moments.value_or(at.moments);
+      at.moments = rule.optimizerStates.value_or(at.moments);
       at.gradients = rule.gradients.value_or(at.gradients);
-      at.update = rule.update.value_or(at.update);
+      at.update = rule.optimizer.value_or(at.update);
     }
-  if (at.update == Tier::Host)
-    at.gradients = Tier::Host;
+  if (at.update == MemoryTier::Host)
+    at.gradients = MemoryTier::Host;
   return at;
 }
 
 Gather Plan::gatherOf(uint32_t group) const {
   Gather gather = Gather::Step;
-  for (const ResidencyRule &rule : residency)
+  for (const OffloadRule &rule : offload)
     if (names(rule.groups, group))
       gather = rule.gather.value_or(gather);
   return gather;
 }
 
-uint32_t Plan::imagesOf(uint32_t device) const {
-  uint32_t images = kDefaultImages;
-  for (const ResidencyRule &rule : residency)
+uint32_t Plan::bufferCountOf(uint32_t device) const {
+  uint32_t images = kDefaultBufferCount;
+  for (const OffloadRule &rule : offload)
     if (names(rule.devices, device))
-      images = rule.images.value_or(images);
+      images = rule.bufferCount.value_or(images);
   return images;
 }
 

@@ -285,7 +285,7 @@ private:
 
   void readState(const json &state) {
     checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"}, kRenamedPlanKeys);
-    plan.commit = toSwitch(state, "state", "optimizer_in_backward", false) ? Commit::Group : Commit::Step;
+    plan.optimizerStep = toSwitch(state, "state", "optimizer_in_backward", false) ? OptimizerStep::InBackward : OptimizerStep::AfterBackward;
     plan.defaultSharding = static_cast<ShardSizing>(
         toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, static_cast<size_t>(plan.defaultSharding)));
     if (!state.contains("groups"))
@@ -372,13 +372,13 @@ private:
       checkKeys(list[i], path,
                 {"devices", "groups", "parameters", "optimizer_states", "gradients", "optimizer", "reshard_after_forward", "buffer_count"},
                 kRenamedPlanKeys);
-      ResidencyRule rule;
+      OffloadRule rule;
       rule.devices = readIndices(list[i], path, "devices", [&](const json &value, const std::string &where) { return toDevice(value, where); });
       rule.groups = readIndices(list[i], path, "groups", [&](const json &value, const std::string &where) { return toGroup(value, where); });
       for (auto [key, tier] : {std::pair{"parameters", &rule.parameters},
-                               {"optimizer_states", &rule.moments},
+                               {"optimizer_states", &rule.optimizerStates},
                                {"gradients", &rule.gradients},
-                               {"optimizer", &rule.update}})
+                               {"optimizer", &rule.optimizer}})
         if (list[i].contains(key))
           *tier = toTier(list[i][key], path + "." + key);
       if (list[i].contains("reshard_after_forward")) {
@@ -388,24 +388,24 @@ private:
       }
       if (list[i].contains("buffer_count")) {
         const int64_t images = toInteger(list[i]["buffer_count"], path + ".buffer_count");
-        if (images < 1 || images > kMostImages)
-          fail(path + ".buffer_count", "expected 1 to " + std::to_string(kMostImages) + ", got " + show(list[i]["buffer_count"]));
+        if (images < 1 || images > kMaxBufferCount)
+          fail(path + ".buffer_count", "expected 1 to " + std::to_string(kMaxBufferCount) + ", got " + show(list[i]["buffer_count"]));
         if (list[i].contains("groups"))
           fail(path, "has \"buffer_count\" and \"groups\": buffers are counted in chunks, with all their groups; leave one of the keys out");
-        rule.images = static_cast<uint32_t>(images);
+        rule.bufferCount = static_cast<uint32_t>(images);
       }
-      if (!rule.parameters && !rule.moments && !rule.gradients && !rule.update && !rule.gather && !rule.images)
+      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer && !rule.gather && !rule.bufferCount)
         fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and "
                    "\"buffer_count\"");
-      plan.residency.push_back(std::move(rule));
+      plan.offload.push_back(std::move(rule));
     }
   }
 
-  Tier toTier(const json &value, const std::string &path) {
+  MemoryTier toTier(const json &value, const std::string &path) {
     const std::string name = toText(value, path);
     if (name != "device" && name != "host")
       fail(path, "expected \"device\" or \"host\", got \"" + name + "\"");
-    return name == "host" ? Tier::Host : Tier::Device;
+    return name == "host" ? MemoryTier::Host : MemoryTier::Device;
   }
 
   /// Returns the indices that a rule lists, ascending; if the key is missing, all.

@@ -72,7 +72,7 @@ private:
   // ---- Images and copies.
 
   uint32_t image(uint32_t op, uint32_t device, uint64_t bytes) {
-    const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, Tier::Host);
+    const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
     images.push_back({op, device, buffer});
     return buffer;
   }

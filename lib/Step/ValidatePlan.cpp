@@ -193,8 +193,8 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
 
 /// Checks residency. Most of these errors occur only in plans that are made by programs, not in files.
 void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
-  for (size_t i = 0; i < plan.residency.size(); ++i) {
-    const ResidencyRule &rule = plan.residency[i];
+  for (size_t i = 0; i < plan.offload.size(); ++i) {
+    const OffloadRule &rule = plan.offload[i];
     const std::string name = "residency rule " + std::to_string(i);
     auto check = [&](const std::vector<uint32_t> &list, const char *what, size_t count) {
       if (std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) != list.end())
@@ -202,18 +202,18 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
       if (!list.empty() && *std::max_element(list.begin(), list.end()) >= count)
         messages.add(name + ": names " + what + " " + std::to_string(*std::max_element(list.begin(), list.end())) + " of " + std::to_string(count));
     };
-    if ((rule.gather && !rule.devices.empty()) || (rule.images && !rule.groups.empty()))
+    if ((rule.gather && !rule.devices.empty()) || (rule.bufferCount && !rule.groups.empty()))
       messages.add(name + ": gathers are of groups on all devices, images of devices for all groups");
-    if (rule.images && (*rule.images < 1 || *rule.images > kMostImages))
-      messages.add(name + ": images are " + std::to_string(*rule.images) + ", expected 1 to " + std::to_string(kMostImages));
+    if (rule.bufferCount && (*rule.bufferCount < 1 || *rule.bufferCount > kMaxBufferCount))
+      messages.add(name + ": images are " + std::to_string(*rule.bufferCount) + ", expected 1 to " + std::to_string(kMaxBufferCount));
     check(rule.devices, "device", plan.devices.size());
     check(rule.groups, "group", static_cast<size_t>(summary.groups_size()));
   }
   if (!messages.empty())
     return;
   // If a rule assigns updates to the host's CPU, all updated state must finally be on the host.
-  for (const ResidencyRule &rule : plan.residency) {
-    if (rule.update != Tier::Host)
+  for (const OffloadRule &rule : plan.offload) {
+    if (rule.optimizer != MemoryTier::Host)
       continue;
     auto all = [](const std::vector<uint32_t> &named, size_t count) {
       std::vector<uint32_t> list(named);
@@ -223,13 +223,13 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
     };
     for (uint32_t d : all(rule.devices, plan.devices.size()))
       for (uint32_t g : all(rule.groups, static_cast<size_t>(summary.groups_size()))) {
-        const Residence at = plan.residenceOf(d, g);
-        const bool moments = summary.moments() > 0 && at.moments == Tier::Device;
-        if (!summary.groups(static_cast<int>(g)).trainable() || at.update == Tier::Device || (at.parameters == Tier::Host && !moments))
+        const StatePlacement at = plan.placementOf(d, g);
+        const bool moments = summary.moments() > 0 && at.moments == MemoryTier::Device;
+        if (!summary.groups(static_cast<int>(g)).trainable() || at.update == MemoryTier::Device || (at.parameters == MemoryTier::Host && !moments))
           continue;
         return messages.add(
             "residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
-            plan.devices[d].name + " is updated on the host, and its " + (at.parameters == Tier::Host ? "moments" : "parameters") +
+            plan.devices[d].name + " is updated on the host, and its " + (at.parameters == MemoryTier::Host ? "moments" : "parameters") +
             " are kept on the device: the host's CPU updates only state in host memory. Keep parameters and moments \"host\"," +
             " or say \"update\": \"device\"");
       }
@@ -238,7 +238,7 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
 
 /// With updates inside the backward, no decision may depend on all gradients.
 void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
-  if (plan.commit == Commit::Step)
+  if (plan.optimizerStep == OptimizerStep::AfterBackward)
     return;
   const auto &training = summary.training();
   auto refuse = [&](const char *what, const char *remedy) {

@@ -191,7 +191,7 @@ private:
     return same;
   }
 
-  /// Limits images: a window's image waits for the tasks of the n-th phase before it, n being Plan::imagesOf. Only
+  /// Limits images: a window's image waits for the tasks of the n-th phase before it, n being Plan::bufferCountOf. Only
   /// tasks that precede the window's first use on any device in the preliminary list are included. All such edges agree
   /// with that list, so they form no cycle.
   void limit(WindowHints &hints) {
@@ -215,7 +215,7 @@ private:
     for (auto &[device, list] : byDevice) {
       std::stable_sort(list.begin(), list.end(),
                        [&](auto *a, auto *b) { return std::pair(a->firstUse, first(*a)) < std::pair(b->firstUse, first(*b)); });
-      const uint32_t images = x.plan.imagesOf(device);
+      const uint32_t images = x.plan.bufferCountOf(device);
       for (size_t i = images; i < list.size(); ++i) {
         const PhaseTasks &before = *list[i - images];
         std::set<std::pair<uint32_t, uint32_t>> own;

@@ -25,24 +25,24 @@ constexpr const char *kActivationNames[] = {"keep", "recompute", "offload"}; ///
 
 ordered_json toJson(const LinkSpeed &link) { return {{"bandwidth", link.bandwidth}, {"latency", link.latency}}; }
 
-ordered_json toJson(const ResidencyRule &rule, const Plan &plan) {
+ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
   ordered_json row = ordered_json::object();
   for (uint32_t device : rule.devices)
     row["devices"].push_back(plan.devices[device].name);
   if (!rule.groups.empty())
     row["groups"] = rule.groups;
-  auto write = [&](const char *key, std::optional<Tier> tier) {
+  auto write = [&](const char *key, std::optional<MemoryTier> tier) {
     if (tier)
-      row[key] = *tier == Tier::Host ? "host" : "device";
+      row[key] = *tier == MemoryTier::Host ? "host" : "device";
   };
   write("parameters", rule.parameters);
-  write("optimizer_states", rule.moments);
+  write("optimizer_states", rule.optimizerStates);
   write("gradients", rule.gradients);
-  write("optimizer", rule.update);
+  write("optimizer", rule.optimizer);
   if (rule.gather)
     row["reshard_after_forward"] = *rule.gather == Gather::Phase;
-  if (rule.images)
-    row["buffer_count"] = *rule.images;
+  if (rule.bufferCount)
+    row["buffer_count"] = *rule.bufferCount;
   return row;
 }
 
@@ -105,7 +105,7 @@ void writeState(std::string &out, const Plan &plan) {
   out += plan.defaultSharding == ShardSizing::Proportional ? "\"proportional\""
          : plan.defaultSharding == ShardSizing::Equal      ? "\"equal\""
                                                            : "\"first\"";
-  if (plan.commit == Commit::Group)
+  if (plan.optimizerStep == OptimizerStep::InBackward)
     out += ", \"optimizer_in_backward\": true";
   if (!plan.owners.empty()) {
     out += ", \"groups\": [";
@@ -162,9 +162,9 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += ",\n  \"split_backward\": true";
   out += ",\n";
   writeState(out, plan);
-  if (!plan.residency.empty()) {
+  if (!plan.offload.empty()) {
     std::vector<ordered_json> rows;
-    for (const ResidencyRule &rule : plan.residency)
+    for (const OffloadRule &rule : plan.offload)
       rows.push_back(toJson(rule, plan));
     out += ",\n";
     writeRows(out, "offload", rows);

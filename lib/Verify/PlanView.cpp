@@ -104,7 +104,7 @@ struct Reader {
     checkKeys(item, "",
               {"devices", "groups", kKindKeys[0], kKindKeys[1], kKindKeys[2], kKindKeys[3], "reshard_after_forward",
                "buffer_count"}); // the programs show the last two
-    PlanView::Residency rule;
+    PlanView::Offload rule;
     for (size_t kind = 0; kind < PlanView::kKinds; ++kind)
       if (item.contains(kKindKeys[kind]))
         rule.tiers[kind] = toChoice(item, "", kKindKeys[kind], {"device", "host"}, 0) == 1 ? PlanView::Tier::Host : PlanView::Tier::Device;
@@ -112,7 +112,7 @@ struct Reader {
       forEach(item["devices"], "devices", [&](const Json &device) { rule.devices.push_back(toDevice(device, "")); });
     if (item.contains("groups"))
       forEach(item["groups"], "groups", [&](const Json &group) { rule.groups.push_back(toGroup(group, "")); });
-    plan.residency.push_back(std::move(rule));
+    plan.offload.push_back(std::move(rule));
   }
 
   /// Converts samples to rows. The file counts samples; programs count rows of several samples.
@@ -136,7 +136,7 @@ bool PlanView::keepsOnHost(uint32_t device, uint32_t group, Kind kind) const {
   auto names = [](const std::vector<uint32_t> &list, uint32_t index) {
     return list.empty() || std::find(list.begin(), list.end(), index) != list.end();
   };
-  for (auto rule = residency.rbegin(); rule != residency.rend(); ++rule)
+  for (auto rule = offload.rbegin(); rule != offload.rend(); ++rule)
     if (rule->tiers[kind] != Tier::NotNamed && names(rule->devices, device) && names(rule->groups, group))
       return rule->tiers[kind] == Tier::Host;
   return false;

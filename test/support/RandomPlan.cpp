@@ -114,35 +114,35 @@ void drawOrder(Random &random, Plan &plan) {
 void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary &summary) {
   Random random(seed ^ 0x7265736964ull);
   for (int64_t rules = random.chance(33) ? random.between(1, 4) : 0; rules > 0; --rules) {
-    ResidencyRule rule;
+    OffloadRule rule;
     for (uint32_t d = 0; d < plan.devices.size() && rules > 1; ++d)
       if (random.chance(50))
         rule.devices.push_back(d);
     for (int g = 0; g < summary.groups_size() && rules != 2; ++g)
       if (random.chance(50))
         rule.groups.push_back(static_cast<uint32_t>(g));
-    for (std::optional<Tier> *tier : {&rule.parameters, &rule.moments, &rule.gradients})
+    for (std::optional<MemoryTier> *tier : {&rule.parameters, &rule.optimizerStates, &rule.gradients})
       if (random.chance(60))
-        *tier = random.chance(75) ? Tier::Host : Tier::Device;
+        *tier = random.chance(75) ? MemoryTier::Host : MemoryTier::Device;
     if (rule.devices.empty() && random.chance(60))
       rule.gather = random.chance(80) ? Gather::Phase : Gather::Step;
     if (rule.groups.empty() && random.chance(40))
-      rule.images = static_cast<uint32_t>(random.between(1, 4));
-    if (rule.parameters || rule.moments || rule.gradients || rule.gather || rule.images)
-      plan.residency.push_back(std::move(rule));
+      rule.bufferCount = static_cast<uint32_t>(random.between(1, 4));
+    if (rule.parameters || rule.optimizerStates || rule.gradients || rule.gather || rule.bufferCount)
+      plan.offload.push_back(std::move(rule));
   }
-  if (Random update(seed ^ 0x757064617465ull); !plan.residency.empty() && update.chance(40)) { // host updates on some devices, for some groups
-    ResidencyRule rule;
+  if (Random update(seed ^ 0x757064617465ull); !plan.offload.empty() && update.chance(40)) { // host updates on some devices, for some groups
+    OffloadRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       if (update.chance(60))
         rule.devices.push_back(d);
     for (int g = 0; g < summary.groups_size(); ++g)
       if (update.chance(60))
         rule.groups.push_back(static_cast<uint32_t>(g));
-    rule.parameters = rule.moments = rule.update = Tier::Host;
-    plan.residency.push_back(std::move(rule));
+    rule.parameters = rule.optimizerStates = rule.optimizer = MemoryTier::Host;
+    plan.offload.push_back(std::move(rule));
   }
-  if (!plan.residency.empty() && plan.schedule.kind != ScheduleKind::Explicit && random.chance(40)) {
+  if (!plan.offload.empty() && plan.schedule.kind != ScheduleKind::Explicit && random.chance(40)) {
     const bool split = plan.schedule.splitBackward;
     plan.schedule = Schedule();
     plan.schedule.kind = ScheduleKind::Ministages;
@@ -224,7 +224,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   drawResidency(seed, plan, summary);
   const auto &training = summary.training();
   if (training.clip_norm() == 0 && !training.skip_nonfinite() && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
-    plan.commit = Commit::Group;
+    plan.optimizerStep = OptimizerStep::InBackward;
   plan.blocking = Random(seed ^ 0x626C6F636Bull).chance(15);
   randomActivations(plan, seed);
   return plan;

@@ -75,19 +75,19 @@ enum class ShardSizing : uint8_t {
 };
 
 /// Memory that a device can access: its own, or that of its host.
-enum class Tier : uint8_t { Device, Host };
+enum class MemoryTier : uint8_t { Device, Host };
 
 /// Memory in which a device keeps its shard of a state group between uses. State on the host is
 /// copied to the device for use: parameters before units read them, all state, part by part, for
 /// the update.
-struct Residence {
-  Tier parameters = Tier::Device, moments = Tier::Device;
-  Tier gradients = Tier::Device; ///< reduced gradients, from the reduction to the update
+struct StatePlacement {
+  MemoryTier parameters = MemoryTier::Device, moments = MemoryTier::Device;
+  MemoryTier gradients = MemoryTier::Device; ///< reduced gradients, from the reduction to the update
   /// Device that updates the shard. The host's CPU can update it if parameters and moments are on
   /// the host; reduced gradients are then also copied to the host, and nothing else moves.
-  Tier update = Tier::Device;
+  MemoryTier update = MemoryTier::Device;
 
-  bool onDevice() const { return parameters == Tier::Device && moments == Tier::Device && gradients == Tier::Device; }
+  bool onDevice() const { return parameters == MemoryTier::Device && moments == MemoryTier::Device && gradients == MemoryTier::Device; }
 };
 
 /// When the optimizer updates a state group.
@@ -95,7 +95,7 @@ struct Residence {
 ///   skipped.
 /// - Group: inside the backward, as soon as the group's own gradients are reduced. The update
 ///   cannot be undone, so it must not depend on other groups (no clipping by norm and no skipping).
-enum class Commit : uint8_t { Step, Group };
+enum class OptimizerStep : uint8_t { AfterBackward, InBackward };
 
 /// How often a group's parameters are gathered: once a step, or by phase, that is, before the
 /// forwards and again before the backwards of every chunk. By phase, the gathered copy is freed in
@@ -103,13 +103,13 @@ enum class Commit : uint8_t { Step, Group };
 enum class Gather : uint8_t { Step, Phase };
 
 /// Residency of some groups on some devices. Fields that are not set keep their previous values.
-struct ResidencyRule {
+struct OffloadRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
-  std::optional<Tier> parameters, moments, gradients, update;
+  std::optional<MemoryTier> parameters, optimizerStates, gradients, optimizer;
   std::optional<Gather> gather; ///< applies to all devices
   /// Applies to all groups of the devices: maximum number of chunks with parameters gathered by
   /// phase, and of cells with offloaded activations, that are on the device at the same time.
-  std::optional<uint32_t> images;
+  std::optional<uint32_t> bufferCount;
 };
 
 /// Kinds of schedules. Each has a rule in the table of zorse/Step/Schedules.h.
@@ -161,7 +161,7 @@ struct CellDurations {
 /// Limits that keep sizes within 64 bits, and a typing error from exhausting memory.
 inline constexpr int64_t kMostSamples = int64_t(1) << 31;
 inline constexpr int64_t kMostCells = int64_t(1) << 20;
-inline constexpr uint32_t kDefaultImages = 2, kMostImages = 1 << 16;
+inline constexpr uint32_t kDefaultBufferCount = 2, kMaxBufferCount = 1 << 16;
 inline constexpr size_t kMostRules = size_t(1) << 16; ///< residency rules
 inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
 
@@ -175,8 +175,8 @@ struct Plan {
   std::vector<Cell> cells;
   std::vector<GroupOwners> owners; ///< groups that are not listed use defaultSharding.
   ShardSizing defaultSharding = ShardSizing::Proportional;
-  Commit commit = Commit::Step;
-  std::vector<ResidencyRule> residency; ///< if several rules set the same field, the last one applies; none: all state stays on the device
+  OptimizerStep optimizerStep = OptimizerStep::AfterBackward;
+  std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies; none: all state stays on the device
   Schedule schedule;
   /// If true, transfers and collectives block their devices: none of them computes, or takes part
   /// in another transfer, until they end. If false, they have separate queues and overlap with
@@ -191,9 +191,9 @@ struct Plan {
   /// Returns the index of the device named `name`, or -1.
   int32_t findDevice(const std::string &name) const;
 
-  Residence residenceOf(uint32_t device, uint32_t group) const;
+  StatePlacement placementOf(uint32_t device, uint32_t group) const;
   Gather gatherOf(uint32_t group) const;
-  uint32_t imagesOf(uint32_t device) const;
+  uint32_t bufferCountOf(uint32_t device) const;
 };
 
 /// Returns the form in which every message names a cell: "cell 3 (units 0-6, samples 8-16, device

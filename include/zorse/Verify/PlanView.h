@@ -37,7 +37,7 @@ struct PlanView {
   /// applies.
   enum Kind : uint8_t { Parameters, Moments, Gradients, Update, kKinds };
   enum class Tier : uint8_t { NotNamed, Device, Host };
-  struct Residency {
+  struct Offload {
     std::vector<uint32_t> devices, groups; ///< empty: all
     Tier tiers[kKinds] = {};
   };
@@ -48,7 +48,7 @@ struct PlanView {
   std::vector<Cell> cells;
   bool splitBackward = false; ///< every cell has tasks F, B and W, if its units have work for them
   std::vector<Shard> owners;  ///< owners of the groups that the plan names; the others follow its default
-  std::vector<Residency> residency;
+  std::vector<Offload> offload;
   bool commitsByGroup = false; ///< a group's update follows its own gradients; the decision precedes all sums
 
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;

@@ -44,13 +44,13 @@ std::vector<double> fillUp(const std::vector<double> &left, double bytes) {
 }
 
 void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &plan) {
-  plan.residency.clear();
+  plan.offload.clear();
   if (!optimizations.any())
     return;
   for (step::Cell &cell : plan.cells)
     cell.activations = optimizations.of(cell.device).activations;
   for (StateOffload offload : {StateOffload::OptimizerStates, StateOffload::AllStates, StateOffload::CpuOptimizer}) {
-    step::ResidencyRule rule;
+    step::OffloadRule rule;
     for (uint32_t d = 0; d < plan.devices.size(); ++d)
       if (optimizations.of(d).state == offload)
         rule.devices.push_back(d);
@@ -58,19 +58,19 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
       continue;
     if (rule.devices.size() == plan.devices.size())
       rule.devices.clear(); // all
-    rule.moments = step::Tier::Host;
+    rule.optimizerStates = step::MemoryTier::Host;
     if (!keepsMasters(offload))
-      rule.parameters = step::Tier::Host;
+      rule.parameters = step::MemoryTier::Host;
     if (offload == StateOffload::AllStates)
-      rule.gradients = step::Tier::Host;
+      rule.gradients = step::MemoryTier::Host;
     if (offload == StateOffload::CpuOptimizer)
-      rule.update = step::Tier::Host;
-    plan.residency.push_back(std::move(rule));
+      rule.optimizer = step::MemoryTier::Host;
+    plan.offload.push_back(std::move(rule));
   }
   if (optimizations.reshardAfterForward) {
-    step::ResidencyRule rule;
+    step::OffloadRule rule;
     rule.gather = step::Gather::Phase;
-    plan.residency.push_back(std::move(rule));
+    plan.offload.push_back(std::move(rule));
   }
 }
 

@@ -115,7 +115,7 @@ private:
     step::Plan plain = plan;
     for (step::Cell &cell : plain.cells)
       cell.activations = step::Activations::Keep;
-    plain.residency.clear();
+    plain.offload.clear();
     if (const std::optional<Evaluation> other = estimateOf(plain))
       say(other->excess ? "without these, devices exceed their memory by " + showBytes(double(other->excess))
                         : "without these, the plan fits and takes " + format("%.4g s", other->step));
@@ -143,27 +143,27 @@ private:
   /// Returns whether parameters are gathered by phase, or state is in host memory.
   bool residency(const std::optional<Evaluation> &with) {
     std::set<uint32_t> phased, updated, state, moments;
-    for (uint32_t d = 0; d < plan.devices.size() && !plan.residency.empty(); ++d)
+    for (uint32_t d = 0; d < plan.devices.size() && !plan.offload.empty(); ++d)
       for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && holds(d); ++g) {
         if (plan.gatherOf(g) == step::Gather::Phase)
           phased.insert(d);
-        if (const step::Residence at = plan.residenceOf(d, g); !at.onDevice())
-          (at.update == step::Tier::Host ? updated : at.parameters == step::Tier::Host ? state : moments).insert(d);
+        if (const step::StatePlacement at = plan.placementOf(d, g); !at.onDevice())
+          (at.update == step::MemoryTier::Host ? updated : at.parameters == step::MemoryTier::Host ? state : moments).insert(d);
       }
     for (uint32_t d : updated)
       state.erase(d), moments.erase(d);
     for (uint32_t d : state)
       moments.erase(d);
     step::Plan atOnce = plan;
-    step::ResidencyRule once;
+    step::OffloadRule once;
     once.gather = step::Gather::Step;
-    atOnce.residency.push_back(std::move(once));
+    atOnce.offload.push_back(std::move(once));
     auto onDevice = [&](const std::set<uint32_t> &devices) {
       step::Plan without = plan;
-      step::ResidencyRule rule;
+      step::OffloadRule rule;
       rule.devices.assign(devices.begin(), devices.end());
-      rule.parameters = rule.moments = rule.gradients = rule.update = step::Tier::Device;
-      without.residency.push_back(std::move(rule));
+      rule.parameters = rule.optimizerStates = rule.gradients = rule.optimizer = step::MemoryTier::Device;
+      without.offload.push_back(std::move(rule));
       return without;
     };
     bool used =

@@ -166,10 +166,10 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
     step::Plan plan = planOf(kThree);
     if (phased) {
       plan.schedule.kind = step::ScheduleKind::Ministages;
-      step::ResidencyRule rule;
+      step::OffloadRule rule;
       rule.gather = step::Gather::Phase;
-      rule.parameters = step::Tier::Host;
-      plan.residency.push_back(std::move(rule));
+      rule.parameters = step::MemoryTier::Host;
+      plan.offload.push_back(std::move(rule));
     }
     auto report = makeReport(problem(), plan, &graph);
     ASSERT_FALSE(report.failed()) << report.message();
