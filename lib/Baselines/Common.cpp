@@ -112,7 +112,7 @@ double zorse::planning::baseline::leastBandwidth(const Problem &problem, const s
   return least;
 }
 
-std::vector<Member> zorse::planning::baseline::dealMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
+std::vector<Member> zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
                                                                 int64_t rows, int64_t samples) {
   std::vector<Member> members;
   for (size_t i = 0; i < devices.size(); ++i) {

@@ -171,7 +171,7 @@ struct ZorsePaperPlanner {
         stage.unitBegin = layers.cuts[layer];
         layer += static_cast<size_t>(chunks[i][c]);
         stage.unitEnd = layers.cuts[layer];
-        stage.members = dealMicroBatches(all[used[i]].devices, counts[used[i]], rows, problem.batch);
+        stage.members = assignMicroBatches(all[used[i]].devices, counts[used[i]], rows, problem.batch);
         pipeline.stages.push_back(std::move(stage));
       }
     Candidate candidate;

@@ -2,7 +2,7 @@
 
 #include "Expansion.h"
 
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 
 #include <algorithm>
 #include <map>
@@ -25,7 +25,7 @@ std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const s
   std::vector<double> w;
   for (auto &[device, weight] : weights)
     w.push_back(weight);
-  std::vector<int64_t> parts = splitInProportion(blocks, w);
+  std::vector<int64_t> parts = apportion(blocks, w);
   std::vector<Extent> extents;
   int64_t begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -45,7 +45,7 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
     std::vector<Extent> extents;
     for (const Owner &owner : listed->owners) {
       if (owner.begin < 0)
-        weights.push_back({owner.device, owner.share});
+        weights.push_back({owner.device, owner.fraction});
       else if (owner.begin < owner.end)
         extents.push_back({owner.device, owner.begin, owner.end});
     }

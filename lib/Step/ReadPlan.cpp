@@ -2,7 +2,7 @@
 
 #include "PlanFormat.h"
 
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Schedules.h"
 
 #include "zorse/Summary/Summary.h"
@@ -258,7 +258,7 @@ private:
     if (!counted) {
       if (std::all_of(weights.begin(), weights.end(), [](double w) { return w <= 0; }))
         fail(where, "expected at least one device with a positive share");
-      std::vector<int64_t> parts = splitInProportion(end - begin, weights);
+      std::vector<int64_t> parts = apportion(end - begin, weights);
       for (size_t i = 0; i < devices.size(); ++i)
         devices[i].samples = parts[i];
     }
@@ -270,7 +270,7 @@ private:
     }
     if (count > kMostCells)
       fail(where, "gives more than " + std::to_string(kMostCells) + " cells: use larger micro-batches");
-    dealStage(u0, u1, begin, devices, plan.cells);
+    assignMicroBatches(u0, u1, begin, devices, plan.cells);
   }
 
   /// \param otherwise  value if the key is missing
@@ -345,7 +345,7 @@ private:
         if (list.size() != 1)
           fail(path, "expected {\"device\", \"fraction\"} where a group has several owners, got " + show(list[i]));
         owner.device = toDevice(list[i], path);
-        owner.share = 1;
+        owner.fraction = 1;
         owners.push_back(owner);
         continue;
       }
@@ -354,7 +354,7 @@ private:
         fail(path, "expected \"device\" and one of \"fraction\" (of the group) and \"elements\" ([begin, end])");
       owner.device = toDevice(list[i]["device"], path + ".device");
       if (list[i].contains("fraction")) {
-        owner.share = toNumber(list[i]["fraction"], path + ".fraction");
+        owner.fraction = toNumber(list[i]["fraction"], path + ".fraction");
       } else {
         std::tie(owner.begin, owner.end) = toRange(list[i]["elements"], path + ".elements");
         if (owner.begin < 0)

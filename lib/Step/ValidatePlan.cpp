@@ -151,9 +151,9 @@ void checkOwners(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
         if (!devices.insert(owner.device).second)
           messages.add(name + ": device " + device + " is listed twice; a device has at most one share of a group");
         anyShare = true;
-        shares += owner.share;
-        if (!(owner.share >= 0 && owner.share <= 1))
-          messages.add(name + ": the fraction of device " + device + " is " + std::to_string(owner.share) + ", expected a fraction from 0 to 1");
+        shares += owner.fraction;
+        if (!(owner.fraction >= 0 && owner.fraction <= 1))
+          messages.add(name + ": the fraction of device " + device + " is " + std::to_string(owner.fraction) + ", expected a fraction from 0 to 1");
         continue;
       }
       anyRange = true;

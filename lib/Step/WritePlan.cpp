@@ -115,7 +115,7 @@ void writeState(std::string &out, const Plan &plan) {
       for (const Owner &owner : plan.owners[i].owners) {
         ordered_json entry = {{"device", plan.devices[owner.device].name}};
         if (owner.begin < 0)
-          entry["fraction"] = owner.share;
+          entry["fraction"] = owner.fraction;
         else
           entry["elements"] = {owner.begin, owner.end};
         owners.push_back(std::move(entry));

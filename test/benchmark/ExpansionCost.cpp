@@ -3,7 +3,7 @@
 // one row.
 #include "SyntheticModel.h"
 
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -49,7 +49,7 @@ step::Plan makePlan(const Options &o) {
     std::vector<step::StageDevice> devices;
     for (int r = 0; r < o.replicas; ++r)
       devices.push_back({static_cast<uint32_t>(s * o.replicas + r), o.microBatches, 1});
-    step::dealStage(units * s / o.stages, units * (s + 1) / o.stages, 0, devices, plan.cells);
+    step::assignMicroBatches(units * s / o.stages, units * (s + 1) / o.stages, 0, devices, plan.cells);
   }
   plan.schedule.kind = o.timed ? step::ScheduleKind::Timed : step::ScheduleKind::OneForwardOneBackward;
   plan.schedule.inFlight = 1.5;

@@ -1,7 +1,7 @@
 #include "RandomCases.h"
 
 #include "RandomPlan.h"
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Schedules.h"
 
 #include <algorithm>
@@ -61,11 +61,11 @@ struct Drawer {
       std::vector<double> weights;
       for (size_t d = first; d < last; ++d)
         weights.push_back(double(between(1, 6)));
-      auto samples = step::splitInProportion(sampleEnd - sampleBegin, weights);
+      auto samples = step::apportion(sampleEnd - sampleBegin, weights);
       for (size_t d = first; d < last; ++d)
         if (samples[d - first])
           stage.push_back({devices[d], samples[d - first], between(1, std::min<int64_t>(4, samples[d - first]) + 1)});
-      step::dealStage(int32_t(s ? ends[s - 1] : 0), int32_t(ends[s]), sampleBegin, stage, plan.cells);
+      step::assignMicroBatches(int32_t(s ? ends[s - 1] : 0), int32_t(ends[s]), sampleBegin, stage, plan.cells);
     }
   }
 
@@ -162,7 +162,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
       const int64_t samples = ends[i] - (i ? ends[i - 1] : 0);
       stage.push_back({all[i], samples, draw.between(1, samples + 1)});
     }
-    step::dealStage(0, int32_t(units), 0, stage, plan.cells);
+    step::assignMicroBatches(0, int32_t(units), 0, stage, plan.cells);
   }
   result.owners = draw.owners(plan, summary);
   step::randomActivations(plan, seed);

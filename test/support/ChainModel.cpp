@@ -2,7 +2,7 @@
 
 #include "SummaryFunctions.h"
 
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 
 using namespace zorse;
 using namespace zorse::test;
@@ -99,7 +99,7 @@ step::Plan zorse::test::chainPlan(int stages, int64_t batch) {
   plan.batch = batch;
   for (int s = 0; s < stages; ++s) {
     plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
-    step::dealStage(s, s + 1, 0, {{static_cast<uint32_t>(s), batch, 1}}, plan.cells);
+    step::assignMicroBatches(s, s + 1, 0, {{static_cast<uint32_t>(s), batch, 1}}, plan.cells);
   }
   return plan;
 }

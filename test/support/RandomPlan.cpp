@@ -204,7 +204,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
       left -= share;
       Owner owner;
       owner.device = order[i];
-      owner.share = static_cast<double>(share) / 100;
+      owner.fraction = static_cast<double>(share) / 100;
       entry.owners.push_back(owner);
     }
     plan.owners.push_back(std::move(entry));

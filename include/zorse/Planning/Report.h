@@ -25,7 +25,7 @@ struct Report {
     int64_t leastRows = 0, mostRows = 0; ///< of the stage's micro-batches
     /// Shares of its samples for which the stage executes its first and its last unit; less than 1
     /// if stages share units.
-    double firstShare = 1, lastShare = 1;
+    double firstFraction = 1, lastFraction = 1;
     double meanBusy = 0, mostBusy = 0;  ///< shares of the step
     uint64_t memory = 0, available = 0; ///< of the stage's fullest device; available 0: unlimited
   };
@@ -47,7 +47,7 @@ struct Report {
   struct BusyLink {
     std::string name;
     double bytes = 0, bandwidth = 0;
-    double share = 0; ///< share of the step in which the link is busy
+    double fraction = 0; ///< share of the step in which the link is busy
   };
 
   std::string model, cluster, schedule;

@@ -59,7 +59,7 @@ struct Cell {
 /// One owner of a state group: by fraction (of the group's elements, in the order of the list) or by an explicit range of elements.
 struct Owner {
   uint32_t device = 0;
-  double share = 0;             ///< fraction of the group; 0 is allowed and owns nothing.
+  double fraction = 0;             ///< fraction of the group; 0 is allowed and owns nothing.
   int64_t begin = -1, end = -1; ///< elements; -1: computed from the share.
 };
 

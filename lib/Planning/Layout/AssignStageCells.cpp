@@ -12,7 +12,7 @@ void zorse::planning::assignStageCells(const Strategy &strategy, const Stage &st
     if (member.samples > 0)
       devices.push_back({member.device, member.samples, member.microBatchSize});
   const size_t first = cells.size();
-  step::dealStage(stage.unitBegin, stage.unitEnd, base, devices, cells);
+  step::assignMicroBatches(stage.unitBegin, stage.unitEnd, base, devices, cells);
   if (strategy.boundaryDenominator == 1)
     return;
   const std::vector<step::Cell> dealt(cells.begin() + static_cast<long>(first), cells.end());

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zorse/Planning/Strategy.h"
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 
 namespace zorse::planning {
 

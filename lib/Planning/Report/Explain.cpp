@@ -259,9 +259,9 @@ private:
   }
 
   void links() {
-    if (!report.links.empty() && report.links.front().share > 0.3)
+    if (!report.links.empty() && report.links.front().fraction > 0.3)
       say("the busiest link, " + report.links.front().name + ", transfers " + showBytes(report.links.front().bytes) + " per step and is busy " +
-          format("%.0f %%", 100 * report.links.front().share) + " of the step");
+          format("%.0f %%", 100 * report.links.front().fraction) + " of the step");
   }
 
   void otherLinks() {

@@ -145,8 +145,8 @@ public:
     for (auto &[key, stage] : byPlace) {
       std::tie(std::ignore, stage.unitBegin, stage.unitEnd) = key;
       stage.pipeline = numbers[std::get<0>(key)];
-      stage.firstShare = double(atEnds[key].first) / double(stage.samples);
-      stage.lastShare = double(atEnds[key].second) / double(stage.samples);
+      stage.firstFraction = double(atEnds[key].first) / double(stage.samples);
+      stage.lastFraction = double(atEnds[key].second) / double(stage.samples);
       const auto &units = problem.summary.units();
       stage.units = units[stage.unitBegin].name() + (stage.unitEnd - stage.unitBegin > 1 ? " ... " + units[stage.unitEnd - 1].name() : "");
       stage.devices.assign(members[key].begin(), members[key].end());
@@ -257,7 +257,7 @@ public:
         report.links.push_back(
             {network.name(r, names), bytes[r], network.bandwidth(r), report.step > 0 ? bytes[r] / network.bandwidth(r) / report.step : 0});
     std::stable_sort(report.links.begin(), report.links.end(),
-                     [](const Report::BusyLink &a, const Report::BusyLink &b) { return a.share > b.share; });
+                     [](const Report::BusyLink &a, const Report::BusyLink &b) { return a.fraction > b.fraction; });
   }
 
   void prices() {

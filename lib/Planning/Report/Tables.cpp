@@ -34,10 +34,10 @@ std::string factors(const Efficiency &e) {
 /// "embedding ... block 7 mlp (last for 25 % of the samples)"
 std::string unitsOf(const Report::Stage &s) {
   std::string shares;
-  if (s.firstShare < 1)
-    shares += "first for " + format("%.0f %%", 100 * s.firstShare);
-  if (s.lastShare < 1)
-    shares += (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastShare);
+  if (s.firstFraction < 1)
+    shares += "first for " + format("%.0f %%", 100 * s.firstFraction);
+  if (s.lastFraction < 1)
+    shares += (shares.empty() ? "last for " : ", last for ") + format("%.0f %%", 100 * s.lastFraction);
   return shares.empty() ? s.units : s.units + " (" + shares + " of the samples)";
 }
 
@@ -45,7 +45,7 @@ std::string unitsOf(const Report::Stage &s) {
 /// equal types, and what follows from these.
 bool foldsWith(const Report::Stage &a, const Report::Stage &b) {
   return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes && a.samples == b.samples &&
-         a.leastRows == b.leastRows && a.mostRows == b.mostRows && a.firstShare == 1 && b.firstShare == 1 && a.lastShare == 1 && b.lastShare == 1 &&
+         a.leastRows == b.leastRows && a.mostRows == b.mostRows && a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 && b.lastFraction == 1 &&
          std::abs(a.meanBusy - b.meanBusy) < 0.1 && a.available == b.available;
 }
 
@@ -159,7 +159,7 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices, bo
     TextTable links;
     links.add({"busiest links", "per step", "bandwidth", "busy"});
     for (size_t i = 0; i < std::min<size_t>(r.links.size(), 4); ++i)
-      links.add({r.links[i].name, showBytes(r.links[i].bytes), showRate(r.links[i].bandwidth), format("%.0f %%", 100 * r.links[i].share)});
+      links.add({r.links[i].name, showBytes(r.links[i].bytes), showRate(r.links[i].bandwidth), format("%.0f %%", 100 * r.links[i].fraction)});
     out += "\n" + links.print();
   }
 
@@ -215,8 +215,8 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                               {"names", s.units},
                               {"devices", names},
                               {"samples", s.samples},
-                              {"first_unit_share", s.firstShare},
-                              {"last_unit_share", s.lastShare},
+                              {"first_unit_share", s.firstFraction},
+                              {"last_unit_share", s.lastFraction},
                               {"micro_batch_size", {s.leastRows, s.mostRows}},
                               {"mean_utilization", s.meanBusy},
                               {"max_utilization", s.mostBusy},
@@ -244,7 +244,7 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                                  {"workspace", d.use.workspace}}}});
   root["links"] = ordered_json::array();
   for (const auto &l : r.links)
-    root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"utilization", l.share}});
+    root["links"].push_back({{"name", l.name}, {"bytes", l.bytes}, {"bandwidth", l.bandwidth}, {"utilization", l.fraction}});
   root["time_sources"] = r.sources;
   root["assumptions"] = r.assumptions;
   root["price_per_hour"] = r.price;

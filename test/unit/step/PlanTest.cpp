@@ -4,7 +4,7 @@
 #include "SyntheticModel.h"
 
 #include "RandomPlan.h"
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -403,10 +403,10 @@ TEST(Summary, FunctionsAreChecked) {
 }
 
 TEST(Deal, SplitInProportion) {
-  EXPECT_EQ(splitInProportion(10, {1, 1, 1}), (std::vector<int64_t>{4, 3, 3}));
-  EXPECT_EQ(splitInProportion(1, {1, 5}), (std::vector<int64_t>{0, 1}));
-  EXPECT_EQ(splitInProportion(7, {0, 2, 0}), (std::vector<int64_t>{0, 7, 0}));
-  EXPECT_EQ(splitInProportion(0, {1}), (std::vector<int64_t>{0}));
+  EXPECT_EQ(apportion(10, {1, 1, 1}), (std::vector<int64_t>{4, 3, 3}));
+  EXPECT_EQ(apportion(1, {1, 5}), (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(apportion(7, {0, 2, 0}), (std::vector<int64_t>{0, 7, 0}));
+  EXPECT_EQ(apportion(0, {1}), (std::vector<int64_t>{0}));
 }
 
 } // namespace

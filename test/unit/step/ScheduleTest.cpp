@@ -5,7 +5,7 @@
 #include "SyntheticModel.h"
 
 #include "RandomPlan.h"
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/StepGraph.h"
@@ -50,7 +50,7 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   makeEqual(summary);
   Plan plan = stages(3, 16);
   for (uint32_t s = 0; s < 3; ++s)
-    dealStage(2 * s, 2 * s + 2, 0, {{s, 16, 2}}, plan.cells);
+    assignMicroBatches(2 * s, 2 * s + 2, 0, {{s, 16, 2}}, plan.cells);
   auto graph = expandPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (uint32_t s = 0; s < 3; ++s)
@@ -88,11 +88,11 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
       std::vector<double> weights;
       for (int i = 0; i < 3; ++i)
         weights.push_back(static_cast<double>(i == 0 ? 1 + below(5) : below(4)));
-      std::vector<int64_t> samples = splitInProportion(batch, weights);
+      std::vector<int64_t> samples = apportion(batch, weights);
       std::vector<StageDevice> devices;
       for (int i = 0; i < 3; ++i)
         devices.push_back({static_cast<uint32_t>(3 * s + i), samples[i], 1 + below(5)});
-      dealStage(cuts[s], cuts[s + 1], 0, devices, plan.cells);
+      assignMicroBatches(cuts[s], cuts[s + 1], 0, devices, plan.cells);
     }
     ASSERT_EQ(validatePlan(plan, summary).message(), "");
     ExpandOptions options;
@@ -117,7 +117,7 @@ TEST(Schedule, InterleavedChunks) {
   makeEqual(summary);
   Plan plan = stages(2, 32);
   for (int32_t chunk = 0; chunk < 6; ++chunk)
-    dealStage(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
+    assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
   auto graph = expandPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (const DeviceProgram &device : graph->devices) {
@@ -131,7 +131,7 @@ Plan lapsPlan(int devices, int laps, int64_t batch, bool folded) {
   Plan plan = stages(devices, batch);
   for (int32_t chunk = 0; chunk < devices * laps; ++chunk) {
     int lap = chunk / devices, at = chunk % devices;
-    dealStage(chunk, chunk + 1, 0, {{static_cast<uint32_t>(folded && lap % 2 ? devices - 1 - at : at), batch, 1}}, plan.cells);
+    assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(folded && lap % 2 ? devices - 1 - at : at), batch, 1}}, plan.cells);
   }
   plan.schedule.kind = folded ? ScheduleKind::Folded : ScheduleKind::Interleaved;
   return plan;
@@ -176,8 +176,8 @@ TEST(Schedule, LapsNeedTheirTiling) {
                              "schedule \"steady_state\" takes any tiling");
   Plan single = stages(2, 4);
   single.schedule.kind = ScheduleKind::Interleaved;
-  dealStage(0, 3, 0, {{0, 4, 1}}, single.cells);
-  dealStage(3, 6, 0, {{1, 4, 1}}, single.cells);
+  assignMicroBatches(0, 3, 0, {{0, 4, 1}}, single.cells);
+  assignMicroBatches(3, 6, 0, {{1, 4, 1}}, single.cells);
   EXPECT_NE(mistake(single).find("one range on each: \"1f1b\" is the schedule"), std::string::npos);
   Plan uneven = stages(2, 4);
   uneven.schedule.kind = ScheduleKind::Folded;

@@ -2,7 +2,7 @@
 
 #include "ChainModel.h"
 
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/StepGraph.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ struct Pipeline {
     plan.batch = batch;
     for (uint32_t s = 0; s < 4; ++s) {
       plan.devices.push_back({"d" + std::to_string(s), 1, 0, ""});
-      dealStage(static_cast<int32_t>(s), static_cast<int32_t>(s) + 1, 0, {{s, batch, 1}}, plan.cells);
+      assignMicroBatches(static_cast<int32_t>(s), static_cast<int32_t>(s) + 1, 0, {{s, batch, 1}}, plan.cells);
     }
   }
   StepGraph expand(ScheduleKind kind, double inFlight = 1, bool split = false) {

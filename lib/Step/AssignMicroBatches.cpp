@@ -1,4 +1,4 @@
-#include "zorse/Step/Deal.h"
+#include "zorse/Step/AssignMicroBatches.h"
 
 #include <algorithm>
 #include <cassert>
@@ -8,7 +8,7 @@
 
 using namespace zorse::step;
 
-void zorse::step::dealStage(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices,
+void zorse::step::assignMicroBatches(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices,
                             std::vector<Cell> &cells) {
   using Next = std::pair<double, size_t>; // fraction done after its next cell, index
   std::priority_queue<Next, std::vector<Next>, std::greater<Next>> queue;
@@ -31,7 +31,7 @@ void zorse::step::dealStage(int32_t unitBegin, int32_t unitEnd, int64_t sampleBe
   }
 }
 
-std::vector<int64_t> zorse::step::splitInProportion(int64_t total, const std::vector<double> &weights) {
+std::vector<int64_t> zorse::step::apportion(int64_t total, const std::vector<double> &weights) {
   double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   assert(sum > 0 && "callers pass a positive weight");
   std::vector<int64_t> parts(weights.size());

@@ -23,9 +23,9 @@ struct StageDevice {
 ///
 /// The next cell is assigned to the device that would then have processed the smallest fraction of
 /// its own samples; ties go to the first listed.
-void dealStage(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices, std::vector<Cell> &cells);
+void assignMicroBatches(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices, std::vector<Cell> &cells);
 
 /// Splits `total` into integers in proportion to `weights` (largest remainders; ties to the first). At least one weight is positive.
-std::vector<int64_t> splitInProportion(int64_t total, const std::vector<double> &weights);
+std::vector<int64_t> apportion(int64_t total, const std::vector<double> &weights);
 
 } // namespace zorse::step
