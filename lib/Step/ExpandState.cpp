@@ -50,7 +50,7 @@ public:
     if (zorse::scalesLoss(x.summary))
       scaleSeeds();
     // One op between a chunk's state and its forwards replaces edges from every group to every cell.
-    for (const Chunk &chunk : x.chunks) {
+    for (const ModelChunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
       const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
@@ -95,7 +95,7 @@ public:
       }
     }
     done.resize(x.plan.devices.size());
-    for (const Chunk &chunk : x.chunks) {
+    for (const ModelChunk &chunk : x.chunks) {
       uint32_t all = x.addOp(0, kShortRank, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
         x.addEdge(x.cells[c].last().end, all);
@@ -465,7 +465,7 @@ private:
     return before;
   }
 
-  bool uses(const Chunk &chunk, uint32_t group) const {
+  bool uses(const ModelChunk &chunk, uint32_t group) const {
     const auto &units = x.summary.groups(static_cast<int>(group)).units();
     auto unit = std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(chunk.unitBegin));
     return unit != units.end() && *unit < static_cast<uint32_t>(chunk.unitEnd);
@@ -478,7 +478,7 @@ private:
   };
   /// End of a chunk's tasks.
   struct ChunkEnd {
-    const Chunk *chunk;
+    const ModelChunk *chunk;
     uint32_t op;
   };
 

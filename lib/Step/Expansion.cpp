@@ -229,7 +229,7 @@ void Expansion::findChunks() {
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return chunks[a].unitBegin < chunks[b].unitBegin; });
     const size_t firstChunkGroup = chunkGroups.size();
     for (uint32_t k : order) {
-      Chunk &chunk = chunks[k];
+      ModelChunk &chunk = chunks[k];
       if (chunkGroups.size() == firstChunkGroup || chunk.unitBegin >= chunkGroups.back().unitEnd)
         chunkGroups.push_back({d, chunk.unitBegin, chunk.unitEnd, {}, 0});
       ChunkGroup &chunkGroup = chunkGroups.back();

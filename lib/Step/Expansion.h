@@ -211,7 +211,7 @@ struct Port {
 };
 
 /// Cells of one device and unit range, by first sample.
-struct Chunk {
+struct ModelChunk {
   uint32_t device = 0;
   int32_t unitBegin = 0, unitEnd = 0;
   std::vector<uint32_t> cells;
@@ -364,7 +364,7 @@ struct Expansion : ExpansionArrays {
   // Properties of the plan and the model.
   const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
   const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
-  std::vector<Chunk> chunks;                                  ///< by device
+  std::vector<ModelChunk> chunks;                                  ///< by device
   std::vector<ChunkGroup> chunkGroups;                                    ///< by device
   std::vector<uint32_t> chunkGroupsOf;                              ///< per device: number of bands
   std::vector<std::vector<GroupState>> groupStates;                 ///< per device, by group

@@ -27,7 +27,7 @@ public:
     }
     for (auto [op, buffer, side] : x.accesses)
       touch(buffer, x.listed.positions[op], x.listed.positions[op]);
-    for (const Chunk &chunk : x.chunks)
+    for (const ModelChunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most, host(alive), mostOnHost;
     std::vector<uint64_t> takenOnHost, givenOnHost; // like `taken` and `given`; empty: all host buffers are persistent
@@ -102,7 +102,7 @@ private:
   };
 
   /// Adds buffers inside the chunk's cells, and accesses of state by them.
-  void addChunk(const Chunk &chunk) {
+  void addChunk(const ModelChunk &chunk) {
     places.clear();
     size_t of = 0;
     for (uint32_t c : chunk.cells) {
@@ -145,7 +145,7 @@ private:
         }
   }
 
-  void touchState(const Chunk &chunk, const Places &by) {
+  void touchState(const ModelChunk &chunk, const Places &by) {
     for (const CellTemplate::GroupUse &use : by.shape->groups) {
       const GroupState &groupState = *x.findGroupState(chunk.device, use.group);
       for (int k = 0; k < 3; ++k) {

@@ -33,7 +33,7 @@ bool reads(const CellTemplate &shape, uint32_t group, bool backward) {
 
 /// Whether, in some cell of a chunk, tasks of one direction read a group's parameters. Cells may differ: a backward
 /// that recomputes reads the parameters that the forward reads.
-bool reads(const Expansion &x, const Chunk &chunk, uint32_t group, bool backward) {
+bool reads(const Expansion &x, const ModelChunk &chunk, uint32_t group, bool backward) {
   const CellTemplate *before = nullptr;
   return std::any_of(chunk.cells.begin(), chunk.cells.end(), [&](uint32_t c) {
     const CellTemplate *shape = std::exchange(before, x.shapeOf[c]);
@@ -47,7 +47,7 @@ void zorse::step::findWindows(Expansion &x) {
   const auto groups = static_cast<uint32_t>(x.summary.groups_size());
   x.usesOf.assign(groups, {});
   std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by (backward, first unit)
-  for (const Chunk &chunk : x.chunks)
+  for (const ModelChunk &chunk : x.chunks)
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (x.plan.gatherOf(g) == Gather::Phase)
         for (bool backward : {false, true})
@@ -103,7 +103,7 @@ struct PhaseTasks {
 class UnshardIntervalFinder {
 public:
   explicit UnshardIntervalFinder(Expansion &x) : x(x) {
-    for (const Chunk &chunk : x.chunks)
+    for (const ModelChunk &chunk : x.chunks)
       for (bool backward : {false, true})
         addPhase(chunk, backward);
   }
@@ -119,7 +119,7 @@ public:
   }
 
 private:
-  void addPhase(const Chunk &chunk, bool backward) {
+  void addPhase(const ModelChunk &chunk, bool backward) {
     PhaseTasks phase{chunk.device, backward, {}, {}};
     for (uint32_t c : chunk.cells)
       for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})

@@ -69,7 +69,7 @@ private:
           backwards = true; // every forward has a lower index
           std::fill(after.begin(), after.end(), 0);
         }
-        const Chunk &chunk = x.chunks[x.chunkOf[c]];
+        const ModelChunk &chunk = x.chunks[x.chunkOf[c]];
         const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
         double &previous = after[x.chunkOf[c]], &wait = waits[chunk.chunkGroup][backwards];
         if (c == chunk.cells[0] && wait < 0)
@@ -100,7 +100,7 @@ private:
     };
     std::vector<AdmittedCounts> entered(x.chunkGroups.size());
     for (uint32_t c : x.cellsByBegin[0]) { // in sample order
-      const Chunk &chunk = x.chunks[x.chunkOf[c]];
+      const ModelChunk &chunk = x.chunks[x.chunkOf[c]];
       const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
       AdmittedCounts &before = entered[chunk.chunkGroup];
       if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
