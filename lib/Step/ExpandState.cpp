@@ -223,7 +223,7 @@ private:
   /// host, and cast or copied to their position in the image.
   void makeImage(uint32_t w, const GroupState &h, uint32_t d) {
     const uint32_t g = h.group;
-    if (h.readsHome || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
+    if (h.readsPersistentBuffer || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
       return;
     for (const Compact::Run &run : h.owned.runs())
       makeImage(w, h, d, run, x.placeInImage(d, h, w, run));
@@ -235,7 +235,7 @@ private:
     const uint32_t g = h.group;
     const bool host = h.at.parameters == MemoryTier::Host, casts = x.casts(g);
     const Value value = Value::parameters(g, {run.begin, run.end});
-    const Region home = elementRegion(h.home, run.place, run.size(), size(g));
+    const Region home = elementRegion(h.persistentShard, run.place, run.size(), size(g));
     const Region image = elementRegion(x.imageOf(h, w), place, run.size(), gatheredSize(g));
     ImageOps made{d, kNone, kNone};
     if (!casts) {
@@ -455,10 +455,10 @@ private:
       for (const ImageOps &made : imagesMade[w])
         if (made.device == d)
           before.push_back(made.last);
-      if (x.windows[w].gather != kNone && h.readsHome)
+      if (x.windows[w].gather != kNone && h.readsPersistentBuffer)
         before.push_back(x.windows[w].gather);
     }
-    const bool inPlace = h.readsHome || (x.hasMaster(h.group) && !x.casts(h.group));
+    const bool inPlace = h.readsPersistentBuffer || (x.hasMaster(h.group) && !x.casts(h.group));
     for (const ChunkEnd &task : done[d])
       if (inPlace && h.reads && uses(*task.chunk, h.group))
         before.push_back(task.op);

@@ -73,7 +73,7 @@ private:
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
     BufferRange arrays[4] = {
-        bring(Value::parameters(g, {begin, end}), h.readsHome ? at(h.home, run, h.place(run)) : at(h.home, run), h.at.parameters, true),
+        bring(Value::parameters(g, {begin, end}), h.readsPersistentBuffer ? at(h.persistentShard, run, h.place(run)) : at(h.persistentShard, run), h.at.parameters, true),
         h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.left, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPlace(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
@@ -89,7 +89,7 @@ private:
   /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const GroupState &h = *one.groupState;
-    BufferRange arrays[4] = {at(h.home, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
+    BufferRange arrays[4] = {at(h.persistentShard, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
     const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortRank, 0, x.firstUnit(h.group));
@@ -154,7 +154,7 @@ private:
 
   struct PrefetchedState {
     Value value;
-    BufferRange home, here;
+    BufferRange persistentShard, here;
     uint32_t fetch = kNone; ///< op
     bool changes = false;
   };
@@ -190,7 +190,7 @@ private:
       if (!b.changes)
         continue;
       b.value = b.value.next();
-      leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.home, b.value), b.value, x.ops[op].priority));
+      leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.persistentShard, b.value), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }
     parts.push_back(std::move(leave));

@@ -135,8 +135,8 @@ struct GroupState {
   Compact owned;      ///< owned elements
   double weight = 0;  ///< units x samples that the device contributes
   StatePlacement at;
-  uint32_t home = kNone;                ///< persistent buffer of parameters in the group's type: the owned elements; see `readsHome`
-  bool readsHome = false;               ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
+  uint32_t persistentShard = kNone;                ///< persistent buffer of parameters in the group's type: the owned elements; see `readsPersistentBuffer`
+  bool readsPersistentBuffer = false;               ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
   uint32_t firstImage = kNone;          ///< Expansion::images: the first window's buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
   uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or only the owned elements

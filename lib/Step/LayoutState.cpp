@@ -75,13 +75,13 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
 /// it is the home, else one per window.
 void addImages(Expansion &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
   groupState.firstImage = static_cast<uint32_t>(x.images.size());
-  const Purpose purpose = groupState.readsHome ? Purpose::State : x.usesOf[groupState.group].empty() ? Purpose::Gathered : Purpose::Images;
+  const Purpose purpose = groupState.readsPersistentBuffer ? Purpose::State : x.usesOf[groupState.group].empty() ? Purpose::Gathered : Purpose::Images;
   for (uint32_t w = x.firstWindow[groupState.group]; w < x.firstWindow[groupState.group + 1]; ++w) {
     const std::vector<uint32_t> &readers = x.windows[w].readers;
-    if (groupState.readsHome && w > x.firstWindow[groupState.group])
+    if (groupState.readsPersistentBuffer && w > x.firstWindow[groupState.group])
       x.images.push_back(x.images.back());
-    else if (groupState.readsHome || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
-      x.images.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/groupState.readsHome));
+    else if (groupState.readsPersistentBuffer || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
+      x.images.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/groupState.readsPersistentBuffer));
     else
       x.images.push_back(kNone);
   }
@@ -162,7 +162,7 @@ struct HoldingLayout {
     const int64_t held = groupState.reads ? info.elements() : groupState.owned.elements();
     // If an owner of a part reads the group and has no other home for it, the whole buffer is persistent, and the owned
     // elements stay inside it. This does not apply if the other elements are gathered by phase.
-    groupState.readsHome = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == MemoryTier::Device &&
+    groupState.readsPersistentBuffer = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == MemoryTier::Device &&
                         (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
     addImages(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
@@ -174,9 +174,9 @@ struct HoldingLayout {
   }
 
   void keepState() {
-    groupState.home = groupState.readsHome ? x.images[groupState.firstImage] : keepApart(groupState.at.parameters);
+    groupState.persistentShard = groupState.readsPersistentBuffer ? x.images[groupState.firstImage] : keepApart(groupState.at.parameters);
     for (const Compact::Run &run : kept.runs())
-      keep(groupState.home, groupState.readsHome ? groupState.place(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
+      keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.place(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
       groupState.moments[m] = keepApart(groupState.at.moments);
       for (const Compact::Run &run : kept.runs())
