@@ -1,7 +1,7 @@
 // Computes the model summary from `@model` (a chain of units), its classes, and the settings of
 // zorse-configure.
 #include "Counts.h"
-#include "Groups.h"
+#include "FlatGroups.h"
 #include "InputRoles.h"
 
 #include "zorse/Autodiff/Autodiff.h"

@@ -4,7 +4,7 @@
 
 #include "../../../lib/Autodiff/MaxFlow.h"
 #include "../../../lib/Units/Blocks.h"
-#include "../../../lib/Units/Groups.h"
+#include "../../../lib/Units/FlatGroups.h"
 
 #include "mlir/IR/Diagnostics.h"
 

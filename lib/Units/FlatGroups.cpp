@@ -1,4 +1,4 @@
-#include "Groups.h"
+#include "FlatGroups.h"
 
 #include "zorse/Summary/Summary.h"
 
