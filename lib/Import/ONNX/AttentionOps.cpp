@@ -29,13 +29,13 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
     operand.view.dims.resize(1);
   if (failed(LoopNest::of(op, std::move(operands))))
     return failure();
-  if (!isSampled(m))
+  if (!isBatched(m))
     m.view.dims[0].clear();
   bool perHead = std::any_of(m.view.dims[1].begin(), m.view.dims[1].end(), [](const Factor &factor) { return factor.stride != 0; });
   FactorList queryList = m.view.size(2) == queries ? m.view.dims[2] : FactorList{Factor{queries, 0, false}};
   FactorList keyList = m.view.size(3) == keys ? m.view.dims[3] : FactorList{Factor{keys, 0, false}};
   Groups groups{perHead ? m.view.dims[1] : FactorList{}, queryList, keyList};
-  Value value = materialise(op.state, m, groups, isSampled(m));
+  Value value = materialise(op.state, m, groups, isBatched(m));
   auto causal = value.getDefiningOp<CausalMaskOp>();
   if (!causal && value.getDefiningOp() && isa<ReshapeOp>(value.getDefiningOp()))
     causal = value.getDefiningOp()->getOperand(0).getDefiningOp<CausalMaskOp>();
@@ -45,7 +45,7 @@ static FailureOr<Value> attentionMask(OpContext &op, const ImportedValue &q, int
       attention.window = *causal.getWindow();
     return Value();
   }
-  return isSampled(value) ? value : reshapeTo(op.state, value, {1, perHead ? heads : 1, queries, keys});
+  return isBatched(value) ? value : reshapeTo(op.state, value, {1, perHead ? heads : 1, queries, keys});
 }
 
 /// Reshapes x [rows, positions, heads * channels] to [rows, heads, positions, channels].
@@ -206,7 +206,7 @@ static LogicalResult importRotary(OpContext &op) {
     if (table.rank() != 3 || table.view.size(1) != positions || table.view.size(2) != rotated / 2)
       return op.error("expects tables of " + Twine(positions) + " positions by " + Twine(rotated / 2) + " channels");
     table = compressed(op.state, table);
-    if (!isSampled(table)) {
+    if (!isBatched(table)) {
       for (const Factor &factor : table.view.dims[0])
         if (factor.stride != 0)
           return op.error("its tables differ between samples");

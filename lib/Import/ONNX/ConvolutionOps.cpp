@@ -127,7 +127,7 @@ static LogicalResult importConv(OpContext &op) {
   ImportedValue x = op.operand(0), w = op.operand(1), bias = op.operand(2);
   if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank())
     return op.error("expects floats of samples x channels x positions and a kernel of the same rank");
-  if (isSampled(w) || isSampled(bias))
+  if (isBatched(w) || isBatched(bias))
     return op.error("expects a kernel and a bias that carry no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
   const int64_t groups = op.integer("group");
@@ -182,7 +182,7 @@ static ImportedValue turnedKernel(Composition &make, ImportedValue w, int64_t gr
 /// with the reversed kernel.
 static LogicalResult importConvTranspose(OpContext &op) {
   ImportedValue x = op.operand(0), w = op.operand(1), bias = op.operand(2);
-  if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isSampled(w) || isSampled(bias))
+  if (!x.isArray() || !isFloat(x.type) || x.rank() < 3 || w.rank() != x.rank() || isBatched(w) || isBatched(bias))
     return op.error("expects floats of samples x channels x positions, and a kernel of the same rank that carries no samples");
   std::vector<int64_t> from = x.shape(), kernel = w.shape();
   const int64_t groups = op.integer("group"), rank = x.rank() - 2;

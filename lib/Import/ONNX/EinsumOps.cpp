@@ -240,7 +240,7 @@ private:
         const char label = operand.labels[i];
         FactorList &along = small.view.dims[i];
         const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
-        const bool forSamples = repeats && !isSampled(small) && along.size() == 1 && along[0].sample;
+        const bool forSamples = repeats && !isBatched(small) && along.size() == 1 && along[0].sample;
         const auto holders = std::count_if(operands.begin(), operands.end(), [&](const LabelledOperand &other) { return holds(other.labels, label); });
         if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
             (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
@@ -272,12 +272,12 @@ private:
         columns += label;
     if (inner.empty())
       return elementwise(make, left, right);
-    if (isSampled(right.value) && !isSampled(left.value)) {
+    if (isBatched(right.value) && !isBatched(left.value)) {
       std::swap(left, right);
       std::swap(rows, columns);
     }
     const int64_t depth = countAlong(left, inner), width = countAlong(right, columns), groups = countAlong(left, batch);
-    const bool isWeight = isSampled(left.value) && !isSampled(right.value);
+    const bool isWeight = isBatched(left.value) && !isBatched(right.value);
     if (isWeight || batch.empty()) {
       // [rows..., groups, inner] with one matrix per group
       ImportedValue x = make.reshape(ordered(make, left, allOf({rows, batch, inner})).value, joined({sizesOf(left, rows), {groups, depth}}));

@@ -32,14 +32,14 @@ Type zorse::onnx_import::elementType(const ImportState &state, ElementKind kind)
   }
 }
 
-bool zorse::onnx_import::isSampled(Value value) { return carriesSamples(value.getType()); }
+bool zorse::onnx_import::isBatched(Value value) { return carriesSamples(value.getType()); }
 
-bool zorse::onnx_import::isSampled(const ImportedValue &value) { return value.isTensor() && isSampled(value.value()); }
+bool zorse::onnx_import::isBatched(const ImportedValue &value) { return value.isTensor() && isBatched(value.value()); }
 
 int64_t zorse::onnx_import::perRow(Value value) { return elementsPerRow(cast<RankedTensorType>(value.getType())); }
 
 ImportedValue zorse::onnx_import::wrap(Value value, ElementKind type, std::vector<int64_t> shape) {
-  return {type, contiguousView(shape, isSampled(value)), Tensor{value}};
+  return {type, contiguousView(shape, isBatched(value)), Tensor{value}};
 }
 
 ImportedValue zorse::onnx_import::constantOf(ElementKind kind, LazyPtr lazy, std::vector<int64_t> shape) {
@@ -142,7 +142,7 @@ static Value applyScale(ImportState &state, Value value, const Number &scale) {
 /// Emits the elements base[offset + sum i_k * stride_k] as a tensor with the factors' sizes, in the given order. The
 /// strides are nonzero and nest (isCuttable).
 static Value cut(ImportState &state, Value base, int64_t offset, const FactorList &factors) {
-  bool sampled = isSampled(base);
+  bool sampled = isBatched(base);
   int64_t total = perRow(base);
   std::vector<size_t> order(factors.size());
   for (size_t i = 0; i < order.size(); ++i)
@@ -321,7 +321,7 @@ Value zorse::onnx_import::materialise(ImportState &state, const ImportedValue &o
   FactorList kept;
   SmallVector<int64_t, 4> keptAt;
   SmallVector<int64_t> flat, grouped;
-  bool rowsOfOperand = isSampled(operand);
+  bool rowsOfOperand = isBatched(operand);
   bool front = sampled || rowsOfOperand;
   int64_t position = front ? 1 : 0;
   for (const FactorList &group : groups) {
@@ -458,8 +458,8 @@ FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const Impor
   bool guessed = false;
   ReshapeResult result = reshapeView(operand.view, shape, out.view, guessed);
   if (result == ReshapeResult::Done && (operand.isConstant() || operand.isKnown() || isCuttable(out.view, perRow(operand.value())))) {
-    op.state.guessedSingleRow |= guessed && isSampled(operand) && op.state.rows == 1;
-    if (isSampled(operand) && out.view.sampleAxis() < 0)
+    op.state.guessedSingleRow |= guessed && isBatched(operand) && op.state.rows == 1;
+    if (isBatched(operand) && out.view.sampleAxis() < 0)
       return op.error("drops the sample axis of its operand");
     return out;
   }

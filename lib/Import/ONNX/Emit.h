@@ -17,8 +17,8 @@ bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t
 /// The IR element type for an element type of the file. All floats have the compute type.
 mlir::Type elementType(const ImportState &state, ElementKind kind);
 /// Whether the emitted value has a sample dimension.
-bool isSampled(const ImportedValue &value);
-bool isSampled(mlir::Value value);
+bool isBatched(const ImportedValue &value);
+bool isBatched(mlir::Value value);
 /// Number of elements of one row of samples.
 int64_t perRow(mlir::Value value);
 ImportedValue wrap(mlir::Value value, ElementKind type, std::vector<int64_t> shape); ///< contiguous; `rows` in the shape becomes `?`

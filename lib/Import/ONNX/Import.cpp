@@ -178,14 +178,14 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
         "the loss '" + state.graph.valueNames[wanted[0]] + "' is the number " + Number(isZero ? 0 : uniformValue(state, loss).value_or(0)).print() +
             ", whatever samples and parameters are: there is nothing to train. Look for a detach(), a no_grad() or a factor of 0 on the way, and "
             "export in training mode");
-  if (loss.view.elements() == 1 && loss.isTensor() && !isSampled(loss))
+  if (loss.view.elements() == 1 && loss.isTensor() && !isBatched(loss))
     return error(
         state,
         "the loss '" + state.graph.valueNames[wanted[0]] +
             "' is a function of parameters alone: expects a scalar that sums over samples. Add it to a loss of the samples, or compute that one "
             "here (--loss=cross_entropy --logits=NAME --labels=NAME) and use --weight-decay for a penalty");
   if (!loss.isLoss()) {
-    if (loss.isTensor() && isSampled(loss) && loss.view.elements() == state.rows)
+    if (loss.isTensor() && isBatched(loss) && loss.view.elements() == state.rows)
       return error(state, "the loss '" + state.graph.valueNames[wanted[0]] + "' has one value per sample; expects their mean or sum");
     return error(state, "the output '" + state.graph.valueNames[wanted[0]] +
                             "' is not a loss: expects a scalar that sums over samples; found a tensor of rank " + Twine(loss.rank()) +

@@ -114,7 +114,7 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
   Composition make(op);
   const auto count = static_cast<int64_t>(picked.size());
   ImportedValue picks;
-  if (!isSampled(x)) {
+  if (!isBatched(x)) {
     ImportedValue table = make.move(x, axis, 0);
     if (make.hasFailed())
       return failure();
@@ -217,7 +217,7 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
   // First the picked axis becomes one dimension, which is then replaced by the shape of the ids.
   ImportedValue value = x;
   auto progression = evenSteps(*picked);
-  std::optional<int64_t> padding = axis == 0 && !isSampled(x) ? paddingOf(op, x) : std::nullopt;
+  std::optional<int64_t> padding = axis == 0 && !isBatched(x) ? paddingOf(op, x) : std::nullopt;
   if (padding && std::find(picked->begin(), picked->end(), *padding) == picked->end())
     padding.reset();
   if (progression && !padding) {
@@ -241,7 +241,7 @@ static LogicalResult gatherByConstant(OpContext &op, const ImportedValue &x, Imp
 
 /// Gathers x [A..., V, B...] by ids [I...] that are the same for all samples, as elements of [A..., B..., V].
 static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t axis) {
-  if (isSampled(ids))
+  if (isBatched(ids))
     return op.error("picks by ids of one sample from all samples; every op must treat samples apart. For picks within a sample use torch.gather, "
                     "whose ids have the dimensions of what they pick from");
   if (x.view.sampleAxis() == axis)
@@ -267,7 +267,7 @@ static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, cons
 
 /// An embedding. The table carries no samples and has the picked axis first.
 static LogicalResult gatherByData(OpContext &op, ImportedValue x, const ImportedValue &ids, int64_t axis) {
-  if (isSampled(x))
+  if (isBatched(x))
     return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
     Composition make(op);

@@ -34,7 +34,7 @@ double zorse::onnx_import::attentionScale(const ImportState &state, double scale
 
 /// Whether the value is a matrix: it carries no samples, and all dimensions except the last two repeat.
 static bool isMatrix(const ImportedValue &value) {
-  if (isSampled(value))
+  if (isBatched(value))
     return false;
   for (int64_t i = 0; i + 2 < value.rank(); ++i)
     for (const Factor &factor : value.view.dims[i])
@@ -182,7 +182,7 @@ FailureOr<ImportedValue> zorse::onnx_import::product(OpContext &op, ImportedValu
 
 static LogicalResult importMatMul(OpContext &op) {
   const ImportedValue &a = op.operand(0), &b = op.operand(1);
-  if (a.rank() == 3 && b.rank() == 3 && isSampled(a) && !isSampled(b) && isFloat(a.type) && b.isArray() && a.view.sampleAxis() == 1 &&
+  if (a.rank() == 3 && b.rank() == 3 && isBatched(a) && !isBatched(b) && isFloat(a.type) && b.isArray() && a.view.sampleAxis() == 1 &&
       a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 && b.view.elements() > 0) {
     // [groups, samples, inner] times one matrix per group
     Composition make(op);
@@ -304,7 +304,7 @@ static LogicalResult importNorm(OpContext &op) {
     coalesce(all);
     for (const Factor &factor : all)
       count *= factor.size;
-    if (isSampled(weight) || (count != channels && count != 1))
+    if (isBatched(weight) || (count != channels && count != 1))
       return op.error("expects a weight of " + Twine(channels) + " elements, got " + Twine(count));
     if (count == 1 && channels != 1)
       all = {Factor{channels, 0, false}};

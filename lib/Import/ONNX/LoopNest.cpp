@@ -168,7 +168,7 @@ LogicalResult LoopNest::findSamples(OpContext &op) {
     return success();
   Axis &axis = axes[along];
   axis.perSample = true;
-  axis.sample = llvm::any_of(aligned, [](const ImportedValue &operand) { return isSampled(operand); });
+  axis.sample = llvm::any_of(aligned, [](const ImportedValue &operand) { return isBatched(operand); });
   for (size_t k = 0; k < aligned.size(); ++k)
     if (axis.strides[k] != 0) {
       if (failed(dropSampleCopies(op, k, along)))
@@ -186,7 +186,7 @@ std::vector<size_t> LoopNest::sequence(Order order) const {
   for (size_t k = 0; k < aligned.size() && order == Order::Memory; ++k) {
     if (!aligned[k].isTensor())
       continue;
-    int64_t count = isSampled(aligned[k]) ? 2 : 1;
+    int64_t count = isBatched(aligned[k]) ? 2 : 1;
     for (const Axis &axis : axes)
       if (axis.strides[k] != 0)
         count *= axis.size;

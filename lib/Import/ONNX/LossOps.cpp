@@ -67,9 +67,9 @@ LogicalResult zorse::onnx_import::addSummand(OpContext &op, const ImportedValue 
   auto number = value.view.elements() == 1 ? uniformNumber(op.state, value) : std::nullopt;
   if (number && number->is(0))
     return success();
-  if (value.isTensor() && isSampled(value))
+  if (value.isTensor() && isBatched(value))
     return mixes(op, "adds a sum over samples to values of samples");
-  if (!number && (!value.isTensor() || value.view.elements() != 1 || isSampled(value) || !isFloat(value.type)))
+  if (!number && (!value.isTensor() || value.view.elements() != 1 || isBatched(value) || !isFloat(value.type)))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
   return addPenalty(op, value, sign, summands);
 }
@@ -126,7 +126,7 @@ LogicalResult zorse::onnx_import::scaledLoss(OpContext &op, ImportedValue loss, 
   }
   if (other.isLoss())
     return notAffine(op, divides ? "divides by" : "multiplies");
-  if (!other.isTensor() || other.view.elements() != 1 || isSampled(other) || !isFloat(other.type))
+  if (!other.isTensor() || other.view.elements() != 1 || isBatched(other) || !isFloat(other.type))
     return op.error("combines a sum over samples with a tensor; the loss must be a scalar");
   // A scalar of parameters is multiplied into the numerator. Its gradient is then a sum over samples.
   ImportedValue plain = other;
@@ -209,7 +209,7 @@ static FailureOr<ImportedValue> crossEntropy(OpContext &op, ImportedValue logits
     FactorList list;
     for (const FactorList &own : weights.view.dims)
       list.insert(list.end(), own.begin(), own.end());
-    if (weights.view.elements() != classes || isSampled(weights))
+    if (weights.view.elements() != classes || isBatched(weights))
       return op.error("expects one weight per class");
     weight = materialise(op.state, weights, {list}, false);
   }
@@ -254,7 +254,7 @@ std::optional<ImportedValue> zorse::onnx_import::addedLoss(ImportState &state, L
     if (state.graph.valueNames[i] == name)
       number = static_cast<int>(i);
   ImportedValue logits = number >= 0 ? state.values[number] : ImportedValue{};
-  if (!logits.isTensor() || !isSampled(logits) || !isFloat(logits.type) || logits.rank() < 2) {
+  if (!logits.isTensor() || !isBatched(logits) || !isFloat(logits.type) || logits.rank() < 2) {
     (void)error(state, "logits '" + name + "' are not float activations of at least 2 dimensions");
     return std::nullopt;
   }

@@ -62,7 +62,7 @@ ImportedValue zorse::onnx_import::rounded(ImportState &state, const ImportedValu
   if (!value.isTensor())
     return value;
   ImportedValue out = value.scale().is(1) ? value : copied(state, value);
-  const bool sampled = isSampled(out);
+  const bool sampled = isBatched(out);
   Type to = type == ElementKind::F16 ? Type(state.builder.getF16Type()) : Type(state.builder.getBF16Type());
   out.tensor().value = create<RoundOp>(state, out.value(), to, /*straightThrough=*/!sampled, /*perOperator=*/sampled);
   return out;

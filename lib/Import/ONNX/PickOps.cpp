@@ -237,7 +237,7 @@ static std::optional<LogicalResult> gatherRanges(OpContext &op, const ImportedVa
         dims[i].push_back(Factor{factor.size, 0, factor.sample});
   dims.insert(dims.end(), value.view.dims.begin() + depth, value.view.dims.end());
   value.view.dims = std::move(dims);
-  if (isSampled(value) && value.view.sampleAxis() < 0)
+  if (isBatched(value) && value.view.sampleAxis() < 0)
     return op.error("drops the sample axis of its operand");
   return op.result(std::move(value));
 }

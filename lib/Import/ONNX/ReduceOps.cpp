@@ -247,7 +247,7 @@ static LogicalResult importReduce(OpContext &op) {
     return reduceKnown(op, x, reduction.reduced, keep);
   if (x.isConstant() && sampleAxis < 0)
     return reduceConstant(op, x, reduction);
-  if (x.isConstant() || (x.isTensor() && !isSampled(x) && overSamples))
+  if (x.isConstant() || (x.isTensor() && !isBatched(x) && overSamples))
     return reduceRepeats(op, x, reduction);
   if (!x.isTensor())
     return op.error("expects a tensor");

@@ -89,7 +89,7 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   if (sampleAxis >= 0 && sampleAxis < depth)
     return op.error("scatters over the samples; every op must treat samples apart. Use torch.scatter, with ids that have the dimensions of the value "
                     "they change, or put the samples after the dimensions that ids select");
-  if (isSampled(ids) || (updates.view.sampleAxis() >= 0 && updates.view.sampleAxis() < lead))
+  if (isBatched(ids) || (updates.view.sampleAxis() >= 0 && updates.view.sampleAxis() < lead))
     return op.error("puts updates of several samples into one tensor; every op must treat samples apart");
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), expected(idShape.begin(), idShape.end() - 1);
   expected.insert(expected.end(), from.begin() + depth, from.end());

@@ -97,7 +97,7 @@ static bool dropSampleNumbers(OpContext &op, std::vector<ImportedValue> &parts, 
   const bool told = parts[0].sampleStep() != 0;
   const bool last = axis == parts[0].rank() - 1 && parts[0].view.size(axis) == 1 && parts[0].view.size(0) == op.state.rows;
   const bool sampled = std::any_of(parts.begin() + 1, parts.end(), [&](const ImportedValue &part) {
-    return (isSampled(part) || told) && part.sampleStep() == 0 && part.view.sampleAxis() == 0;
+    return (isBatched(part) || told) && part.sampleStep() == 0 && part.view.sampleAxis() == 0;
   });
   if (!last || !sampled)
     return false;
@@ -165,7 +165,7 @@ static FailureOr<ImportedValue> joinedActivations(OpContext &op, const std::vect
   // Position of the joined dimension: its memory position in the first operand that carries samples, after all axes with larger strides.
   size_t primary = 0;
   for (size_t k = parts.size(); k-- > 0;)
-    if (isSampled(parts[k]))
+    if (isBatched(parts[k]))
       primary = k;
   const FactorList &own = parts[primary].view.dims[axis];
   const auto strideOf = [&](size_t group) { return nest->innermost(group).strides[primary]; };

@@ -63,7 +63,7 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, in
 }
 
 bool zorse::onnx_import::isKnownOfSample(const ImportState &state, const ImportedValue &x, int64_t axis, int64_t place) {
-  return (place == 0 || place == -1) && isSampled(x) && state.isFromInputs(x.value()) && x.view.sampleAxis() == axis &&
+  return (place == 0 || place == -1) && isBatched(x) && state.isFromInputs(x.value()) && x.view.sampleAxis() == axis &&
          x.view.dims[axis].size() == 1 && !state.rowsBaked && state.options.batchNormRows == 0;
 }
 
@@ -73,7 +73,7 @@ static void takeStrided(ImportState &state, ImportedValue &x, int64_t axis, int6
   Groups groups = groupsOf(whole.view, false);
   Value value = materialise(state, whole, groups, false);
   auto type = cast<RankedTensorType>(value.getType());
-  int64_t front = isSampled(value) ? 1 : 0, dim = front;
+  int64_t front = isBatched(value) ? 1 : 0, dim = front;
   for (int64_t i = 0; i < axis; ++i) {
     bool pureSample = whole.view.dims[i].size() == 1 && whole.view.dims[i][0].sample;
     dim += pureSample ? 0 : 1;
@@ -125,7 +125,7 @@ LogicalResult zorse::onnx_import::take(OpContext &op, ImportedValue &x, int64_t 
   if (sliceView(x.view, axis, start, step, count) && (x.isConstant() || x.isKnown() || isCuttable(x.view, perRow(x.value()))))
     return success();
   x.view = before;
-  if (holdsSamples && isSampled(x)) {
+  if (holdsSamples && isBatched(x)) {
     x = copied(op.state, x);
     if (sliceView(x.view, axis, start, step, count) && isCuttable(x.view, perRow(x.value())))
       return success();

@@ -34,7 +34,7 @@ static LogicalResult checkChannels(OpContext &op, const ImportedValue &x, int64_
   if (x.view.sampleAxis() > 0)
     return op.error("has its samples in dimension " + Twine(x.view.sampleAxis()) + "; expects them in dimension 0");
   for (int64_t i = 1; i <= weights; ++i)
-    if (isSampled(op.operand(i)) || op.operand(i).rank() != 1)
+    if (isBatched(op.operand(i)) || op.operand(i).rank() != 1)
       return op.error("expects operand " + Twine(i) + " to have one dimension and no samples");
   return success();
 }

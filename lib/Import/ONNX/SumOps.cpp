@@ -147,12 +147,12 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
       if (failed(summands))
         return failure();
       each = std::move(*summands);
-    } else if (operand->isTensor() && !isSampled(*operand)) { // parameters: the mean of equal values over the rows
+    } else if (operand->isTensor() && !isBatched(*operand)) { // parameters: the mean of equal values over the rows
       ImportedValue same = *operand;
       same.view.dims.insert(same.view.dims.begin(), FactorList{Factor{op.state.rows, 0, true}});
       same.tensor().scale /= samplesPerRow(op.state);
       each.push_back(std::move(same));
-    } else if (isSampled(*operand)) {
+    } else if (isBatched(*operand)) {
       return mixes(op, "adds a sum over samples to values of samples");
     } else {
       return op.error("adds a tensor of numbers to sums over samples, which is not supported; reduce the sums first");
@@ -223,9 +223,9 @@ static FailureOr<ImportedValue> movedSum(OpContext &op, Composition &make, const
   }
   const bool right = op.operand(0).isLoss();
   const ImportedValue &other = op.operand(right ? 1 : 0);
-  if ((which == "Mul" || (which == "Div" && right)) && other.rank() <= rank && !isSampled(other))
+  if ((which == "Mul" || (which == "Div" && right)) && other.rank() <= rank && !isBatched(other))
     return make(which.c_str(), {each, other});
-  if (which == "MatMul" && rank == 1 && other.rank() == 1 && !isSampled(other))
+  if (which == "MatMul" && rank == 1 && other.rank() == 1 && !isBatched(other))
     return make("MatMul", {each, other});
   return notAffine(op, "uses");
 }
