@@ -185,7 +185,7 @@ void Traffic::tree(Operation operation) {
   latency += 2 * deepest;
 }
 
-void Traffic::exchange(Operation operation) {
+void Traffic::allPairs(Operation operation) {
   double longest = 0;
   for (const Member &a : members)
     for (const Member &b : members) {
@@ -296,8 +296,8 @@ void Traffic::rails(Operation operation, size_t several) {
 Traffic::CollectiveCost Traffic::cost(Operation operation, Algorithm algorithm) {
   least = latency = 0;
   switch (algorithm) {
-  case Algorithm::Exchange:
-    exchange(operation);
+  case Algorithm::AllPairs:
+    allPairs(operation);
     break;
   case Algorithm::Tree:
     tree(operation);
@@ -379,10 +379,10 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
   if (members.size() < 2)
     return found;
   constexpr size_t kMostInExchange = 32;
-  for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::Exchange}) {
+  for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::AllPairs}) {
     if (algorithm != Algorithm::Best)
       break;
-    if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::Exchange && members.size() > kMostInExchange))
+    if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::AllPairs && members.size() > kMostInExchange))
       continue;
     if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
       continue;
@@ -421,7 +421,7 @@ Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, cons
 Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) {
   switch (algorithm) {
   case zorse::bundle::Topology::ALL_PAIRS:
-    return Algorithm::Exchange;
+    return Algorithm::AllPairs;
   case zorse::bundle::Topology::RING:
     return Algorithm::Ring;
   case zorse::bundle::Topology::TREE:
@@ -437,7 +437,7 @@ Algorithm zorse::sim::algorithmOf(zorse::bundle::Topology::Algorithm algorithm) 
 
 zorse::bundle::Topology::Algorithm zorse::sim::algorithmOf(Algorithm algorithm) {
   switch (algorithm) {
-  case Algorithm::Exchange:
+  case Algorithm::AllPairs:
     return zorse::bundle::Topology::ALL_PAIRS;
   case Algorithm::Ring:
     return zorse::bundle::Topology::RING;

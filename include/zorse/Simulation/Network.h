@@ -133,7 +133,7 @@ private:
 ///
 /// Rings and trees forward bytes in small chunks: bandwidth counts once, latency counts for every
 /// hop.
-enum class Algorithm : uint8_t { Exchange, Ring, Tree, Hierarchical, Rails, Best };
+enum class Algorithm : uint8_t { AllPairs, Ring, Tree, Hierarchical, Rails, Best };
 
 Algorithm algorithmOf(bundle::Topology::Algorithm algorithm);
 bundle::Topology::Algorithm algorithmOf(Algorithm algorithm);
@@ -226,7 +226,7 @@ private:
   size_t fewestOfNode() const;
   std::vector<Run> runsOf(uint32_t Member::*place) const;
   void tree(Operation operation);
-  void exchange(Operation operation);
+  void allPairs(Operation operation);
   void hierarchical(Operation operation);
   void rails(Operation operation, size_t several);
   double endOf(const CollectiveCost &collective, double start) const;

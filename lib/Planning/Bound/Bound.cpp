@@ -60,8 +60,8 @@ public:
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }
   const sim::Network &network() const override { return links; }
-  sim::Algorithm gatherAlgorithm() const override { return sim::Algorithm::Exchange; }
-  sim::Algorithm reduceAlgorithm() const override { return sim::Algorithm::Exchange; }
+  sim::Algorithm gatherAlgorithm() const override { return sim::Algorithm::AllPairs; }
+  sim::Algorithm reduceAlgorithm() const override { return sim::Algorithm::AllPairs; }
 
 private:
   const step::Costs &costs;

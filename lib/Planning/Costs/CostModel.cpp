@@ -158,8 +158,8 @@ void CostModel::Tables::chooseAlgorithms(const Cluster &cluster, bundle::Topolog
   bool gloo = std::all_of(cluster.devices.begin(), cluster.devices.end(),
                           [](const ClusterDevice &device) { return deviceKindOf(device.kind).joins("gloo"); });
   if (gloo) {
-    gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::Exchange;
-    reduce = sim::Algorithm::Exchange;
+    gather = topology.sites_size() > 1 ? sim::Algorithm::Hierarchical : sim::Algorithm::AllPairs;
+    reduce = sim::Algorithm::AllPairs;
   }
   topology.set_gathers(sim::algorithmOf(gather));
   topology.set_reductions(sim::algorithmOf(reduce));

@@ -70,13 +70,13 @@ TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
   Traffic traffic(network);
   // Owner 0 (60 bytes) does not read. Readers 1, 2, 3: one over the bus, two over the NIC: 120 bytes. Owner 2 (40):
   // reader 1 over its NIC, 3 over the bus.
-  Passage p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::Exchange);
+  Passage p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::AllPairs);
   EXPECT_DOUBLE_EQ(p.sent, 1.2);
   EXPECT_DOUBLE_EQ(p.arrived, 1.2 + 1.5);
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(2, 0).resources[0]), 0.4);
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(2, 3).resources[1]), 40 / 1500.0);
   traffic.reset();
-  p = traffic.reduceScatter({1, 2, 3}, {{0, 60}, {2, 40}}, 0, Algorithm::Exchange);
+  p = traffic.reduceScatter({1, 2, 3}, {{0, 60}, {2, 40}}, 0, Algorithm::AllPairs);
   EXPECT_DOUBLE_EQ(p.sent, 1.2); // into node 0
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 0.4);
 }
@@ -137,7 +137,7 @@ TEST(Collectives, BestIsTheFirstToEnd) {
               .arrived;
         };
         double least = 1e300;
-        for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails})
+        for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails})
           if (a != Algorithm::Hierarchical || network.sites() > 1)
             least = std::min(least, arrived(a));
         EXPECT_DOUBLE_EQ(arrived(Algorithm::Best), least);
@@ -159,14 +159,14 @@ TEST(Collectives, OneMemberHasNothingToDo) {
   Traffic traffic(network);
   EXPECT_EQ(traffic.allGather({{1, 100}}, {1}, 3, Algorithm::Best).arrived, 3);
   EXPECT_EQ(traffic.allReduce({0}, 100, 3, Algorithm::Best).arrived, 3);
-  EXPECT_EQ(traffic.allGather({}, {}, 3, Algorithm::Exchange).arrived, 3);
+  EXPECT_EQ(traffic.allGather({}, {}, 3, Algorithm::AllPairs).arrived, 3);
 }
 
 TEST(Collectives, LimitsOfFlowsHold) {
   bundle::Topology t = cards(2);
   t.mutable_nodes(0)->mutable_nic()->set_flow(10);
   Network network(t);
-  for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Hierarchical}) {
+  for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Hierarchical}) {
     Traffic traffic(network);
     EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}}, {0, 1}, 0, a).sent, 10);
     EXPECT_DOUBLE_EQ(traffic.send(1, 0, 100, 0).sent, 10);
@@ -214,7 +214,7 @@ TEST(Collectives, BestIsOneOfThoseAllowed) {
     return Traffic(network).allGather(pieces, all, 0, algorithm).arrived;
   };
   EXPECT_EQ(arrived(Algorithm::Best), arrived(Algorithm::Rails));
-  for (Algorithm a : {Algorithm::Exchange, Algorithm::Ring, Algorithm::Tree, Algorithm::Rails}) {
+  for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Tree, Algorithm::Rails}) {
     t.clear_algorithms();
     t.add_algorithms(algorithmOf(a));
     EXPECT_EQ(arrived(Algorithm::Best), arrived(a));
