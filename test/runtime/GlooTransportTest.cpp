@@ -29,7 +29,7 @@ std::vector<std::unique_ptr<Transport>> striped(uint32_t devices) {
 std::vector<std::unique_ptr<Transport>> sites(uint32_t devices) {
   return makeGlooTransports(devices, [&](uint32_t, GlooOptions &options) {
     for (uint32_t rank = 0; rank < devices; ++rank)
-      options.sites.push_back(devices % 2 == 0 ? rank % 2 : rank / 2);
+      options.nodes.push_back(devices % 2 == 0 ? rank % 2 : rank / 2);
   });
 }
 

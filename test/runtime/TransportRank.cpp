@@ -110,13 +110,13 @@ int main(int argc, char **argv) {
   options.listenAddress = given["--local-addr"];
   for (size_t at = 0; at < given["--sites"].size();
        at = given["--sites"].find(',', at) == std::string::npos ? std::string::npos : given["--sites"].find(',', at) + 1)
-    options.sites.push_back(uint32_t(std::atoi(given["--sites"].c_str() + at)));
+    options.nodes.push_back(uint32_t(std::atoi(given["--sites"].c_str() + at)));
   for (uint32_t peer = 0; peer < ranks; ++peer) {
     options.deviceNames.push_back("cpu:" + std::to_string(peer));
     if (peer == rank)
       continue;
     options.peers.push_back(peer);
-    if (peer < options.sites.size() && options.sites[peer] != options.sites[rank])
+    if (peer < options.nodes.size() && options.nodes[peer] != options.nodes[rank])
       options.contexts[peer] = number("--contexts");
   }
   zorse::test::FileGroup group(given["--folder"], rank, ranks);

@@ -282,7 +282,7 @@ private:
     Result<std::vector<uint32_t>> nodes = nodesOfDevices(*bundle);
     if (nodes.failed())
       return nodes.error();
-    options.sites = *nodes;
+    options.nodes = *nodes;
     for (uint32_t peer : options.peers)
       if (!nodes->empty() && (*nodes)[peer] != (*nodes)[place.rank])
         options.contexts[peer] = o.nodeConnections;

@@ -87,7 +87,7 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
   options.job = key_.job;
   options.secret = key_.secret;
   options.deviceNames = options_.names;
-  options.sites = nodes;
+  options.nodes = nodes;
   options.heartbeatSeconds = options_.times.heartbeatSeconds;
   options.deadlineSeconds = options_.times.deadlineSeconds;
   options.connectSeconds = options_.times.joinSeconds;

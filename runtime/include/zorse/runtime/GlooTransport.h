@@ -24,7 +24,7 @@ struct GlooOptions {
   std::string secret;                      ///< at least 16 bytes, known only to the ranks of the job
   std::vector<uint32_t> peers;             ///< ranks to exchange data with; two ranks are connected if either names the other
   std::vector<std::string> deviceNames;    ///< by rank, for messages; may be empty
-  std::vector<uint32_t> sites;             ///< by rank, equal on all ranks: ranks with equal numbers have fast links; empty: all ranks
+  std::vector<uint32_t> nodes;             ///< by rank, equal on all ranks: ranks with equal numbers have fast links; empty: all ranks
   std::map<uint32_t, uint32_t> contexts;   ///< by peer: parallel connections, 1 to 16, for long links; the maximum of both ends
   double heartbeatSeconds = 0.25;          ///< interval of the heartbeats between peers (Transport::unheard)
   double deadlineSeconds = 10;             ///< a peer fails after this time without data; shorter outages are survived

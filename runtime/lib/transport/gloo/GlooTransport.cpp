@@ -306,5 +306,5 @@ Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(Group &grou
   Result<std::unique_ptr<Links>> links = Links::create(options, std::move(*connections));
   if (links.failed())
     return links.error();
-  return std::unique_ptr<Transport>(std::make_unique<GlooTransport>(std::move(*links), group.rank(), options.sites));
+  return std::unique_ptr<Transport>(std::make_unique<GlooTransport>(std::move(*links), group.rank(), options.nodes));
 }

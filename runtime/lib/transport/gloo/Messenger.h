@@ -21,9 +21,9 @@ struct Messenger {
   Links &links;
   Blocks &blocks;
   uint32_t rank;
-  std::vector<uint32_t> sites; ///< index: rank; may be empty
+  std::vector<uint32_t> nodes; ///< index: rank; may be empty
 
-  uint32_t site(uint32_t of) const { return of < sites.size() ? sites[of] : 0; }
+  uint32_t site(uint32_t of) const { return of < nodes.size() ? nodes[of] : 0; }
 
   Result<Link *> to(uint32_t peer) const {
     if (links.failed())
