@@ -2,7 +2,7 @@
 
 #include "../../lib/Codegen/Common/Slots.h"
 
-#include "Bands.h"
+#include "Tolerances.h"
 #include "CodegenHarness.h"
 #include "TensorBytes.h"
 
@@ -135,11 +135,11 @@ struct Runner {
   }
 
   /// The maximum difference of an element of a result to which `before` is added.
-  struct Band {
+  struct Tolerance {
     double want, error;
     bool apart; ///< the expanded function computes a different value
   };
-  static Band bandAt(size_t i, const std::vector<double> &expected, const Banded &band, double before) {
+  static Tolerance bandAt(size_t i, const std::vector<double> &expected, const Banded &band, double before) {
     const double want = expected[i] + before, between = expected[i] == band.value.values[i] ? 0 : std::fabs(expected[i] - band.value.values[i]);
     double error = band.error.values[i];
     // The reference computes the same as the expanded function, except for rounded numbers in the expansion.
@@ -161,7 +161,7 @@ struct Runner {
     const Type type = element(result);
     out.type = type.isF32() ? "f32" : type.isF64() ? "f64" : type.isBF16() ? "bf16" : type.isF16() ? "f16" : "";
     for (size_t i = 0; i < expected.size(); ++i) {
-      const Band at = bandAt(i, expected, band, before);
+      const Tolerance at = bandAt(i, expected, band, before);
       out.middle.push_back(float(at.want));
       // Both numbers are rounded to f32.
       out.error.push_back(std::isnan(at.error) ? INFINITY : float(at.error + std::fabs(at.want) * 0x1p-23) * (1 + 0x1p-20f));
@@ -233,7 +233,7 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
     return fail(machine.run(0, {test.rows, 0, 0, {}, {}}));
   Runner runner(function, body, test.rows, seed);
   auto expected = reference::evaluate(function, runner.arguments, runner.options);
-  auto bands = bandsOf(function, runner.arguments, runner.options);
+  auto bands = tolerancesOf(function, runner.arguments, runner.options);
   if (failed(expected) || failed(bands))
     return fail("has no reference:\n" + test.text);
   bool adds = false;

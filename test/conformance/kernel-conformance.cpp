@@ -1,5 +1,5 @@
 // Runs generated GPU kernels for many shapes and types and compares every number with the reference. The tolerance
-// follows from an analysis of rounding errors (Bands.h). The emulator also checks every access.
+// follows from an analysis of rounding errors (Tolerances.h). The emulator also checks every access.
 //
 //   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE] [--arch=ARCH | --ptx=ARCH]
 //                      [--record=FOLDER [--times]] [--verbose]

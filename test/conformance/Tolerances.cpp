@@ -1,4 +1,4 @@
-#include "Bands.h"
+#include "Tolerances.h"
 
 #include "CudaEmitters.h"
 #include "Expand.h"
@@ -276,7 +276,7 @@ private:
 
 } // namespace
 
-FailureOr<std::vector<Banded>> conformance::bandsOf(func::FuncOp function, ArrayRef<Tensor> arguments, const reference::Options &options) {
+FailureOr<std::vector<Banded>> conformance::tolerancesOf(func::FuncOp function, ArrayRef<Tensor> arguments, const reference::Options &options) {
   OwningOpRef<func::FuncOp> expanded(function.clone());
   Builder builder(function.getContext());
   expanded->walk([&](arith::TruncFOp op) {
