@@ -204,7 +204,7 @@ std::optional<View> zorse::analyzeViewFrom(Value value, Value at, const View &st
 
 namespace {
 /// A factor of the view within one dimension of the base: `size` steps of `step` elements of that dimension.
-struct Atom {
+struct DimFactor {
   size_t baseDimension;
   int64_t step;
   int64_t size;
@@ -215,19 +215,19 @@ struct Atom {
 struct Segment {
   int64_t size; ///< size before the slice
   int64_t offset, count, stride;
-  SmallVector<Atom *> atoms;
+  SmallVector<DimFactor *> factors;
 };
 
 /// A run of repeats, or of atoms, in a dimension of the view.
 struct Part {
   int64_t repeat;          ///< > 0: number of repeats
-  SmallVector<Atom> atoms; ///< if there are no repeats
+  SmallVector<DimFactor> factors; ///< if there are no repeats
 };
 
 /// The decomposition of a view. Pointers refer to the atoms of `parts`.
 struct Pieces {
   SmallVector<SmallVector<Part>> parts; ///< per dimension of the view; the position of repeats among atoms is needed for the broadcast
-  SmallVector<Atom *> ordered;          ///< all atoms in view order
+  SmallVector<DimFactor *> ordered;          ///< all atoms in view order
   SmallVector<Segment> segments;        ///< slices of the base, in its order
   bool repeats = false;
 };
@@ -239,7 +239,7 @@ static Value reshapeTo(OpBuilder &builder, Location loc, Value value, ArrayRef<i
 
 /// Splits one factor at the boundaries of the base's dimensions. Appends to `pieces`, innermost first.
 static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides, ArrayRef<int64_t> offsets,
-                      SmallVectorImpl<Atom> &pieces) {
+                      SmallVectorImpl<DimFactor> &pieces) {
   while (factor.size > 1) {
     size_t d = 0;
     while (d < sizes.size() && !(sizes[d] > 1 && strides[d] <= factor.stride && factor.stride < strides[d] * sizes[d]))
@@ -260,21 +260,21 @@ static bool cutFactor(ViewFactor factor, ArrayRef<int64_t> sizes, ArrayRef<int64
 }
 
 /// Computes the segments of one base dimension of size `size` at `offset`. Its atoms are sorted by step, largest first.
-static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<Atom *> atoms, SmallVectorImpl<Segment> &segments) {
-  if (atoms.empty()) {
+static bool segmentsOf(int64_t size, int64_t offset, ArrayRef<DimFactor *> factors, SmallVectorImpl<Segment> &segments) {
+  if (factors.empty()) {
     segments.push_back({size, offset, 1, 1, {}});
     return true;
   }
   int64_t remaining = size;
-  for (size_t i = 0; i < atoms.size();) {
-    Segment segment{remaining, offset, atoms[i]->size, 1, {atoms[i]}};
-    int64_t step = atoms[i]->step;
-    for (++i; i < atoms.size() && step == atoms[i]->size * atoms[i]->step; ++i) {
-      segment.atoms.push_back(atoms[i]);
-      segment.count *= atoms[i]->size;
-      step = atoms[i]->step;
+  for (size_t i = 0; i < factors.size();) {
+    Segment segment{remaining, offset, factors[i]->size, 1, {factors[i]}};
+    int64_t step = factors[i]->step;
+    for (++i; i < factors.size() && step == factors[i]->size * factors[i]->step; ++i) {
+      segment.factors.push_back(factors[i]);
+      segment.count *= factors[i]->size;
+      step = factors[i]->step;
     }
-    if (i < atoms.size()) {
+    if (i < factors.size()) {
       // Another run lies inside one step of this one: a reshape separates them.
       if (remaining % step != 0)
         return false;
@@ -302,14 +302,14 @@ static bool cutView(const View &view, ArrayRef<int64_t> sizes, ArrayRef<int64_t>
         pieces.repeats = true;
         continue;
       }
-      SmallVector<Atom> atoms;
-      if (!cutFactor(factor, sizes, strides, offsets, atoms))
+      SmallVector<DimFactor> factors;
+      if (!cutFactor(factor, sizes, strides, offsets, factors))
         return false;
-      std::reverse(atoms.begin(), atoms.end());
+      std::reverse(factors.begin(), factors.end());
       if (!list.empty() && list.back().repeat == 0)
-        list.back().atoms.append(atoms);
+        list.back().factors.append(factors);
       else
-        list.push_back({0, atoms});
+        list.push_back({0, factors});
     }
   }
   return true;
@@ -331,21 +331,21 @@ static bool cutIntoPieces(const View &view, ArrayRef<int64_t> sizes, Pieces &pie
     return false;
   for (auto &list : pieces.parts)
     for (Part &part : list)
-      for (Atom &atom : part.atoms)
-        pieces.ordered.push_back(&atom);
+      for (DimFactor &factor : part.factors)
+        pieces.ordered.push_back(&factor);
   for (size_t d = 0; d < sizes.size(); ++d) {
-    SmallVector<Atom *> own;
-    for (Atom *atom : pieces.ordered)
-      if (atom->baseDimension == d)
-        own.push_back(atom);
-    llvm::stable_sort(own, [](Atom *a, Atom *b) { return a->step > b->step; });
+    SmallVector<DimFactor *> own;
+    for (DimFactor *factor : pieces.ordered)
+      if (factor->baseDimension == d)
+        own.push_back(factor);
+    llvm::stable_sort(own, [](DimFactor *a, DimFactor *b) { return a->step > b->step; });
     if (!segmentsOf(sizes[d], offsets[d], own, pieces.segments))
       return false;
   }
   int64_t place = 0;
   for (Segment &segment : pieces.segments)
-    for (Atom *atom : segment.atoms)
-      atom->place = place++;
+    for (DimFactor *factor : segment.factors)
+      factor->place = place++;
   return true;
 }
 
@@ -376,18 +376,18 @@ static Value takeSegments(OpBuilder &builder, Location loc, Value value, ArrayRe
 }
 
 /// Transposes from the order of the base to that of the view.
-static Value orderAtoms(OpBuilder &builder, Location loc, Value value, const Pieces &pieces) {
+static Value orderDimFactors(OpBuilder &builder, Location loc, Value value, const Pieces &pieces) {
   const bool sampled = carriesSamples(value.getType());
   SmallVector<int64_t> permutation, sizes;
   if (sampled)
     permutation.push_back(0);
-  for (Atom *atom : pieces.ordered)
-    permutation.push_back(atom->place + (sampled ? 1 : 0));
+  for (DimFactor *factor : pieces.ordered)
+    permutation.push_back(factor->place + (sampled ? 1 : 0));
   if (llvm::is_sorted(permutation))
     return value;
   for (const Segment &segment : pieces.segments)
-    for (Atom *atom : segment.atoms)
-      sizes.push_back(atom->size);
+    for (DimFactor *factor : segment.factors)
+      sizes.push_back(factor->size);
   value = reshapeTo(builder, loc, value, withRows(sampled, sizes));
   return TransposeOp::create(builder, loc, value, permutation);
 }
@@ -407,8 +407,8 @@ static Value addRepeats(OpBuilder &builder, Location loc, Value value, const Vie
       int64_t size = part.repeat;
       if (!size) {
         size = 1;
-        for (const Atom &atom : part.atoms)
-          size *= atom.size;
+        for (const DimFactor &factor : part.factors)
+          size *= factor.size;
         core.push_back(size);
         places.push_back(spread.size());
       }
@@ -427,7 +427,7 @@ Value zorse::emitView(OpBuilder &builder, Location loc, const View &view) {
   if (!cutIntoPieces(view, baseType.getShape().drop_front(baseSampled ? 1 : 0), pieces))
     return {};
   Value value = takeSegments(builder, loc, view.base, pieces.segments);
-  value = orderAtoms(builder, loc, value, pieces);
+  value = orderDimFactors(builder, loc, value, pieces);
   if (pieces.repeats)
     value = addRepeats(builder, loc, value, view, pieces);
   return reshapeTo(builder, loc, value, view.shape());
