@@ -40,11 +40,11 @@ void releaseFreed() {
 
 Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::LoweringStage until) {
   releaseFreed();
-  step::ExpandOptions options;
+  step::LoweringOptions options;
   options.bodies = &planned.bodies;
   options.costs = planned.costs.get();
   options.until = until;
-  Result<step::StepGraph> made = step::expandPlan(planned.summary, plan, options);
+  Result<step::StepGraph> made = step::lowerPlan(planned.summary, plan, options);
   releaseFreed();
   return made;
 }
@@ -68,10 +68,10 @@ bool mayBeDirect(const Planned &planned) {
 
 /// Analysis: the step of a module's plan, with direct transfers if GPUs support them and memory
 /// suffices.
-struct ExpandedStep {
-  ExpandedStep(Operation *module, AnalysisManager &analyses) : ExpandedStep(analyses.getAnalysis<Planned>(), step::LoweringStage::All) {}
+struct LoweredStep {
+  LoweredStep(Operation *module, AnalysisManager &analyses) : LoweredStep(analyses.getAnalysis<Planned>(), step::LoweringStage::All) {}
 
-  ExpandedStep(const Planned &planned, step::LoweringStage until) : status(planned.status) {
+  LoweredStep(const Planned &planned, step::LoweringStage until) : status(planned.status) {
     if (status.failed() || (mayBeDirect(planned) && expandDirectly(planned, until)))
       return;
     Result<step::StepGraph> made = expand(planned, planned.plan, until);
@@ -110,10 +110,10 @@ ArrayAttr programsAttr(MLIRContext *context, const char *name, std::vector<std::
   return ArrayAttr::get(context, all);
 }
 
-struct ExpandStepPass : pipelines::impl::ExpandStepBase<ExpandStepPass> {
+struct LowerStepPass : pipelines::impl::ExpandStepBase<LowerStepPass> {
   void runOnOperation() final {
     markAllAnalysesPreserved();
-    const ExpandedStep &step = getAnalysis<ExpandedStep>();
+    const LoweredStep &step = getAnalysis<LoweredStep>();
     if (failed(told(step.status)))
       return signalPassFailure();
     uint64_t largest = 0;
@@ -131,7 +131,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
     markAllAnalysesPreserved(); // they do not read the programs
     ModuleOp module = getOperation();
     const Planned &planned = getAnalysis<Planned>();
-    const ExpandedStep *step = &getAnalysis<ExpandedStep>();
+    const LoweredStep *step = &getAnalysis<LoweredStep>();
     if (failed(told(step->status)))
       return signalPassFailure();
     const bool direct = isDirect(step->graph);
@@ -198,7 +198,7 @@ struct ShowProgramsPass : pipelines::impl::ShowProgramsBase<ShowProgramsPass> {
 
   Status show(ModuleOp module) {
     const Planned &planned = getAnalysis<Planned>();
-    const ExpandedStep step(planned, until);
+    const LoweredStep step(planned, until);
     if (step.status.failed())
       return step.status;
     const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.bodies);

@@ -1,7 +1,7 @@
 // Adds the calls of cells' tasks: the calls of their templates, with each slot bound to a buffer of the cell.
 
 #include "CellTemplates.h"
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -18,7 +18,7 @@ using Segment = bundle::UnitFunction::Segment;
 
 class CellCaller {
 public:
-  explicit CellCaller(Expansion &x)
+  explicit CellCaller(PlanLowering &x)
       : x(x), templates(x.tables.shapes(x.plan.schedule.splitBackward)), values(static_cast<size_t>(x.summary.values_size())), gradients(values),
         fresh(values.size(), 0), firstCall(x.buffers.size(), kNone) {}
 
@@ -314,7 +314,7 @@ private:
     }
   }
 
-  Expansion &x;
+  PlanLowering &x;
   CellTemplates &templates;
   // The cell of the current task.
   const Cell *cell = nullptr;
@@ -329,4 +329,4 @@ private:
 
 } // namespace
 
-void zorse::step::addCellCalls(Expansion &x) { CellCaller(x).run(); }
+void zorse::step::addCellCalls(PlanLowering &x) { CellCaller(x).run(); }

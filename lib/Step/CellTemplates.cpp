@@ -1,6 +1,6 @@
 #include "CellTemplates.h"
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -24,7 +24,7 @@ bool isIn(const std::vector<uint32_t> &list, uint32_t v) { return std::find(list
 /// Makes one template. Data inside cells is listed only on request.
 class CellTemplateBuilder {
 public:
-  CellTemplateBuilder(const ExpansionTables &x, const UnitCalls &units, bool split, CellTemplate &made, CellInside *inside)
+  CellTemplateBuilder(const LoweringTables &x, const UnitCalls &units, bool split, CellTemplate &made, CellInside *inside)
       : x(x), summary(x.summary), units(units), split(split), made(made), inside(inside), cell(made.like), again(made.again),
         offloads(cell.activations == Activations::Offload), size(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin)),
         values(static_cast<size_t>(summary.values_size()), 0), gradients(values), takes(values), touches(values), saved(size, 0), deferred(size, 0) {}
@@ -281,7 +281,7 @@ private:
     inside->deferred = deferredPlace;
   }
 
-  const ExpansionTables &x;
+  const LoweringTables &x;
   const bundle::ModelSummary &summary;
   const UnitCalls &units;
   const bool split;
@@ -334,7 +334,7 @@ const CellInside &CellTemplates::inside(const CellTemplate &shape) {
   return *found;
 }
 
-std::vector<uint64_t> zorse::step::fixedBytes(const Expansion &x) {
+std::vector<uint64_t> zorse::step::fixedBytes(const PlanLowering &x) {
   std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
   for (const Buffer &buffer : x.buffers)
     if (buffer.memory == bundle::DEVICE && buffer.purpose != Purpose::Activations && buffer.purpose != Purpose::Images)

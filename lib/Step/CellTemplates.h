@@ -16,8 +16,8 @@
 
 namespace zorse::step {
 
-struct Expansion;
-struct ExpansionTables;
+struct PlanLowering;
+struct LoweringTables;
 
 /// A set of F, B and W of one cell: bit 0 is F, bit 1 B, bit 2 W.
 using TaskSet = uint8_t;
@@ -124,7 +124,7 @@ struct CellInside {
 class UnitCalls {
 public:
   UnitCalls() = default;
-  explicit UnitCalls(const ExpansionTables &tables);
+  explicit UnitCalls(const LoweringTables &tables);
   /// Valid as long as this object.
   const std::vector<UnitCall> &of(int32_t unit, UnitTask task) const { return calls[static_cast<size_t>(unit) * kTasks + static_cast<size_t>(task)]; }
 
@@ -136,7 +136,7 @@ private:
 class CellTemplates {
 public:
   /// \param split  whether backwards are split
-  CellTemplates(const ExpansionTables &tables, bool split) : tables(tables), split(split) {}
+  CellTemplates(const LoweringTables &tables, bool split) : tables(tables), split(split) {}
   /// Valid as long as this object.
   const CellTemplate &of(const Cell &cell);
   const CellInside &inside(const CellTemplate &shape);
@@ -157,7 +157,7 @@ private:
     }
   };
 
-  const ExpansionTables &tables;
+  const LoweringTables &tables;
   const bool split;
   std::deque<CellTemplate> templates;
   std::vector<std::unique_ptr<CellInside>> insides; ///< by template; null: not requested yet
@@ -168,6 +168,6 @@ private:
 
 /// Returns bytes per device of state, gradients, gathered parameters and workspace, as if all were allocated at the
 /// same time.
-std::vector<uint64_t> fixedBytes(const Expansion &x);
+std::vector<uint64_t> fixedBytes(const PlanLowering &x);
 
 } // namespace zorse::step

@@ -1,7 +1,7 @@
 // Checks a summary. A summary from a file may contain any numbers, and the expansion uses them as indices, so they are
 // checked once.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include "zorse/Step/UnitTasks.h"
 

@@ -8,7 +8,7 @@
 
 #include "zorse/Step/StepGraph.h"
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 #include <array>

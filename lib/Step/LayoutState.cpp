@@ -1,6 +1,6 @@
 // Readers, contributors and owners of every state group, and their buffers.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include "zorse/Step/AssignMicroBatches.h"
 
@@ -37,7 +37,7 @@ std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const s
   return extents;
 }
 
-std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwners *listed) {
+std::vector<Extent> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOwners *listed) {
   const auto &info = x.summary.groups(group);
   uint64_t size = elementBytes(info.type());
   std::vector<std::pair<uint32_t, double>> weights;
@@ -73,7 +73,7 @@ std::vector<Extent> ownersOfGroup(Expansion &x, uint32_t group, const GroupOwner
 
 /// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer for all windows if
 /// it is the home, else one per window.
-void addImages(Expansion &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
+void addImages(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
   groupState.firstImage = static_cast<uint32_t>(x.images.size());
   const Purpose purpose = groupState.readsPersistentBuffer ? Purpose::State : x.usesOf[groupState.group].empty() ? Purpose::Gathered : Purpose::Images;
   for (uint32_t w = x.firstWindow[groupState.group]; w < x.firstWindow[groupState.group + 1]; ++w) {
@@ -87,7 +87,7 @@ void addImages(Expansion &x, uint32_t device, GroupState &groupState, uint64_t b
   }
 }
 
-void findReaders(Expansion &x) {
+void findReaders(PlanLowering &x) {
   const uint32_t devices = static_cast<uint32_t>(x.plan.devices.size());
   size_t chunk = 0;
   for (uint32_t d = 0; d < devices; ++d) {
@@ -111,7 +111,7 @@ void findReaders(Expansion &x) {
       x.readersOf[groupState.group].push_back(d);
 }
 
-void findOwners(Expansion &x) {
+void findOwners(PlanLowering &x) {
   const uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
   std::vector<const GroupOwners *> listed(groups, nullptr);
   for (const GroupOwners &entry : x.plan.owners)
@@ -139,7 +139,7 @@ void findOwners(Expansion &x) {
 
 /// Adds the buffers of a group on one device, and registers the persistent ones.
 struct HoldingLayout {
-  Expansion &x;
+  PlanLowering &x;
   const uint32_t device;
   GroupState &groupState;
   const bundle::GroupInfo &info;
@@ -202,7 +202,7 @@ struct HoldingLayout {
 
 } // namespace
 
-void zorse::step::layoutState(Expansion &x) {
+void zorse::step::layoutState(PlanLowering &x) {
   findReaders(x);
   findOwners(x);
   findWindows(x);

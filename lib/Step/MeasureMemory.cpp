@@ -2,7 +2,7 @@
 // templates suffice.
 
 #include "CellTemplates.h"
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ namespace bundle = zorse::bundle;
 
 class PeakMemoryMeter {
 public:
-  explicit PeakMemoryMeter(Expansion &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
+  explicit PeakMemoryMeter(PlanLowering &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
     taken.assign(x.halfQueues.size(), 0);
     given.assign(x.halfQueues.size(), 0);
     cells.assign(x.halfQueues.size(), 0);
@@ -159,7 +159,7 @@ private:
     }
   }
 
-  Expansion &x;
+  PlanLowering &x;
   std::vector<uint64_t> &taken, &given; ///< per half: bytes allocated when it starts, and freed after it
   std::vector<int32_t> &cells;          ///< per half: cells that begin (+1) or end (-1) with it
   std::vector<Places> places;           ///< per shape of the chunk
@@ -167,4 +167,4 @@ private:
 
 } // namespace
 
-void zorse::step::measureMemory(Expansion &x) { PeakMemoryMeter(x).run(); }
+void zorse::step::measureMemory(PlanLowering &x) { PeakMemoryMeter(x).run(); }

@@ -1,4 +1,4 @@
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 using namespace zorse::step;
 
@@ -16,7 +16,7 @@ void zorse::step::linkEdges(const std::vector<std::pair<uint32_t, uint32_t>> &ed
     next.items[fill[before]++] = after;
 }
 
-void Order::reset(const Expansion &x) {
+void Order::reset(const PlanLowering &x) {
   edges.clear();
   admission = {};
   priority.resize(x.ops.size());

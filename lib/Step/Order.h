@@ -15,7 +15,7 @@
 
 namespace zorse::step {
 
-struct Expansion;
+struct PlanLowering;
 
 /// Lists of indices, concatenated: list i is items[begins[i] .. begins[i + 1]).
 struct IndexLists {
@@ -50,7 +50,7 @@ struct Order {
   Admission admission;
 
   /// Resets to the order of the expansion without a schedule: the priorities that ops were created with.
-  void reset(const Expansion &x);
+  void reset(const PlanLowering &x);
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   /// Adds an op without duration, for edges.
   /// \returns its index

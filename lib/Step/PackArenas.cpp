@@ -6,7 +6,7 @@
 // condition. A reuse may then delay an entry.
 
 #include "CellTemplates.h"
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include "zorse/Base/Format.h"
@@ -98,7 +98,7 @@ std::string gib(uint64_t bytes) {
 
 /// Packs buffers by decreasing size, each at the lowest free offset. Tighter than list order, but quadratic, so it is
 /// limited to cases that gain enough and have few enough buffers.
-uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed, std::vector<uint32_t> order, bool patient,
+uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fixed, std::vector<uint32_t> order, bool patient,
                           std::vector<uint64_t> &offsets) {
   uint64_t base = 0;
   for (uint32_t b : fixed)
@@ -136,7 +136,7 @@ uint64_t packLargestFirst(const Expansion &x, const std::vector<uint32_t> &fixed
   return total;
 }
 
-uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
+uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
                          bool patient) {
   ArenaAllocator allocator(patient);
   for (uint32_t b : fixed) {
@@ -156,7 +156,7 @@ uint64_t packInListOrder(Expansion &x, const std::vector<uint32_t> &fixed, const
   return allocator.end;
 }
 
-std::string tooLittleMemory(const Expansion &x, uint32_t device, const MemoryUse &use) {
+std::string tooLittleMemory(const PlanLowering &x, uint32_t device, const MemoryUse &use) {
   const PlanDevice &info = x.plan.devices[device];
   std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) +
                      ", activations " + gib(use.activations) + " (" + std::to_string(use.cellsAlive) +
@@ -177,7 +177,7 @@ struct ArenaBuffers {
 };
 
 /// Packs one arena. \param least  peak of its live bytes. \returns its bytes
-uint64_t packArena(Expansion &x, ArenaBuffers &buffers, uint64_t limit, uint64_t least) {
+uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint64_t least) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
   // Among buffers that begin at the same entry, larger ones first: they leave smaller gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
@@ -238,7 +238,7 @@ uint64_t packArena(Expansion &x, ArenaBuffers &buffers, uint64_t limit, uint64_t
 }
 
 /// Returns the peak of live bytes of the buffers for which `counts` is true.
-template <typename Counts> uint64_t peakOf(const Expansion &x, const ArenaBuffers &buffers, Counts counts) {
+template <typename Counts> uint64_t peakOf(const PlanLowering &x, const ArenaBuffers &buffers, Counts counts) {
   uint64_t fixed = 0;
   for (uint32_t b : buffers.fixed)
     fixed += counts(x.placement.buffers[b]) ? alignRegion(x.placement.buffers[b].bytes) : 0;
@@ -257,7 +257,7 @@ template <typename Counts> uint64_t peakOf(const Expansion &x, const ArenaBuffer
 }
 
 /// Sets the bytes of a device's own memory by purpose.
-void itemise(const Expansion &x, const ArenaBuffers &buffers, uint64_t total, MemoryUse &use) {
+void itemise(const PlanLowering &x, const ArenaBuffers &buffers, uint64_t total, MemoryUse &use) {
   auto peak = [&](Purpose a, Purpose b) {
     return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.purpose == a || buffer.purpose == b; });
   };
@@ -273,14 +273,14 @@ void itemise(const Expansion &x, const ArenaBuffers &buffers, uint64_t total, Me
 /// Finds the latest end of the accesses of each buffer; for buffers inside cells also their list positions.
 class Lives {
 public:
-  explicit Lives(Expansion &x) : x(x) {}
+  explicit Lives(PlanLowering &x) : x(x) {}
 
   void find() {
     x.placement.buffers.assign(x.numbers, Buffer());
     x.placement.places.assign(x.numbers, Place());
     for (const Buffer &buffer : x.buffers)
       x.placement.buffers[buffer.number] = buffer;
-    for (const Expansion::BufferAccess &access : x.accesses)
+    for (const PlanLowering::BufferAccess &access : x.accesses)
       extend(x.buffers[access.buffer].number, access.op);
     CellTemplates &templates = x.tables.shapes(x.plan.schedule.splitBackward);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
@@ -327,12 +327,12 @@ private:
     }
   }
 
-  Expansion &x;
+  PlanLowering &x;
 };
 
 } // namespace
 
-void zorse::step::packArenas(Expansion &x, bool shareBytes) {
+void zorse::step::packArenas(PlanLowering &x, bool shareBytes) {
   Lives(x).find();
   std::vector<std::map<bundle::MemoryKind, ArenaBuffers>> residents(x.plan.devices.size());
   for (uint32_t b = 0; b < x.numbers; ++b) {
@@ -372,7 +372,7 @@ void zorse::step::packArenas(Expansion &x, bool shareBytes) {
 }
 
 /// Checks device memory, and the host memory that the devices of a node share.
-zorse::Status zorse::step::checkMemory(const Expansion &x) {
+zorse::Status zorse::step::checkMemory(const PlanLowering &x) {
   std::string error;
   auto add = [&](const std::string &message) { error += (error.empty() ? "" : "\n") + message; };
   std::map<std::string, uint64_t> host; // by node
@@ -391,7 +391,7 @@ zorse::Status zorse::step::checkMemory(const Expansion &x) {
   return error.empty() ? Status::success() : Status(userError(error));
 }
 
-void zorse::step::placeRegions(Expansion &x) {
+void zorse::step::placeRegions(PlanLowering &x) {
   auto place = [&](Region &r) {
     if (r.bytes == 0)
       return void(r = {});

@@ -8,7 +8,7 @@
 // A sum needs a buffer for the received terms, and a body that adds them. A reduction is divided into rounds, so that
 // this buffer does not grow with the model.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ namespace {
 
 class TransferRouting {
 public:
-  explicit TransferRouting(Expansion &x) : x(x) {}
+  explicit TransferRouting(PlanLowering &x) : x(x) {}
 
   void run() {
     for (uint32_t op = 0; op < x.ops.size(); ++op)
@@ -28,7 +28,7 @@ public:
   }
 
 private:
-  Expansion &x;
+  PlanLowering &x;
 
   uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
 
@@ -91,7 +91,7 @@ private:
 
 } // namespace
 
-void zorse::step::routeTransfers(Expansion &x) {
+void zorse::step::routeTransfers(PlanLowering &x) {
   if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.direct >= 0; }))
     TransferRouting(x).run();
 }

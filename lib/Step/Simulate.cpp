@@ -5,7 +5,7 @@
 // without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in progress.
 // Latency does not occupy a queue.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "MinHeap.h"
 #include "Tables.h"
 
@@ -37,7 +37,7 @@ struct ReadyOp {
 
 class Simulator {
 public:
-  Simulator(const Expansion &x, const Order &order, ListSchedule &listed)
+  Simulator(const PlanLowering &x, const Order &order, ListSchedule &listed)
       : x(x), opCount(static_cast<uint32_t>(x.ops.size())), order(order), listed(listed), traffic(x.tables.traffic), admission(order.admission),
         missing(x.tables.listScratch.missing), finished(x.tables.listScratch.finished), next(x.tables.listScratch.next) {
     traffic.reset();
@@ -445,7 +445,7 @@ private:
   /// Indices after those of the expansion are barriers of the order.
   const Op &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
 
-  const Expansion &x;
+  const PlanLowering &x;
   const uint32_t opCount; ///< number of the expansion's ops; cached because it is read for every op and vector::size() divides
   const Order &order;
   ListSchedule &listed;
@@ -479,7 +479,7 @@ private:
 
 } // namespace
 
-zorse::Status zorse::step::simulate(const Expansion &x, const Order &order, ListSchedule &listed) {
+zorse::Status zorse::step::simulate(const PlanLowering &x, const Order &order, ListSchedule &listed) {
   const size_t n = order.priority.size();
   listed.ops.clear();
   listed.halves.clear();

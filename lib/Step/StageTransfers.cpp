@@ -7,7 +7,7 @@
 // The halves of transfers and collectives of such a device use images in pinned memory. Copies are entries on the
 // queues between device and host, so they overlap with compute and with transfers of other values.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 #include <map>
@@ -20,7 +20,7 @@ namespace bundle = zorse::bundle;
 
 class HostStagingPass {
 public:
-  explicit HostStagingPass(Expansion &x) : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
+  explicit HostStagingPass(PlanLowering &x) : x(x), transfers(static_cast<uint32_t>(x.ops.size())) {}
 
   void run() {
     before = lists(/*incoming=*/true);
@@ -44,7 +44,7 @@ private:
     std::vector<uint32_t> out, in; ///< ops
   };
 
-  Expansion &x;
+  PlanLowering &x;
   const uint32_t transfers;                             ///< ops below may be transfers
   IndexLists before, after;                             ///< by op
   std::map<std::pair<uint32_t, uint32_t>, Copies> made; ///< by op and device
@@ -277,9 +277,9 @@ private:
       if (staged == made.end())
         continue;
       std::vector<uint32_t> all;
-      if (side != Expansion::AccessSide::After)
+      if (side != PlanLowering::AccessSide::After)
         all = staged->second.out;
-      if (side != Expansion::AccessSide::Before)
+      if (side != PlanLowering::AccessSide::Before)
         all.insert(all.end(), staged->second.in.begin(), staged->second.in.end());
       x.accesses[i].op = all.front();
       for (size_t k = 1; k < all.size(); ++k)
@@ -297,7 +297,7 @@ private:
 
 } // namespace
 
-void zorse::step::stageTransfers(Expansion &x) {
+void zorse::step::stageTransfers(PlanLowering &x) {
   if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.staged; }))
     HostStagingPass(x).run();
 }

@@ -1,6 +1,6 @@
 #include "Tables.h"
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include "zorse/Step/UnitTasks.h"
 
@@ -8,19 +8,19 @@
 
 using namespace zorse::step;
 
-std::shared_ptr<ExpansionTables> zorse::step::makeExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies,
+std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies,
                                                                   const Costs *costs) {
-  return std::make_shared<ExpansionTables>(summary, bodies, costs);
+  return std::make_shared<LoweringTables>(summary, bodies, costs);
 }
 
-CellMemory zorse::step::cellMemory(ExpansionTables &tables, const Cell &cell, bool splitBackward) {
+CellMemory zorse::step::cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward) {
   const CellTemplate &shape = tables.shapes(splitBackward).of(cell);
   return {shape.hold, shape.deferred, shape.passing, alignRegion(shape.workspace)};
 }
 
-ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
+LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
     : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)),
-      traffic(costs->network()), spareArrays(std::make_unique<ExpansionArrays>()), costs(costs), hasBodies(bodies != nullptr),
+      traffic(costs->network()), spareArrays(std::make_unique<LoweringArrays>()), costs(costs), hasBodies(bodies != nullptr),
       shapesOf{{*this, false}, {*this, true}} {
   for (const bundle::UnitInfo &unit : summary.units())
     groupsOf.push_back(groupsOfUnit(summary, unit));
@@ -34,9 +34,9 @@ ExpansionTables::ExpansionTables(const bundle::ModelSummary &summary, const bund
   calls = UnitCalls(*this);
 }
 
-ExpansionTables::~ExpansionTables() = default;
+LoweringTables::~LoweringTables() = default;
 
-bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
+bool LoweringTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
   if (!hasBodies)
     return true;
   if (body >= bodySlots.size())
@@ -45,7 +45,7 @@ bool ExpansionTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t ind
   return std::binary_search(bodySlots[body].begin(), bodySlots[body].end(), key);
 }
 
-const TaskSeconds &ExpansionTables::seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward) {
+const TaskSeconds &LoweringTables::seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward) {
   auto &classes = times[splitBackward];
   const uint32_t deviceClass = costs->deviceClass(cell.device);
   if (classes.size() <= deviceClass)

@@ -13,7 +13,7 @@
 
 namespace zorse::step {
 
-struct ExpansionArrays;
+struct LoweringArrays;
 
 /// Seconds of F, B and W of cells of one shape on devices of one class.
 struct TaskSeconds {
@@ -21,9 +21,9 @@ struct TaskSeconds {
   bool works[3] = {false, false, false}; ///< whether a unit has a call
 };
 
-struct ExpansionTables {
-  ExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
-  ~ExpansionTables();
+struct LoweringTables {
+  LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+  ~LoweringTables();
 
   const bundle::ModelSummary &summary;
   std::vector<std::vector<uint32_t>> liveAt, gradsAt; ///< per cut: values live across it; those with gradients
@@ -36,7 +36,7 @@ struct ExpansionTables {
   const TaskSeconds &seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward);
 
   /// Returns arrays that no expansion uses: empty, with the memory of the previous expansion.
-  ExpansionArrays &spare() { return *spareArrays; }
+  LoweringArrays &spare() { return *spareArrays; }
 
   sim::Traffic traffic; ///< for one simulation at a time; caches the costs of collectives
 
@@ -49,7 +49,7 @@ struct ExpansionTables {
   } listScratch;
 
 private:
-  std::unique_ptr<ExpansionArrays> spareArrays;
+  std::unique_ptr<LoweringArrays> spareArrays;
   const Costs *costs;
   bool hasBodies;
   std::vector<std::vector<uint64_t>> bodySlots; ///< sorted (kind << 32 | index)

@@ -1,7 +1,7 @@
 // Seconds of tasks: from the caller's costs, or from FLOPs, the plan's speeds and its two links. The plan's durations
 // override F, B and W.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -76,9 +76,9 @@ std::unique_ptr<Costs> zorse::step::planCosts(const bundle::ModelSummary &summar
   return std::make_unique<PlanCosts>(summary, plan);
 }
 
-bool Expansion::hasWork(uint32_t c, TaskKind kind) { return secondsOf[c]->works[static_cast<int>(kind)]; }
+bool PlanLowering::hasWork(uint32_t c, TaskKind kind) { return secondsOf[c]->works[static_cast<int>(kind)]; }
 
-double Expansion::taskSeconds(uint32_t c, TaskKind kind) {
+double PlanLowering::taskSeconds(uint32_t c, TaskKind kind) {
   const auto &given = plan.durations;
   const TaskSeconds &known = *secondsOf[c];
   if (!known.works[static_cast<int>(kind)])

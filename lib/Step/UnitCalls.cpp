@@ -1,7 +1,7 @@
 // The slots of unit functions and their operands, computed once per model for planning and for programs.
 
 #include "CellTemplates.h"
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -26,7 +26,7 @@ public:
   using Segment = bundle::UnitFunction::Segment;
 
   /// \param segment  segment of the function; null: it has no segments
-  UnitCallBuilder(const ExpansionTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
+  UnitCallBuilder(const LoweringTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
     call.body = segment ? segment->bodies(0) : unitFunction(summary, u, task).body(); // bodies of other devices have the same slots
@@ -78,7 +78,7 @@ private:
         add(bundle::BOUNDARY_OUT_GRADIENT, i, bundle::READ, Operand::Gradient, v, firstUser(summary, v, u + 1));
   }
 
-  const ExpansionTables &tables;
+  const LoweringTables &tables;
   const bundle::ModelSummary &summary;
   const bundle::UnitInfo &unit;
   const uint32_t u;
@@ -90,7 +90,7 @@ private:
 
 } // namespace
 
-UnitCalls::UnitCalls(const ExpansionTables &tables) {
+UnitCalls::UnitCalls(const LoweringTables &tables) {
   calls.reserve(static_cast<size_t>(tables.summary.units_size()) * kTasks);
   for (int32_t u = 0; u < tables.summary.units_size(); ++u)
     for (UnitTask task : {UnitTask::Forward, UnitTask::Backward, UnitTask::InputGradients, UnitTask::WeightGradients, UnitTask::Recompute}) {

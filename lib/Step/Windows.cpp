@@ -7,7 +7,7 @@
 //
 // hintWindows merges windows and limits the number of images on a device. It uses the preliminary list.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@ using namespace zorse::step;
 namespace {
 
 /// Returns the first unit of a range that uses a group. Precondition: there is one.
-int32_t firstUser(const Expansion &x, uint32_t group, int32_t unitBegin) {
+int32_t firstUser(const PlanLowering &x, uint32_t group, int32_t unitBegin) {
   const auto &units = x.summary.groups(static_cast<int>(group)).units();
   return static_cast<int32_t>(*std::lower_bound(units.begin(), units.end(), static_cast<uint32_t>(unitBegin)));
 }
@@ -33,7 +33,7 @@ bool reads(const CellTemplate &shape, uint32_t group, bool backward) {
 
 /// Whether, in some cell of a chunk, tasks of one direction read a group's parameters. Cells may differ: a backward
 /// that recomputes reads the parameters that the forward reads.
-bool reads(const Expansion &x, const ModelChunk &chunk, uint32_t group, bool backward) {
+bool reads(const PlanLowering &x, const ModelChunk &chunk, uint32_t group, bool backward) {
   const CellTemplate *before = nullptr;
   return std::any_of(chunk.cells.begin(), chunk.cells.end(), [&](uint32_t c) {
     const CellTemplate *shape = std::exchange(before, x.shapeOf[c]);
@@ -43,7 +43,7 @@ bool reads(const Expansion &x, const ModelChunk &chunk, uint32_t group, bool bac
 
 } // namespace
 
-void zorse::step::findWindows(Expansion &x) {
+void zorse::step::findWindows(PlanLowering &x) {
   const auto groups = static_cast<uint32_t>(x.summary.groups_size());
   x.usesOf.assign(groups, {});
   std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by (backward, first unit)
@@ -79,7 +79,7 @@ void zorse::step::findWindows(Expansion &x) {
   x.firstWindow.push_back(static_cast<uint32_t>(x.windows.size()));
 }
 
-uint32_t Expansion::windowOf(uint32_t group, int32_t unitBegin, bool backward) const {
+uint32_t PlanLowering::windowOf(uint32_t group, int32_t unitBegin, bool backward) const {
   if (usesOf[group].empty())
     return firstWindow[group];
   const int32_t unit = firstUser(*this, group, unitBegin);
@@ -102,7 +102,7 @@ struct PhaseTasks {
 
 class UnshardIntervalFinder {
 public:
-  explicit UnshardIntervalFinder(Expansion &x) : x(x) {
+  explicit UnshardIntervalFinder(PlanLowering &x) : x(x) {
     for (const ModelChunk &chunk : x.chunks)
       for (bool backward : {false, true})
         addPhase(chunk, backward);
@@ -236,10 +236,10 @@ private:
     }
   }
 
-  Expansion &x;
+  PlanLowering &x;
   std::vector<PhaseTasks> phases;
 };
 
 } // namespace
 
-WindowHints zorse::step::hintWindows(Expansion &x) { return UnshardIntervalFinder(x).run(); }
+WindowHints zorse::step::hintWindows(PlanLowering &x) { return UnshardIntervalFinder(x).run(); }

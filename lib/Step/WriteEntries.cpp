@@ -1,7 +1,7 @@
 // Entries of ops: the operation of each device, and its regions. Calls of cells are added after memory is planned: see
 // CellCalls.cpp.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ namespace bundle = zorse::bundle;
 /// One half of an op.
 class Describer {
 public:
-  Describer(const Expansion &x, const Op &op, uint32_t half) : x(x), op(op), device(x.halfQueues[half] / kQueues) {
+  Describer(const PlanLowering &x, const Op &op, uint32_t half) : x(x), op(op), device(x.halfQueues[half] / kQueues) {
     entry.id = device; // until placeEntries
     entry.queue = x.halfQueues[half] % kQueues;
     describe(half);
@@ -136,7 +136,7 @@ private:
       entry.toValue = Value::globalSum();
   }
 
-  const Expansion &x;
+  const PlanLowering &x;
   const Op &op;
   const uint32_t device;
 };
@@ -144,7 +144,7 @@ private:
 /// Adds calls that access only state. They belong to the entry added last.
 class StateCalls {
 public:
-  explicit StateCalls(Expansion &x) : x(x) {}
+  explicit StateCalls(PlanLowering &x) : x(x) {}
 
   void add(const Op &op, uint32_t device) {
     switch (op.kind) {
@@ -190,7 +190,7 @@ private:
       return;
     const GroupState &h = *x.findGroupState(device, g);
     for (const Compact::Run &owned : h.owned.runs())
-      for (const Expansion::Run &run : x.runsOf(g, owned.begin, owned.end)) {
+      for (const PlanLowering::Run &run : x.runsOf(g, owned.begin, owned.end)) {
         const int64_t count = run.end - run.begin, place = h.reducedPlace(owned) + run.begin - owned.begin;
         x.addCall(x.summary.norm_body(), -1, count, 0);
         x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)), Value::reducedGradients(g, {run.begin, run.end}));
@@ -211,7 +211,7 @@ private:
   void update(const UpdateOp &made) {
     const uint32_t g = made.group;
     const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
-    for (const Expansion::Run &run : x.runsOf(g, made.begin, made.end)) {
+    for (const PlanLowering::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
       auto at = [&](const UpdateOp::BufferRange &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
       x.addCall(statistic    ? x.summary.update_body_statistics()
@@ -227,14 +227,14 @@ private:
     }
   }
 
-  Expansion &x;
+  PlanLowering &x;
 };
 
 } // namespace
 
-Entry zorse::step::entryOf(const Expansion &x, const Op &op, uint32_t half) { return Describer(x, op, half).entry; }
+Entry zorse::step::entryOf(const PlanLowering &x, const Op &op, uint32_t half) { return Describer(x, op, half).entry; }
 
-void zorse::step::writeEntries(Expansion &x) {
+void zorse::step::writeEntries(PlanLowering &x) {
   x.graph.entries.reserve(x.halfQueues.size());
   StateCalls calls(x);
   for (const Op &op : x.ops)

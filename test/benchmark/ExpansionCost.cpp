@@ -72,10 +72,10 @@ Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
 }
 
 Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
-  step::ExpandOptions options;
+  step::LoweringOptions options;
   options.bodies = &model.bodies;
   options.checkMemory = false;
-  const auto graph = step::expandPlan(model.summary, plan, options);
+  const auto graph = step::lowerPlan(model.summary, plan, options);
   if (graph.failed())
     return graph.error();
   return Made{graph->listLength, graph->stepTime, graph->entries.size(), graph->slots.size()};

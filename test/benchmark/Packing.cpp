@@ -97,10 +97,10 @@ int main(int argc, char **argv) {
       step::Plan plan = step::randomPlan(*summary, 8 + p % 25, 2 + static_cast<uint32_t>(p % 7), static_cast<uint64_t>(p));
       for (step::PlanDevice &device : plan.devices)
         device.memory = 0;
-      graph = step::expandPlan(*summary, plan);
-      step::ExpandOptions apart;
+      graph = step::lowerPlan(*summary, plan);
+      step::LoweringOptions apart;
       apart.shareBytes = false;
-      const Result<step::StepGraph> unshared = graph.failed() ? graph.error() : step::expandPlan(*summary, plan, apart);
+      const Result<step::StepGraph> unshared = graph.failed() ? graph.error() : step::lowerPlan(*summary, plan, apart);
       // Limit these devices to the allowed size.
       bool misses = false;
       for (uint32_t d = 0; !graph.failed() && d < graph->devices.size(); ++d)
@@ -109,10 +109,10 @@ int main(int argc, char **argv) {
           misses = true;
           ++roomy;
         }
-      step::ExpandOptions limited;
+      step::LoweringOptions limited;
       limited.checkMemory = false;
       if (misses)
-        graph = step::expandPlan(*summary, plan, limited);
+        graph = step::lowerPlan(*summary, plan, limited);
       // Timed with the memory limits above.
       if (!graph.failed() && !unshared.failed())
         longer.push_back(steadyStep(*graph) / steadyStep(*unshared));

@@ -204,9 +204,9 @@ int main(int argc, char **argv) {
         plan.schedule.inFlight = factor;
         if (std::string(column.name).find("harp") == 0)
           plan.schedule.ahead = launchCounts(c);
-        ExpandOptions options;
+        LoweringOptions options;
         options.costs = &costs;
-        auto graph = expandPlan(summary, plan, options);
+        auto graph = lowerPlan(summary, plan, options);
         if (graph.failed()) {
           fprintf(stderr, "%s\n", graph.message().c_str());
           return 1;

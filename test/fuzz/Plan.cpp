@@ -28,7 +28,7 @@ bool fuzz::readOne(std::string_view bytes) {
   view = verify::readPlanView(written);
   ZORSE_FUZZ_EXPECT(!view.failed() && view->cells.size() == plan->cells.size());
 
-  if (Result<step::StepGraph> graph = step::expandPlan(summary, *plan); !graph.failed()) {
+  if (Result<step::StepGraph> graph = step::lowerPlan(summary, *plan); !graph.failed()) {
     ZORSE_FUZZ_EXPECT(graph->devices.size() == plan->devices.size());
     touch(planning::drawPlan(*plan, summary.units_size()).data(), 1);
   } else {

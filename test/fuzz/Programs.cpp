@@ -25,8 +25,8 @@ bool fuzz::readOne(std::string_view bytes) {
   if (isOneIn(4, bytes)) // most mutations change programs, which Step does not read
     if (Result<step::Plan> plan = step::readPlan(input.plan(), loaded.summary);
         !plan.failed() && plan->cells.size() <= 100 && plan->devices.size() <= 16) {
-      step::ExpandOptions options;
-      (void)step::expandPlan(loaded.summary, *plan, options);
+      step::LoweringOptions options;
+      (void)step::lowerPlan(loaded.summary, *plan, options);
     }
 
   bool sound = false;

@@ -11,10 +11,10 @@ using namespace zorse;
 using namespace zorse::test;
 
 Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::Costs *costs, double *stepTime) {
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.bodies = &result.model.bodies;
   expand.costs = costs;
-  auto graph = step::expandPlan(result.model.summary, plan, expand);
+  auto graph = step::lowerPlan(result.model.summary, plan, expand);
   if (graph.failed())
     return graph.error();
   if (stepTime)

@@ -165,9 +165,9 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
   }
   std::string json = step::writePlan(*plan, model.summary);
   marks.end(1);
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.bodies = &model.bodies;
-  auto graph = step::expandPlan(model.summary, *plan, expand);
+  auto graph = step::lowerPlan(model.summary, *plan, expand);
   if (graph.failed()) {
     fprintf(stderr, "%s\n", graph.message().c_str());
     return false;

@@ -231,7 +231,7 @@ Result<Plan> readPlanFile(const std::string &path, const bundle::ModelSummary &s
 std::string writePlan(const Plan &plan, const bundle::ModelSummary &summary);
 
 /// Checks that the plan tiles units x samples exactly, and that batch, devices, owners and order
-/// are consistent with the model. expandPlan checks by simulation whether an explicit order can run
+/// are consistent with the model. lowerPlan checks by simulation whether an explicit order can run
 /// and whether memory suffices.
 Status validatePlan(const Plan &plan, const bundle::ModelSummary &summary);
 

@@ -11,7 +11,7 @@
 
 namespace zorse::step {
 
-struct Expansion;
+struct PlanLowering;
 struct Order;
 
 /// A parameter of a schedule: its key in plan.json and its field of Schedule. A list has one number
@@ -44,11 +44,11 @@ public:
   /// flight. `result` has been reset.
   /// \param less  per device: bytes by which activations must stay below the available memory, for
   ///   rules that give way; empty: none
-  virtual DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const = 0;
+  virtual DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const = 0;
 
   /// Sets another order in place of one that contains a cycle. \returns false if the rule has none;
   /// the plan is then refused
-  virtual bool orderOtherwise(const Expansion &x, Order &result) const;
+  virtual bool orderOtherwise(const PlanLowering &x, Order &result) const;
 
   /// Whether fewer samples in flight are tried (see `less`) if a device's memory is insufficient.
   virtual bool givesWay() const { return false; }

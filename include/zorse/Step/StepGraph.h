@@ -1,7 +1,7 @@
 // The expanded step: all instructions of every device in one global order, with memory offsets.
 // Flat arrays with the same structure as schema/bundle.proto.
 //
-//     expandPlan(summary, plan) -> StepGraph -> bundle::Program per device
+//     lowerPlan(summary, plan) -> StepGraph -> bundle::Program per device
 //
 // Only Step converts a plan to tasks, transfers, collectives, copies, values and buffers
 // (docs/architecture.md). A Span is a range of one of the arrays of StepGraph. The entries of one
@@ -229,7 +229,7 @@ struct StepGraph {
   std::vector<PersistentState> state;
   uint32_t listLength = 0;         ///< ids are [0, listLength)
   double stepTime = 0;             ///< seconds on the simulated clock, first to last entry
-  std::vector<BufferLife> buffers; ///< if ExpandOptions::keepBuffers
+  std::vector<BufferLife> buffers; ///< if LoweringOptions::keepBuffers
 };
 
 /// The phase after which an expansion stops, for inspection. Before Order, the entries of a device
@@ -246,10 +246,10 @@ enum class LoweringStage : uint8_t {
 
 /// Cached data shared by expansions of one model: its units, shapes of cells and their times. Not
 /// thread-safe.
-struct ExpansionTables;
+struct LoweringTables;
 /// \param summary, bodies, costs  the same as in every expansion that uses the tables; they must
 ///   outlive them
-std::shared_ptr<ExpansionTables> makeExpansionTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
 
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
@@ -259,9 +259,9 @@ struct CellMemory {
   uint64_t passing = 0;   ///< maximum additional bytes while one of its tasks runs or its results are sent
   uint64_t workspace = 0; ///< maximum workspace of its tasks
 };
-CellMemory cellMemory(ExpansionTables &tables, const Cell &cell, bool splitBackward);
+CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward);
 
-/// Options of both expandPlan and timeStep.
+/// Options of both lowerPlan and timeStep.
 struct StepOptions {
   /// Bodies with slot lists that determine which buffers a task accesses: for example, a boundary
   /// input that the backward does not have is freed after the forward. If null, every slot that the
@@ -270,7 +270,7 @@ struct StepOptions {
   /// Times of tasks and transfers, by the plan's devices. If null, FLOPs, the plan's speeds and its
   /// two links are used.
   const Costs *costs = nullptr;
-  std::shared_ptr<ExpansionTables> tables; ///< null: created for this step
+  std::shared_ptr<LoweringTables> tables; ///< null: created for this step
   bool checked = false;                    ///< the summary, the plan and the resulting sizes are known to be valid
   /// Schedules that admit samples as memory allows leave 1/gaps of the memory for activations to
   /// gaps between placed buffers; 0: none.
@@ -303,12 +303,12 @@ struct StepTimes {
 };
 
 /// Computes the data that the planner needs: a plan's times and the devices' peak live bytes,
-/// without placing buffers. The list is that of expandPlan, except if a timed order is repeated
-/// because memory does not suffice: timeStep compares `least` with the device's memory, expandPlan
+/// without placing buffers. The list is that of lowerPlan, except if a timed order is repeated
+/// because memory does not suffice: timeStep compares `least` with the device's memory, lowerPlan
 /// the placed arena. Fails for an invalid plan or an order that cannot run.
 Result<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options = {});
 
-struct ExpandOptions : StepOptions {
+struct LoweringOptions : StepOptions {
   bool keepBuffers = false;
   /// Refuse a plan that exceeds the devices' memory (the planner turns this off to grade
   /// candidates).
@@ -322,6 +322,6 @@ struct ExpandOptions : StepOptions {
 /// Expands a plan: tasks, values, state, order, memory, waits. Validates it first. The result
 /// depends only on the arguments. Fails (see Plan.h) for an invalid plan, an order that cannot run
 /// (the cycle is printed) or insufficient memory (itemized).
-Result<StepGraph> expandPlan(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options = {});
+Result<StepGraph> lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options = {});
 
 } // namespace zorse::step

@@ -287,17 +287,17 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
     return userError("the plan is for a batch of " + std::to_string(plan.batch) + ", the problem for " + std::to_string(problem.batch));
 
   PlanCosts costs(problem.costs, *places, problem.cluster.topology);
-  step::ExpandOptions options;
+  step::LoweringOptions options;
   options.bodies = problem.bodies;
   options.costs = &costs;
   options.checkMemory = false;
-  Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   if (graph.failed())
     return graph.error();
   UnitsOnly unitsOnly(costs, plan.devices.size());
   options.costs = &unitsOnly;
   step::Plan ordered = withOrder(plan, *graph);
-  Result<step::StepGraph> compute = step::expandPlan(problem.summary, ordered, options);
+  Result<step::StepGraph> compute = step::lowerPlan(problem.summary, ordered, options);
   if (compute.failed())
     return compute.error();
 

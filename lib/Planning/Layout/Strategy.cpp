@@ -90,11 +90,11 @@ template <typename Step, typename Held> static Evaluation evaluationOf(const Pro
 }
 
 Result<Evaluation> zorse::planning::evaluate(const Problem &problem, const step::Plan &plan) {
-  step::ExpandOptions options;
+  step::LoweringOptions options;
   options.bodies = problem.bodies;
   options.costs = &problem.costs;
   options.checkMemory = false;
-  const Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   if (graph.failed())
     return graph.error();
   return evaluationOf(problem, *graph, [](const step::DeviceProgram &device) { return device.plannedBytes; });

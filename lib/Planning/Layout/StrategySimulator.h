@@ -45,7 +45,7 @@ private:
   const Problem &problem;
   const uint64_t gaps;
   const int tries;
-  std::shared_ptr<step::ExpansionTables> tables;
+  std::shared_ptr<step::LoweringTables> tables;
   ReplicaFinder replicas;
   step::Plan reused;          ///< plan to reuse, because devices and links are equal for all layouts
   std::vector<uint64_t> host; ///< per device: bytes in its host's memory

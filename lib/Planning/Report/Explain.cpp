@@ -15,11 +15,11 @@ std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, con
   const Result<CostModel> costs = CostModel::make(problem.summary, cluster, problem.costs.profile(), plan.devices);
   if (costs.failed())
     return std::nullopt;
-  step::ExpandOptions options;
+  step::LoweringOptions options;
   options.bodies = problem.bodies;
   options.costs = &*costs;
   options.checkMemory = false;
-  const Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   return graph.failed() ? std::nullopt : std::optional<double>(graph->stepTime);
 }
 

@@ -302,12 +302,12 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   Result<CostModel> costs = CostModel::make(problem.summary, problem.cluster, problem.costs.profile(), plan.devices);
   if (costs.failed())
     return costs.error();
-  step::ExpandOptions options;
+  step::LoweringOptions options;
   options.bodies = problem.bodies;
   options.costs = &*costs;
   options.keepBuffers = keep != nullptr;
   options.checkMemory = false; // a plan that does not fit is also described
-  Result<step::StepGraph> graph = step::expandPlan(problem.summary, plan, options);
+  Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   if (graph.failed())
     return graph.error();
   Report report;

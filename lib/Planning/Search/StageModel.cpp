@@ -162,14 +162,14 @@ void StageModel::describeCluster() {
 
 void StageModel::measureCells() {
   const int32_t units = tables.units();
-  const std::shared_ptr<step::ExpansionTables> expansion = step::makeExpansionTables(problem.summary, problem.bodies, &problem.costs);
+  const std::shared_ptr<step::LoweringTables> lowering = step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs);
   for (bool split : {false, true}) {
     if (split && !splits())
       break;
     auto cell = [&](int32_t u, int32_t v, int64_t rows) {
       step::Cell one{u, v, 0, rows, 0};
       one.activations = problem.memoryOptimizations.defaultOptimization.activations;
-      return step::cellMemory(*expansion, one, split);
+      return step::cellMemory(*lowering, one, split);
     };
     auto bytesOfCell = [](const step::CellMemory &memory) {
       return CellBytes{static_cast<double>(memory.hold - memory.deferred), static_cast<double>(memory.passing + memory.deferred)};

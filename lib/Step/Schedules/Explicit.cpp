@@ -49,7 +49,7 @@ public:
     return messages.take();
   }
 
-  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
     for (const auto &tasks : x.plan.order)
       chainTasks(x, tasks, result);
     return DeadlockFreedom::MustCheck;

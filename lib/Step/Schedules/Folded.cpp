@@ -21,7 +21,7 @@ class WaveSchedule final : public LapsRule {
 public:
   WaveSchedule() : LapsRule(ScheduleKind::Folded, "wave", Turn::BackAndForth) {}
 
-  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<Laps> laps = findLaps(x.plan, turn);
     assert(!laps.failed() && "the plan has been checked");
     constexpr double kUsual =

@@ -21,7 +21,7 @@ class InterleavedSchedule final : public LapsRule {
 public:
   InterleavedSchedule() : LapsRule(ScheduleKind::Interleaved, "interleaved", Turn::Ring) {}
 
-  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
     const Laps laps = lapsOf(x);
     const size_t stages = laps.stages, rounds = laps.laps;
     fillWithWeights(x, result);
@@ -52,7 +52,7 @@ public:
 
   /// For incomplete groups, different micro-batches per stage, or few in flight: list scheduling by
   /// the same ranks, backwards first.
-  bool orderOtherwise(const Expansion &x, Order &result) const override {
+  bool orderOtherwise(const PlanLowering &x, Order &result) const override {
     const Laps laps = lapsOf(x);
     fillWithWeights(x, result);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
@@ -67,7 +67,7 @@ public:
   }
 
 private:
-  Laps lapsOf(const Expansion &x) const {
+  Laps lapsOf(const PlanLowering &x) const {
     zorse::Result<Laps> laps = findLaps(x.plan, turn);
     assert(!laps.failed() && "the plan has been checked");
     return std::move(*laps);

@@ -20,7 +20,7 @@ class BreadthFirstSchedule final : public ScheduleRule {
 public:
   BreadthFirstSchedule() : ScheduleRule(ScheduleKind::Ministages, "breadth_first") {}
 
-  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
     const int32_t units = x.summary.units_size();
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);

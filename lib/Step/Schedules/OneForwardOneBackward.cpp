@@ -18,7 +18,7 @@ namespace {
 /// Lets W lag behind B. The number of cells between F and W is limited by the number of cells
 /// between F and B on the pipeline's fullest device, and by an estimate of the available memory. A
 /// forward that would exceed the limit waits for a W.
-void boundWeights(const Expansion &x, const std::vector<std::vector<TaskName>> &order, Order &result) {
+void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskName>> &order, Order &result) {
   fillWithWeights(x, result);
   size_t fullest = 1;
   for (const auto &tasks : order)
@@ -48,7 +48,7 @@ void boundWeights(const Expansion &x, const std::vector<std::vector<TaskName>> &
 }
 
 /// Returns the order of each device's tasks if every device has one unit range, else empty.
-std::vector<std::vector<TaskName>> orderStages(const Expansion &x) {
+std::vector<std::vector<TaskName>> orderStages(const PlanLowering &x) {
   const Plan &plan = x.plan;
   size_t devices = plan.devices.size();
   std::vector<std::vector<TaskName>> order(devices);
@@ -78,7 +78,7 @@ class StagesRule final : public ScheduleRule {
 public:
   StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::ahead}}) {}
 
-  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
     std::vector<std::vector<TaskName>> order = orderStages(x);
     if (order.empty()) {
       admitChains(x, result);
@@ -91,7 +91,7 @@ public:
     return DeadlockFreedom::MustCheck;
   }
 
-  bool orderOtherwise(const Expansion &x, Order &result) const override {
+  bool orderOtherwise(const PlanLowering &x, Order &result) const override {
     if (x.plan.schedule.splitBackward)
       fillWithWeights(x, result);
     admitChains(x, result);
@@ -101,7 +101,7 @@ public:
 private:
   /// Without stages: list scheduling, backwards first, with about as many samples in flight as in
   /// 1F1B, that is, one front cell per cell of the deepest chain.
-  static void admitChains(const Expansion &x, Order &result) {
+  static void admitChains(const PlanLowering &x, Order &result) {
     std::vector<int32_t> cuts;
     for (const Cell &cell : x.plan.cells)
       cuts.push_back(cell.unitBegin);

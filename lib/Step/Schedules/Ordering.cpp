@@ -4,7 +4,7 @@
 
 using namespace zorse::step;
 
-void zorse::step::chainTasks(const Expansion &x, const std::vector<TaskName> &tasks, Order &order) {
+void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskName> &tasks, Order &order) {
   uint32_t previous = kNone, last = kNone, secondLast = kNone; // the last two forwards
   std::unordered_set<uint32_t> loaded;
   for (TaskName task : tasks) {
@@ -23,13 +23,13 @@ void zorse::step::chainTasks(const Expansion &x, const std::vector<TaskName> &ta
   }
 }
 
-void zorse::step::fillWithWeights(const Expansion &x, Order &order) {
+void zorse::step::fillWithWeights(const PlanLowering &x, Order &order) {
   for (uint32_t c = 0; c < x.cells.size(); ++c)
     if (x.cells[c].weights.exists())
       order.priority[x.cells[c].weights.begin] = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
-void zorse::step::admitFrontCells(const Expansion &x, size_t cells, Admission &admission) {
+void zorse::step::admitFrontCells(const PlanLowering &x, size_t cells, Admission &admission) {
   int64_t rows = 1;
   for (uint32_t c : x.cellsByBegin[0])
     rows = std::max(rows, x.plan.cells[c].rows());

@@ -1,25 +1,25 @@
 // Functions shared by schedules. Internal to lib/Step.
 #pragma once
 
-#include "../Expansion.h"
+#include "../PlanLowering.h"
 
 namespace zorse::step {
 
 /// Adds an edge from every task of a device to the next one in its order, and from each forward to
 /// the loads of the second forward after it. Inputs are loaded one cell ahead instead of filling
 /// memory from the start of the step.
-void chainTasks(const Expansion &x, const std::vector<TaskName> &tasks, Order &order);
+void chainTasks(const PlanLowering &x, const std::vector<TaskName> &tasks, Order &order);
 
 /// Gives W the lowest priority: it runs when its device would be idle otherwise.
-void fillWithWeights(const Expansion &x, Order &order);
+void fillWithWeights(const PlanLowering &x, Order &order);
 
 /// Orders tasks by their times in a steady state (Timed.cpp), with `inFlight`, `interleave` and
 /// `weightDelay` of \p schedule.
 /// \param less  see ScheduleRule::order
-void orderByTime(const Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order);
+void orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order);
 
 /// Limits the forwards of the first units in flight to `cells`, each counted with the rows of the
 /// largest cell.
-void admitFrontCells(const Expansion &x, size_t cells, Admission &admission);
+void admitFrontCells(const PlanLowering &x, size_t cells, Admission &admission);
 
 } // namespace zorse::step

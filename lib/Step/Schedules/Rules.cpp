@@ -22,7 +22,7 @@ const std::vector<std::unique_ptr<ScheduleRule>> &table() {
 } // namespace
 
 std::string ScheduleRule::refuses(const Plan &, const bundle::ModelSummary &) const { return {}; }
-bool ScheduleRule::orderOtherwise(const Expansion &, Order &) const { return false; }
+bool ScheduleRule::orderOtherwise(const PlanLowering &, Order &) const { return false; }
 
 const ScheduleRule &zorse::step::scheduleRule(ScheduleKind kind) { return *table()[static_cast<size_t>(kind)]; }
 

@@ -23,7 +23,7 @@ namespace {
 
 class TimedOrder {
 public:
-  TimedOrder(const Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
+  TimedOrder(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
       : x(x), schedule(schedule), order(order), admission(order.admission), less(less), time(x.tables.listScratch.time),
         entry(x.tables.listScratch.entry) {}
 
@@ -165,7 +165,7 @@ private:
     }
   }
 
-  const Expansion &x;
+  const PlanLowering &x;
   const Schedule &schedule;
   Order &order;
   Admission &admission;
@@ -184,7 +184,7 @@ public:
                       {"max_weight_grad_delay", &Schedule::weightDelay},
                       {"microbatch_group_size", &Schedule::interleave}}) {}
 
-  DeadlockFreedom order(const Expansion &x, const std::vector<uint64_t> &less, Order &result) const override {
+  DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const override {
     orderByTime(x, x.plan.schedule, less, result);
     return DeadlockFreedom::Guaranteed;
   }
@@ -194,7 +194,7 @@ public:
 
 } // namespace
 
-void zorse::step::orderByTime(const Expansion &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order) {
+void zorse::step::orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order) {
   TimedOrder(x, schedule, less, order).run();
 }
 

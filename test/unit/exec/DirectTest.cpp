@@ -33,7 +33,7 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
     made.options.staged.push_back(true);
     made.options.direct.push_back(device.direct);
   }
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.directChunk = seed % 2 ? 512 : 4 << 20;
   writePrograms(made, expand);
   return made;

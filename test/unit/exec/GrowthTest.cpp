@@ -97,10 +97,10 @@ Counts count(int layers, int stages, int replicas, bool direct) {
     counts[what + ", allocations"] = double(memory.calls);
     counts[what + ", most bytes at once"] = double(memory.most);
   };
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.bodies = &model.bodies;
   memory.reset();
-  const Result<step::StepGraph> graph = step::expandPlan(model.summary, plan, expand);
+  const Result<step::StepGraph> graph = step::lowerPlan(model.summary, plan, expand);
   EXPECT_FALSE(graph.failed()) << graph.message();
   if (graph.failed())
     return {};

@@ -21,9 +21,9 @@ void writeSynthetic(const std::string &directory, int seed) {
   options.units = 6;
   test::SyntheticModel model = test::makeModel(options);
   step::Plan plan = step::randomPlan(model.summary, 32, 4, seed);
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.bodies = &model.bodies;
-  auto graph = step::expandPlan(model.summary, plan, expand);
+  auto graph = step::lowerPlan(model.summary, plan, expand);
   ASSERT_FALSE(graph.failed()) << graph.message();
   bundle::BundleContents c;
   c.model = "synthetic";

@@ -51,7 +51,7 @@ ProgramCase makeRunsCase(int seed) {
     made.options.staged.push_back(device.staged);
     made.options.direct.push_back(device.direct);
   }
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.directChunk = seed % 2 ? 512 : 4 << 20;
   writePrograms(made, expand);
   return made;

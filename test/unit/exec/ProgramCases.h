@@ -27,9 +27,9 @@ struct ProgramCase {
 };
 
 /// Makes the programs and the view of a case from its model and plan.
-inline void writePrograms(ProgramCase &made, step::ExpandOptions expand = {}) {
+inline void writePrograms(ProgramCase &made, step::LoweringOptions expand = {}) {
   expand.bodies = &made.model.bodies;
-  auto graph = step::expandPlan(made.model.summary, made.plan, expand);
+  auto graph = step::lowerPlan(made.model.summary, made.plan, expand);
   EXPECT_FALSE(graph.failed()) << graph.message();
   for (uint32_t device = 0; !graph.failed() && device < made.plan.devices.size(); ++device)
     if (auto program = step::writeProgram(*graph, device, made.model.bodies); !program.failed())
@@ -79,10 +79,10 @@ inline bundle::Entry *pick(Programs &programs, Random &random, const std::functi
 
 /// Expects that times and memory peaks are the same without entries.
 inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   step::TimeOptions time;
   expand.bodies = time.bodies = &c.model.bodies;
-  auto full = step::expandPlan(c.model.summary, c.plan, expand);
+  auto full = step::lowerPlan(c.model.summary, c.plan, expand);
   auto times = step::timeStep(c.model.summary, c.plan, time);
   ASSERT_FALSE(full.failed() || times.failed()) << full.message() << times.message();
   EXPECT_EQ(full->stepTime, times->stepTime) << name;

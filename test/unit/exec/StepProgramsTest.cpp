@@ -37,9 +37,9 @@ TEST_P(StepPrograms, AreVerified) {
   static const int64_t batches[] = {1, 7, 8, 13, 32};
   step::Plan plan = step::randomPlan(model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
 
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.bodies = &model.bodies;
-  auto graph = step::expandPlan(model.summary, plan, expand);
+  auto graph = step::lowerPlan(model.summary, plan, expand);
   ASSERT_FALSE(graph.failed()) << graph.message();
 
   std::vector<bundle::Program> programs;

@@ -52,9 +52,9 @@ step::Plan planOf(uint32_t devices, uint32_t scale, const std::vector<uint32_t> 
 step::Plan twoDevices() { return planOf(2, 0, {0, 1}, 1); }
 
 Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
-  step::ExpandOptions expand;
+  step::LoweringOptions expand;
   expand.bodies = &toy.bodies;
-  auto graph = step::expandPlan(toy.summary, plan, expand);
+  auto graph = step::lowerPlan(toy.summary, plan, expand);
   if (graph.failed())
     return graph.error();
   Programs programs;

@@ -67,7 +67,7 @@ TEST(ModelShape, Expands) {
         R"({"global_batch_size": 6, "devices": ["a", "b", "c"], "stages": [{"units": [0, 3], "devices": ["a", "b"], "micro_batch_size": 1}, {"units": [3, 8], "devices": ["c"], "micro_batch_size": 1}]})",
         *summary);
     ASSERT_FALSE(plan.failed()) << plan.message();
-    auto graph = step::expandPlan(*summary, *plan);
+    auto graph = step::lowerPlan(*summary, *plan);
     ASSERT_FALSE(graph.failed()) << graph.message();
     // State of c, the only owner of units 3 to 7: parameters and two moments in f32. Only 16-bit types have separate
     // gathered parameters.

@@ -160,12 +160,12 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       replicas.find(strategy);
       if (!replicas.devices().empty())
         continue; // compared below
-      step::ExpandOptions options;
+      step::LoweringOptions options;
       options.costs = &made->problem->costs;
       options.checkMemory = false;
       options.gaps = StrategySimulator::kGaps;
       options.tries = 1;
-      const auto whole = step::expandPlan(made->summary, simulator.plan(strategy), options);
+      const auto whole = step::lowerPlan(made->summary, simulator.plan(strategy), options);
       EXPECT_EQ(timed.ran, !whole.failed()) << whole.message();
       if (whole.failed())
         continue;

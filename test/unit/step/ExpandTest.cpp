@@ -40,7 +40,7 @@ void checkStructure(const StepGraph &graph, const std::string &name) {
 }
 
 void check(const bundle::ModelSummary &summary, const Plan &plan, const std::string &name) {
-  auto graph = expandPlan(summary, plan);
+  auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << name << ": " << graph.message() << "\n" << writePlan(plan, summary);
   checkStructure(*graph, name);
 }
@@ -100,12 +100,12 @@ TEST(Expand, BlockingCommunication) {
       "links": {"intra_node": {"bandwidth": 1e6, "latency": 1e-3}, "inter_node": {"bandwidth": 1e6, "latency": 1e-3}},
       "stages": [{"units": [0, 3], "devices": ["a", "b"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["c"], "micro_batch_size": 2}]})";
   Plan plan = read(summary, text);
-  const auto overlapped = expandPlan(summary, plan);
+  const auto overlapped = lowerPlan(summary, plan);
   ASSERT_FALSE(overlapped.failed()) << overlapped.message();
   plan.blocking = true;
   EXPECT_EQ(writePlan(read(summary, writePlan(plan, summary)), summary), writePlan(plan, summary));
   check(summary, plan, "blocking");
-  const auto blocking = expandPlan(summary, plan);
+  const auto blocking = lowerPlan(summary, plan);
   ASSERT_FALSE(blocking.failed()) << blocking.message();
   EXPECT_GT(blocking->stepTime, overlapped->stepTime);
   auto unordered = [](const StepGraph &graph) {
@@ -161,7 +161,7 @@ TEST(Expand, SplitBackward) {
   Plan plan = read(summary, R"({"global_batch_size": 4, "devices": ["a", "b"], "stages": [
       {"units": [0, 3], "devices": ["a"], "micro_batch_size": 1}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 1}], "split_backward": true})");
   check(summary, plan, "1f1b");
-  auto graph = expandPlan(summary, plan);
+  auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   // W fills gaps: a ready forward runs first, but at most two cells, the number of the first stage, wait for their W.
   EXPECT_EQ(tasksOf(*graph, 1), (std::vector<std::string>{"F4", "B4", "F5", "B5", "W4", "F6", "B6", "W5", "F7", "B7", "W6", "W7"}));
@@ -195,7 +195,7 @@ TEST(Expand, OffloadedActivationsAreFewAtOnce) {
         (c ? "," : "") + std::string(R"({"units": [0, 6], "samples": [)") + std::to_string(c) + "," + std::to_string(c + 1) + R"(], "device": "a"})";
   auto expand = [&](const std::string &more) {
     Plan plan = read(summary, R"({"global_batch_size": 8, "devices": ["a"], "cells": [)" + cells + "]" + more + "}");
-    auto graph = expandPlan(summary, plan);
+    auto graph = lowerPlan(summary, plan);
     EXPECT_FALSE(graph.failed()) << graph.message();
     checkStructure(*graph, more);
     return std::move(*graph);
@@ -217,7 +217,7 @@ TEST(Expand, TasksWithoutWorkMayBeLeftOut) {
       {"units": [3, 4], "samples": [0, 2], "device": "a"}, {"units": [4, 6], "samples": [0, 2], "device": "a"}], "split_backward": true, "schedule": {"order": {"a": )";
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W0", "W1"]}}})"), "left out");
   check(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "B0", "W3", "W2", "W0", "W1"]}}})"), "listed");
-  const std::string error = expandPlan(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})")).message();
+  const std::string error = lowerPlan(summary, read(summary, cells + R"(["F0", "F1", "F2", "F3", "B3", "B2", "B1", "W3", "W1"]}}})")).message();
   EXPECT_NE(error.find("does not contain W0"), std::string::npos) << error;
 }
 
@@ -231,7 +231,7 @@ TEST(Expand, SplitBackwardInAnOrder) {
        early = read(summary, cells + R"(["F0", "B0", "W0", "F1", "B1", "W1"]}}})");
   check(summary, late, "late");
   check(summary, early, "early");
-  auto a = expandPlan(summary, late), b = expandPlan(summary, early);
+  auto a = lowerPlan(summary, late), b = lowerPlan(summary, early);
   ASSERT_FALSE(a.failed() || b.failed());
   EXPECT_EQ(a->devices[0].memory.cellsAlive, 2u);
   EXPECT_EQ(b->devices[0].memory.cellsAlive, 1u);
@@ -244,7 +244,7 @@ TEST(Expand, OrderThatCannotRunPrintsTheCycle) {
       {"units": [0, 2], "samples": [0, 2], "device": "a"}, {"units": [2, 4], "samples": [0, 2], "device": "b"},
       {"units": [4, 6], "samples": [0, 2], "device": "a"}],
       "schedule": {"order": {"a": ["F0", "B0", "F2", "B2"], "b": ["F1", "B1"]}}})");
-  const std::string error = expandPlan(summary, plan).message();
+  const std::string error = lowerPlan(summary, plan).message();
   EXPECT_NE(error.find("cannot run"), std::string::npos) << error;
   EXPECT_NE(error.find("B of cell 0 (units 0-2, samples 0-2, device a)"), std::string::npos) << error;
 }
@@ -253,7 +253,7 @@ TEST(Expand, TooLittleMemoryIsItemised) {
   auto summary = syntheticModel();
   Plan plan = read(summary, R"({"global_batch_size": 8, "devices": [{"name": "a", "memory": 4096}, "b"], "stages": [
       {"units": [0, 3], "devices": ["a"], "micro_batch_size": 2}, {"units": [3, 6], "devices": ["b"], "micro_batch_size": 2}]})");
-  const std::string error = expandPlan(summary, plan).message();
+  const std::string error = lowerPlan(summary, plan).message();
   EXPECT_NE(error.find("device a needs"), std::string::npos) << error;
   EXPECT_NE(error.find("state"), std::string::npos) << error;
 }
@@ -272,7 +272,7 @@ TEST(Expand, ManyDevicesInSeconds) {
     json += "]}";
   }
   Plan plan = read(summary, json + "]}");
-  auto graph = expandPlan(summary, plan);
+  auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   EXPECT_GT(plan.cells.size(), 12000u);
   checkStructure(*graph, "many devices");

@@ -338,7 +338,7 @@ TEST(PlanText, DamagedPlans) {
       EXPECT_FALSE(status.message().empty());
       continue;
     }
-    (void)expandPlan(summary, *plan);
+    (void)lowerPlan(summary, *plan);
   }
 }
 
@@ -349,7 +349,7 @@ TEST(Summary, ContradictionsAreRefused) {
     auto summary = syntheticModel();
     plan = randomPlan(summary, 4, 2, 1);
     damage(summary);
-    error = expandPlan(summary, plan).message();
+    error = lowerPlan(summary, plan).message();
     return error.find("the model summary contradicts itself") == 0;
   };
   EXPECT_TRUE(refused([](auto &s) { s.mutable_units(1)->add_parameters(999); })) << error;
@@ -371,7 +371,7 @@ TEST(Summary, FunctionsAreChecked) {
     auto summary = syntheticModel();
     Plan plan = randomPlan(summary, 4, 2, 1);
     damage(summary);
-    error = expandPlan(summary, plan).message();
+    error = lowerPlan(summary, plan).message();
     return error.find("the model summary contradicts itself") == 0;
   };
   for (auto task : {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {

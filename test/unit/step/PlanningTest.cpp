@@ -62,7 +62,7 @@ TEST(SearchPlan, SoundForAnyModelClusterAndBatch) {
         auto summary = syntheticModel(units);
         auto made = search(summary, clusterOf(speeds), batch);
         ASSERT_FALSE(made.failed()) << made.message();
-        auto graph = step::expandPlan(summary, made->plan);
+        auto graph = step::lowerPlan(summary, made->plan);
         ASSERT_FALSE(graph.failed()) << graph.message();
       }
 }
@@ -133,7 +133,7 @@ TEST(SearchPlan, MemoryDecides) {
     SearchOptions options;
     options.stages = stages;
     auto found = search(summary, clusterOf({1, 1, 1}), 12, options);
-    auto graph = step::expandPlan(summary, found->plan);
+    auto graph = step::lowerPlan(summary, found->plan);
     uint64_t worst = 0;
     for (const auto &device : graph->devices)
       worst = std::max(worst, device.plannedBytes);

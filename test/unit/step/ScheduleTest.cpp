@@ -11,7 +11,7 @@
 #include "zorse/Step/StepGraph.h"
 
 // The order of one schedule is not a public function.
-#include "../../../lib/Step/Expansion.h"
+#include "../../../lib/Step/PlanLowering.h"
 #include "../../../lib/Step/Tables.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   Plan plan = stages(3, 16);
   for (uint32_t s = 0; s < 3; ++s)
     assignMicroBatches(2 * s, 2 * s + 2, 0, {{s, 16, 2}}, plan.cells);
-  auto graph = expandPlan(summary, plan);
+  auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (uint32_t s = 0; s < 3; ++s)
     EXPECT_EQ(graph->devices[s].memory.cellsAlive, 3 - s);
@@ -60,14 +60,14 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
 
   plan.schedule.kind = ScheduleKind::GPipe;
-  auto gpipe = expandPlan(summary, plan);
+  auto gpipe = lowerPlan(summary, plan);
   ASSERT_FALSE(gpipe.failed()) << gpipe.message();
   EXPECT_EQ(gpipe->devices[2].memory.cellsAlive, 8u);
   EXPECT_NEAR(gpipe->stepTime, graph->stepTime, 2e-3);
   EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
 }
 
-/// Counted in samples, the order of stages does not deadlock on any uneven grid; expandPlan never needs the fallback to
+/// Counted in samples, the order of stages does not deadlock on any uneven grid; lowerPlan never needs the fallback to
 /// list scheduling.
 TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
   auto summary = syntheticModel();
@@ -95,14 +95,14 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
       assignMicroBatches(cuts[s], cuts[s + 1], 0, devices, plan.cells);
     }
     ASSERT_EQ(validatePlan(plan, summary).message(), "");
-    ExpandOptions options;
+    LoweringOptions options;
     const std::unique_ptr<Costs> costs = planCosts(summary, plan);
     options.costs = costs.get();
-    ExpansionTables tables(summary, nullptr, options.costs);
-    Expansion x(summary, plan, options, tables);
+    LoweringTables tables(summary, nullptr, options.costs);
+    PlanLowering x(summary, plan, options, tables);
     layoutState(x);
-    ASSERT_EQ(expandCells(x).message(), "");
-    expandState(x);
+    ASSERT_EQ(lowerCells(x).message(), "");
+    lowerState(x);
     linkEdges(x.edges, x.ops.size(), x.next);
     x.order.reset(x);
     EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, x.order), DeadlockFreedom::MustCheck);
@@ -118,7 +118,7 @@ TEST(Schedule, InterleavedChunks) {
   Plan plan = stages(2, 32);
   for (int32_t chunk = 0; chunk < 6; ++chunk)
     assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(chunk % 2), 32, 1}}, plan.cells);
-  auto graph = expandPlan(summary, plan);
+  auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (const DeviceProgram &device : graph->devices) {
     EXPECT_GT(device.busy / graph->stepTime, 0.9);
@@ -147,7 +147,7 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         makeEqual(summary);
         const int64_t batch = 6 * devices;
         Plan plan = lapsPlan(devices, laps, batch, folded);
-        auto graph = expandPlan(summary, plan);
+        auto graph = lowerPlan(summary, plan);
         ASSERT_FALSE(graph.failed()) << graph.message();
         const double unit = 3e-3, busy = static_cast<double>(batch * laps) * unit;
         // With whole stages, a device is idle during the first forwards and last backwards of the other devices; in
@@ -158,7 +158,7 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         for (const DeviceProgram &device : graph->devices)
           EXPECT_LE(device.memory.cellsAlive, static_cast<uint32_t>(2 * devices * laps));
         plan.schedule.inFlight = 0.01; // few micro-batches in flight: slow, but no deadlock
-        auto alone = expandPlan(summary, plan);
+        auto alone = lowerPlan(summary, plan);
         ASSERT_FALSE(alone.failed()) << alone.message();
         EXPECT_GT(alone->stepTime, graph->stepTime);
         EXPECT_EQ(readPlan(writePlan(plan, summary), summary)->schedule, plan.schedule);
@@ -213,16 +213,16 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
     for (uint64_t seed = 1; seed <= 250; ++seed) {
       auto summary = syntheticModel(units);
       Plan plan = randomPlan(summary, 1 + static_cast<int64_t>(seed % 13), 1 + static_cast<uint32_t>(seed % 7), seed);
-      auto full = expandPlan(summary, plan);
+      auto full = lowerPlan(summary, plan);
       ASSERT_FALSE(full.failed()) << full.message();
-      ExpandOptions options;
+      LoweringOptions options;
       options.checkMemory = false;
       if (seed % 3 == 0) { // reduced memory: timed orders then admit fewer samples
         for (uint32_t d = 0; d < plan.devices.size(); ++d)
           plan.devices[d].memory = full->devices[d].memory.least * 19 / 20 + 1;
         if (plan.schedule.kind == ScheduleKind::Timed)
           continue; // ordered again if the packed arena does not fit, which may need slightly more than the peak
-        full = expandPlan(summary, plan, options);
+        full = lowerPlan(summary, plan, options);
         ASSERT_FALSE(full.failed()) << full.message();
       }
       auto quick = timeStep(summary, plan);

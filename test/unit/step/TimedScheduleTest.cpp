@@ -29,9 +29,9 @@ struct Pipeline {
     plan.schedule.kind = kind;
     plan.schedule.inFlight = inFlight;
     plan.schedule.splitBackward = split;
-    ExpandOptions options;
+    LoweringOptions options;
     options.costs = &costs;
-    auto graph = expandPlan(summary, plan, options);
+    auto graph = lowerPlan(summary, plan, options);
     EXPECT_FALSE(graph.failed()) << graph.message();
     return graph.failed() ? StepGraph() : std::move(*graph);
   }

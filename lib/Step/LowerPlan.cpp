@@ -1,4 +1,4 @@
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include "Schedules/Ordering.h"
 
@@ -23,7 +23,7 @@ static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
   }
 }
 
-void zorse::step::placeEntries(Expansion &x) {
+void zorse::step::placeEntries(PlanLowering &x) {
   StepGraph &graph = x.graph;
   std::vector<uint32_t> halves; // by position
   halves.reserve(graph.entries.size());
@@ -66,7 +66,7 @@ void zorse::step::placeEntries(Expansion &x) {
 
 namespace {
 
-void keepBuffers(Expansion &x) {
+void keepBuffers(PlanLowering &x) {
   double end = 0;
   for (uint32_t op : x.listed.ops)
     end = std::max(end, x.listed.endTime[op]);
@@ -81,7 +81,7 @@ void keepBuffers(Expansion &x) {
 }
 
 /// Orders and simulates the step. If the order has a cycle, tries the rule's other order, if any.
-Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
+Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   const ScheduleRule &rule = scheduleRule(x.plan.schedule.kind);
   x.order.reset(x);
   // An order by times would admit samples that wait for activations of samples that are not admitted. The order of the
@@ -103,7 +103,7 @@ Status listStep(Expansion &x, const std::vector<uint64_t> &less) {
 /// less than a cell's bytes has no effect, so if a device's missing bytes do not change, its reduction is doubled.
 /// \param lacked  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
 /// flight cannot help
-bool findLack(const Expansion &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
+bool findLack(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (!scheduleRule(x.plan.schedule.kind).givesWay())
     return false;
   bool lacks = false;
@@ -123,7 +123,7 @@ bool findLack(const Expansion &x, uint64_t MemoryUse::*needed, std::vector<uint6
 
 /// Lists the step and measures its memory. Retries with fewer samples in flight while a device's memory is
 /// insufficient.
-template <typename Measure> Status listToFit(Expansion &x, Measure measure, uint64_t MemoryUse::*needed) {
+template <typename Measure> Status listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
   std::vector<uint64_t> less, lacked;
   for (int tries = 0; tries < x.options.tries; ++tries) {
     if (Status status = listStep(x, less); status.failed())
@@ -136,12 +136,12 @@ template <typename Measure> Status listToFit(Expansion &x, Measure measure, uint
 }
 
 /// Adds all ops and edges except those of the schedule.
-Status expandGraph(Expansion &x) {
+Status expandGraph(PlanLowering &x) {
   layoutState(x);
-  if (Status status = expandCells(x); status.failed())
+  if (Status status = lowerCells(x); status.failed())
     return status;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
-  expandState(x);
+  lowerState(x);
   routeTransfers(x);
   stageTransfers(x);
   linkEdges(x.edges, x.ops.size(), x.next);
@@ -154,7 +154,7 @@ std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const 
   if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.gather == Gather::Phase; }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
-  Expansion x(summary, plan, options, *options.tables, nullptr, replicas);
+  PlanLowering x(summary, plan, options, *options.tables, nullptr, replicas);
   if (expandGraph(x).failed() || listStep(x, {}).failed())
     return std::nullopt;
   WindowHints hints = hintWindows(x);
@@ -183,11 +183,11 @@ public:
       options.costs = costs.get();
     }
     if (!options.tables)
-      options.tables = makeExpansionTables(summary, options.bodies, options.costs);
+      options.tables = makeLoweringTables(summary, options.bodies, options.costs);
     hints = findHints(summary, plan, options, replicas);
     return Status::success();
   }
-  Expansion expansion() { return Expansion(summary, plan, options, *options.tables, hints ? &*hints : nullptr, replicas); }
+  PlanLowering lowering() { return PlanLowering(summary, plan, options, *options.tables, hints ? &*hints : nullptr, replicas); }
 
 private:
   const bundle::ModelSummary &summary;
@@ -199,7 +199,7 @@ private:
 };
 
 /// Returns the graph before memory is planned. Without a list, entries are in the order of creation.
-StepGraph withoutPlaces(Expansion &x) {
+StepGraph withoutPlaces(PlanLowering &x) {
   if (x.listed.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].halves.size() != 0)
@@ -220,18 +220,18 @@ StepGraph withoutPlaces(Expansion &x) {
 }
 
 /// Expands everything except waits, which depend only on the graph.
-Result<StepGraph> expandEntries(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options) {
+Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
   CheckedStep step(summary, plan, options, nullptr);
   if (Status status = step.check(); status.failed())
     return status;
-  Expansion x = step.expansion();
+  PlanLowering x = step.lowering();
   layoutState(x);
-  if (Status status = expandCells(x); status.failed())
+  if (Status status = lowerCells(x); status.failed())
     return status;
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   if (options.until == LoweringStage::Stages)
     return withoutPlaces(x);
-  expandState(x, options.until != LoweringStage::Offload);
+  lowerState(x, options.until != LoweringStage::Offload);
   if (options.until == LoweringStage::Offload)
     return withoutPlaces(x);
   routeTransfers(x);
@@ -264,7 +264,7 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   CheckedStep step(summary, plan, options, options.replicas);
   if (Status status = step.check(); status.failed())
     return status;
-  Expansion x = step.expansion();
+  PlanLowering x = step.lowering();
   if (Status status = expandGraph(x); status.failed())
     return status;
   if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least); status.failed())
@@ -280,8 +280,8 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   return times;
 }
 
-Result<StepGraph> zorse::step::expandPlan(const bundle::ModelSummary &summary, const Plan &plan, const ExpandOptions &options) {
-  Result<StepGraph> graph = expandEntries(summary, plan, options);
+Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
+  Result<StepGraph> graph = lowerInstructions(summary, plan, options);
   if (!graph.failed() && options.until == LoweringStage::All)
     computeWaits(*graph, plan.blocking);
   return graph;

@@ -1,4 +1,4 @@
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include <algorithm>
@@ -8,9 +8,9 @@ using namespace zorse::step;
 
 static const Replicas kNoReplicas;
 
-Expansion::Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
+PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
                      const WindowHints *hints, const Replicas *replicas)
-    : ExpansionArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
+    : LoweringArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
       liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();
   linkLoads.assign(costs->network().resources(), 0);
@@ -35,12 +35,12 @@ uint64_t zorse::step::lossRowsBytes(const bundle::ModelSummary &summary, const C
   return static_cast<uint64_t>(cell.rows()) * elementBytes(wideType(summary.compute_type()));
 }
 
-Expansion::~Expansion() {
+PlanLowering::~PlanLowering() {
   clear();
-  tables.spare() = std::move(static_cast<ExpansionArrays &>(*this));
+  tables.spare() = std::move(static_cast<LoweringArrays &>(*this));
 }
 
-void ExpansionArrays::clear() {
+void LoweringArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
   each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, accesses, next.begins, next.items);
   each(order.priority, order.edges, listed.ops, listed.halves, listed.positions, listed.startTime, listed.endTime, listed.busy);
@@ -67,7 +67,7 @@ template <typename List, typename Less> void fill(IndexLists &lists, size_t coun
 
 } // namespace
 
-void Expansion::listCells() {
+void PlanLowering::listCells() {
   const std::vector<Cell> &cells = plan.cells;
   const auto count = static_cast<uint32_t>(cells.size());
   auto bySample = [&](uint32_t a, uint32_t b) {
@@ -91,7 +91,7 @@ void Expansion::listCells() {
   }
 }
 
-uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent, MemoryTier tier) {
+uint32_t PlanLowering::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent, MemoryTier tier) {
   Buffer buffer;
   buffer.memory = tier == MemoryTier::Host ? bundle::PINNED_HOST : bundle::DEVICE;
   buffer.bytes = bytes;
@@ -103,7 +103,7 @@ uint32_t Expansion::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, 
   return static_cast<uint32_t>(buffers.size() - 1);
 }
 
-uint32_t Expansion::addNumbered(uint32_t device, uint64_t bytes, uint32_t number) {
+uint32_t PlanLowering::addNumbered(uint32_t device, uint64_t bytes, uint32_t number) {
   Buffer buffer;
   buffer.bytes = bytes;
   buffer.device = device;
@@ -112,7 +112,7 @@ uint32_t Expansion::addNumbered(uint32_t device, uint64_t bytes, uint32_t number
   return static_cast<uint32_t>(buffers.size() - 1);
 }
 
-uint32_t Expansion::addOp(double duration, uint8_t rank, int64_t sample, int32_t unit) {
+uint32_t PlanLowering::addOp(double duration, uint8_t rank, int64_t sample, int32_t unit) {
   Op op;
   op.halves.begin = op.halves.end = static_cast<uint32_t>(halfQueues.size());
   op.duration = duration;
@@ -121,7 +121,7 @@ uint32_t Expansion::addOp(double duration, uint8_t rank, int64_t sample, int32_t
   return static_cast<uint32_t>(ops.size() - 1);
 }
 
-uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit) {
+uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit) {
   sim::Route route = costs->network().route(from, to);
   double slowest = route.flow > 0 ? 1 / route.flow : 0;
   for (uint32_t r = 0; r < route.count; ++r) {
@@ -138,7 +138,7 @@ uint32_t Expansion::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint
   return index;
 }
 
-uint32_t Expansion::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority) {
+uint32_t PlanLowering::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority) {
   const uint32_t op = addOp(costs->load(device, from.bytes), 0, 0, 0);
   ops[op].priority = priority;
   addHalf(device, queue);
@@ -148,7 +148,7 @@ uint32_t Expansion::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase
   return op;
 }
 
-std::vector<Expansion::Run> Expansion::runsOf(uint32_t group, int64_t from, int64_t to) const {
+std::vector<PlanLowering::Run> PlanLowering::runsOf(uint32_t group, int64_t from, int64_t to) const {
   std::vector<Run> runs;
   for (uint32_t p : summary.groups(static_cast<int>(group)).parameters()) {
     const auto &parameter = summary.parameters(static_cast<int>(p));
@@ -163,7 +163,7 @@ std::vector<Expansion::Run> Expansion::runsOf(uint32_t group, int64_t from, int6
   return runs;
 }
 
-bool Expansion::hasRuns(uint32_t group, int64_t from, int64_t to) const {
+bool PlanLowering::hasRuns(uint32_t group, int64_t from, int64_t to) const {
   const auto &parameters = summary.groups(static_cast<int>(group)).parameters();
   return std::any_of(parameters.begin(), parameters.end(), [&](uint32_t p) {
     const auto &parameter = summary.parameters(static_cast<int>(p));
@@ -171,25 +171,25 @@ bool Expansion::hasRuns(uint32_t group, int64_t from, int64_t to) const {
   });
 }
 
-void Expansion::addHalf(uint32_t device, QueueIndex queue) {
+void PlanLowering::addHalf(uint32_t device, QueueIndex queue) {
   halfQueues.push_back(device * kQueues + queue);
   ops.back().halves.end = static_cast<uint32_t>(halfQueues.size());
 }
 
-void Expansion::describeCollective(Work work, Collective collective) {
+void PlanLowering::describeCollective(Work work, Collective collective) {
   describe(OpKind::Collective, static_cast<uint32_t>(parts.size()));
   ops.back().work = work;
   ops.back().from = static_cast<uint32_t>(graph.collectives.size());
   graph.collectives.push_back(std::move(collective));
 }
 
-GroupState *Expansion::findGroupState(uint32_t device, uint32_t group) {
+GroupState *PlanLowering::findGroupState(uint32_t device, uint32_t group) {
   auto &list = groupStates[device];
   auto it = std::lower_bound(list.begin(), list.end(), group, [](const GroupState &h, uint32_t g) { return h.group < g; });
   return it != list.end() && it->group == group ? &*it : nullptr;
 }
 
-std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
+std::vector<uint32_t> PlanLowering::groupsIn(int32_t unitBegin, int32_t unitEnd) {
   std::vector<uint32_t> groups;
   ++stamp;
   for (int32_t u = unitBegin; u < unitEnd; ++u)
@@ -201,7 +201,7 @@ std::vector<uint32_t> Expansion::groupsIn(int32_t unitBegin, int32_t unitEnd) {
   return groups;
 }
 
-void Expansion::findChunks() {
+void PlanLowering::findChunks() {
   chunkOf.assign(plan.cells.size(), kNone);
   chunkGroupsOf.assign(plan.devices.size(), 0);
   std::unordered_map<uint64_t, uint32_t> known; // the device's chunks by unit range
@@ -243,7 +243,7 @@ void Expansion::findChunks() {
   }
 }
 
-Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
+Call &PlanLowering::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
   Call call;
   call.body = body;
   call.unit = unit;
@@ -256,7 +256,7 @@ Call &Expansion::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t samp
   return graph.calls.back();
 }
 
-void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
+void PlanLowering::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
   Call &call = graph.calls.back();
   if (!bodyHas(call.body, kind, index))
     return;
@@ -271,4 +271,4 @@ void Expansion::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMod
   call.slots.end = static_cast<uint32_t>(graph.slots.size());
 }
 
-bool Expansion::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }
+bool PlanLowering::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }

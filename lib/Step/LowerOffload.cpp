@@ -7,7 +7,7 @@
 // done. A cell with its F in its turn keeps its activations on the device. F of another cell waits until the n-th
 // offloading cell before it has copied its activations to the host.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ static Value valueOf(const OffloadedValue &item, const Cell &cell) {
   return item.block ? Value::savedBlock(item.id, samples) : Value::activation(item.id, samples);
 }
 
-void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf) {
+void zorse::step::sendToHost(PlanLowering &x, uint32_t c, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf) {
   const Cell &cell = x.plan.cells[c];
   CellInfo &info = x.cells[c];
   info.offloads.begin = static_cast<uint32_t>(x.offloads.size());
@@ -39,7 +39,7 @@ void zorse::step::sendToHost(Expansion &x, uint32_t c, const std::function<Regio
   info.offloads.end = static_cast<uint32_t>(x.offloads.size());
 }
 
-void zorse::step::bringBack(Expansion &x, uint32_t c) {
+void zorse::step::bringBack(PlanLowering &x, uint32_t c) {
   const Cell &cell = x.plan.cells[c];
   CellInfo &info = x.cells[c];
   if (info.offloads.size() == 0)
@@ -59,7 +59,7 @@ void zorse::step::bringBack(Expansion &x, uint32_t c) {
   }
 }
 
-void zorse::step::limitOffloads(Expansion &x) {
+void zorse::step::limitOffloads(PlanLowering &x) {
   if (!x.hints)
     return;
   auto each = [&](uint32_t c, auto visit) {
@@ -75,7 +75,7 @@ void zorse::step::limitOffloads(Expansion &x) {
     each(pair.first, [&](const OffloadedValue &item) { x.addEdge(item.out, x.cells[pair.second].forward.begin); });
 }
 
-OffloadHints zorse::step::hintOffloads(const Expansion &x) {
+OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
   OffloadHints hints;
   hints.stays.assign(x.cells.size(), 0);
   auto listed = [&](const CellTask &task) { return task.exists() && x.listed.positions[task.begin] != kNone; };

@@ -1,12 +1,12 @@
-// Data and functions shared by the phases of expandPlan. Internal to lib/Step.
+// Data and functions shared by the phases of lowerPlan. Internal to lib/Step.
 //
 //   CellTemplates   data shared by equal cells: sums for planning, calls for programs
 //   layoutState     readers, contributors and owners of every state group; their buffers
 //   findWindows     windows (unshard intervals): the tasks that read one gathered copy of a group's parameters
-//   expandCells     F and B of every cell, values between them, inputs, transfers
+//   lowerCells     F and B of every cell, values between them, inputs, transfers
 //   sendToHost, bringBack   copies of offloaded activations to the host and back
-//   expandState     gathers, reductions, norms, the clip/skip decision, the report
-//   expandUpdates   updates, and copies of state from the host and back for them
+//   lowerState     gathers, reductions, norms, the clip/skip decision, the report
+//   lowerUpdates   updates, and copies of state from the host and back for them
 //   routeTransfers  transfers directly from GPU to GPU
 //   stageTransfers  copies between a device and its host, for transports that access only host memory
 //   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
@@ -100,16 +100,16 @@ enum class OpKind : uint8_t {
   Backward,
   Weights,
   SumLoss,   ///< cell
-  LoadInput, ///< index in Expansion::inputs
+  LoadInput, ///< index in PlanLowering::inputs
   LoadScalars,
   ScaleSeeds, ///< device
-  Move,       ///< index in Expansion::moves
-  Copy,       ///< index in Expansion::copies
-  Cast,       ///< index in Expansion::copies; converts to another type
-  Collective, ///< index in Expansion::parts of its first half
+  Move,       ///< index in PlanLowering::moves
+  Copy,       ///< index in PlanLowering::copies
+  Cast,       ///< index in PlanLowering::copies; converts to another type
+  Collective, ///< index in PlanLowering::parts of its first half
   Norm,       ///< group
   Decide,     ///< 1: decides before the sums are available
-  Update,     ///< index in Expansion::updates
+  Update,     ///< index in PlanLowering::updates
   Report,     ///< 1: after a decision about the scalars
 };
 
@@ -137,7 +137,7 @@ struct GroupState {
   StatePlacement at;
   uint32_t persistentShard = kNone;                ///< persistent buffer of parameters in the group's type: the owned elements; see `readsPersistentBuffer`
   bool readsPersistentBuffer = false;               ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
-  uint32_t firstImage = kNone;          ///< Expansion::images: the first window's buffer, which units read: compute type, as large
+  uint32_t firstImage = kNone;          ///< PlanLowering::images: the first window's buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
   uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
   uint32_t left = kNone;                ///< host buffer of the owned reduced gradients, from their norm to the update
@@ -243,8 +243,8 @@ struct CellInfo {
   Span in, out;         ///< ports at the first and last cut, in the order of liveAt
   Span gradIn, gradOut; ///< ports of gradients at the last and first cut, in the order of gradsAt
   Span produced;        ///< ports of values produced here
-  Span loads;           ///< range of Expansion::loads, in the order of CellTemplate::inputs
-  Span offloads;        ///< range of Expansion::offloads, in the order of CellTemplate::leaving
+  Span loads;           ///< range of PlanLowering::loads, in the order of CellTemplate::inputs
+  Span offloads;        ///< range of PlanLowering::offloads, in the order of CellTemplate::leaving
   // First numbers of buffers: those of F, the additional ones of B and W, and those of saved blocks copied back from
   // the host.
   uint32_t numberOfF = kNone, numberOfB = kNone, numberOfImages = kNone;
@@ -305,7 +305,7 @@ std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan
 
 /// Arrays of an expansion that grow with its cells. The next expansion with the same tables reuses their memory: page
 /// faults of new memory would cost a planner's candidate more time than writing the data.
-struct ExpansionArrays {
+struct LoweringArrays {
   std::vector<Buffer> buffers; ///< except those inside cells
   Placement placement;         ///< of buffers in use, after packArenas
   std::vector<Op> ops;
@@ -344,16 +344,16 @@ struct ExpansionArrays {
   void clear();
 };
 
-struct Expansion : ExpansionArrays {
-  Expansion(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, ExpansionTables &tables,
+struct PlanLowering : LoweringArrays {
+  PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
             const WindowHints *hints = nullptr, const Replicas *replicas = nullptr);
-  ~Expansion();
-  Expansion(const Expansion &) = delete;
+  ~PlanLowering();
+  PlanLowering(const PlanLowering &) = delete;
 
   const bundle::ModelSummary &summary;
   const Plan &plan;
   const StepOptions &options;
-  ExpansionTables &tables;
+  LoweringTables &tables;
   const Costs *costs;
   StepGraph graph; ///< until placeRegions, Region.arena is a buffer and offset is relative to it
 
@@ -495,57 +495,57 @@ uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 
 /// Returns the cells of a rectangle that several devices compute together, exchanging values: in the order of the plan,
 /// including `cell`.
-std::vector<uint32_t> membersOf(const Expansion &x, uint32_t cell);
+std::vector<uint32_t> membersOf(const PlanLowering &x, uint32_t cell);
 /// Returns the rows of such a cell that belong to one member, for segments that divide the rows.
 Samples shareOf(const Cell &cell, size_t member, size_t members);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.
 Status checkSizes(const bundle::ModelSummary &summary, const Plan &plan);
-void layoutState(Expansion &x);
+void layoutState(PlanLowering &x);
 /// Sets windows and their uses. Precondition: readers are set.
-void findWindows(Expansion &x);
+void findWindows(PlanLowering &x);
 /// Returns the hints from an expansion's list: which windows are merged, and which tasks precede a device's next image.
-WindowHints hintWindows(Expansion &x);
+WindowHints hintWindows(PlanLowering &x);
 /// Returns the hints for cells that offload.
-OffloadHints hintOffloads(const Expansion &x);
-Status expandCells(Expansion &x);
+OffloadHints hintOffloads(const PlanLowering &x);
+Status lowerCells(PlanLowering &x);
 /// For a cell that offloads, adds the copies to the host after its F. \param originalOf  returns F's buffer of an item
-void sendToHost(Expansion &x, uint32_t cell, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
+void sendToHost(PlanLowering &x, uint32_t cell, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
 /// Adds the copies back from the host before the cell's B.
-void bringBack(Expansion &x, uint32_t cell);
+void bringBack(PlanLowering &x, uint32_t cell);
 /// Applies the hints for offloads. Precondition: all cells are expanded.
-void limitOffloads(Expansion &x);
+void limitOffloads(PlanLowering &x);
 /// \param reductions  also add reductions, norms, updates and the report; false: only loads and gathers
-void expandState(Expansion &x, bool reductions = true);
+void lowerState(PlanLowering &x, bool reductions = true);
 /// Adds the updates of a device's shards, in the given order, after the op that decides.
-void expandUpdates(Expansion &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates);
+void lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates);
 /// Moves transfers and collectives to the queue for direct transfers if all their devices are in one group of
 /// PlanDevice::direct. Precondition: all ops and edges exist except those of the schedule.
-void routeTransfers(Expansion &x);
+void routeTransfers(PlanLowering &x);
 /// Adds host staging to all other transfers. Follows routeTransfers.
-void stageTransfers(Expansion &x);
+void stageTransfers(PlanLowering &x);
 
 /// Computes the list of an expansion under an order. The error describes a cycle.
-Status simulate(const Expansion &x, const Order &order, ListSchedule &listed);
+Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed);
 
 /// Returns the entry of a half, without calls. Region.arena is a buffer.
-Entry entryOf(const Expansion &x, const Op &op, uint32_t half);
+Entry entryOf(const PlanLowering &x, const Op &op, uint32_t half);
 /// Adds the entries of all ops, with the calls of ops that belong to no cell. Region.arena is a buffer.
-void writeEntries(Expansion &x);
+void writeEntries(PlanLowering &x);
 /// Adds calls with their slots to the entries of cells' tasks, in list order. Regions are final, or absent if there are
 /// no offsets.
-void addCellCalls(Expansion &x);
+void addCellCalls(PlanLowering &x);
 /// Assigns an offset in its device's arena to every buffer, and sets MemoryUse.
-void packArenas(Expansion &x, bool shareBytes);
+void packArenas(PlanLowering &x, bool shareBytes);
 /// Sets MemoryUse::least, activations, host and cellsAlive, and the list positions of buffers.
-void measureMemory(Expansion &x);
+void measureMemory(PlanLowering &x);
 /// Returns an itemized error for the devices with insufficient memory.
-Status checkMemory(const Expansion &x);
+Status checkMemory(const PlanLowering &x);
 /// Converts regions of buffers to regions of arenas.
-void placeRegions(Expansion &x);
+void placeRegions(PlanLowering &x);
 /// Sorts entries by device and list order, and numbers queues.
-void placeEntries(Expansion &x);
+void placeEntries(PlanLowering &x);
 void computeWaits(StepGraph &graph, bool blocking);
 
 } // namespace zorse::step

@@ -12,7 +12,7 @@
 // If updates wait for copies, or if groups commit inside the backward, updates have a separate queue, so that only
 // entries that read their results wait for them.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 
@@ -26,7 +26,7 @@ constexpr size_t kPartsAtOnce = 2;
 
 class Updater {
 public:
-  Updater(Expansion &x, uint32_t device, uint32_t decision) : x(x), device(device), decision(decision) {}
+  Updater(PlanLowering &x, uint32_t device, uint32_t decision) : x(x), device(device), decision(decision) {}
 
   void run(const std::vector<GroupUpdate> &updates) {
     const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.groupState->at.onDevice(); });
@@ -196,7 +196,7 @@ private:
     parts.push_back(std::move(leave));
   }
 
-  Expansion &x;
+  PlanLowering &x;
   const uint32_t device, decision;
   QueueIndex queue = kCompute;
   bool late = false;            ///< updates overlap the next step
@@ -212,6 +212,6 @@ private:
 
 } // namespace
 
-void zorse::step::expandUpdates(Expansion &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates) {
+void zorse::step::lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates) {
   Updater(x, device, decision).run(updates);
 }

@@ -1,7 +1,7 @@
 // Expands F and B of every cell, the transfers of values between cells, and graph inputs.
 
 #include "CellTemplates.h"
-#include "Expansion.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include "zorse/Step/UnitTasks.h"
@@ -16,9 +16,9 @@ using zorse::bundle::AccessMode;
 namespace bundle = zorse::bundle;
 using Segment = bundle::UnitFunction::Segment;
 
-class CellExpander {
+class CellLowering {
 public:
-  explicit CellExpander(Expansion &x) : x(x) {}
+  explicit CellLowering(PlanLowering &x) : x(x) {}
 
   zorse::Status run() {
     if (zorse::Status status = checkLoss(); status.failed())
@@ -54,7 +54,7 @@ private:
 
   struct InputRange {
     int64_t begin, end;
-    uint32_t loaded = kNone; ///< index in Expansion::inputs
+    uint32_t loaded = kNone; ///< index in PlanLowering::inputs
   };
 
   std::vector<InputRange> &rangesOf(uint32_t device, uint32_t input) {
@@ -543,7 +543,7 @@ private:
     return it == users.end() ? unit : *it;
   }
 
-  Expansion &x;
+  PlanLowering &x;
   std::vector<std::vector<InputRange>> inputRanges; ///< per device and input
   size_t cursor = 0;                                ///< index in the list of neighbors
   std::vector<uint32_t> chosen;                     ///< neighbors, one per set
@@ -554,7 +554,7 @@ private:
 
 } // namespace
 
-std::vector<uint32_t> zorse::step::membersOf(const Expansion &x, uint32_t cell) {
+std::vector<uint32_t> zorse::step::membersOf(const PlanLowering &x, uint32_t cell) {
   const Cell &like = x.plan.cells[cell];
   std::vector<uint32_t> members;
   for (uint32_t c : x.cellsByBegin[static_cast<size_t>(like.unitBegin)])
@@ -569,4 +569,4 @@ Samples zorse::step::shareOf(const Cell &cell, size_t member, size_t members) {
   return {cut(member), cut(member + 1)};
 }
 
-zorse::Status zorse::step::expandCells(Expansion &x) { return CellExpander(x).run(); }
+zorse::Status zorse::step::lowerCells(PlanLowering &x) { return CellLowering(x).run(); }

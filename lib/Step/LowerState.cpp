@@ -1,4 +1,4 @@
-// Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision: ExpandUpdates.cpp.
+// Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision: LowerUpdates.cpp.
 //
 //   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps it, the cast if units read copies)
 //   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> updates
@@ -9,7 +9,7 @@
 // separately, DECIDE is at the start of the step, and every update follows its norm and all entries that read the old
 // version in its home buffer.
 
-#include "Expansion.h"
+#include "PlanLowering.h"
 
 #include <algorithm>
 
@@ -19,9 +19,9 @@ namespace {
 
 namespace bundle = zorse::bundle;
 
-class StateExpander {
+class StateLowering {
 public:
-  explicit StateExpander(Expansion &x) : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.windows.size()) {}
+  explicit StateLowering(PlanLowering &x) : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.windows.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -314,9 +314,9 @@ private:
     for (uint32_t d : participants(g, x.readersOf[g])) {
       const GroupState &h = *x.findGroupState(d, g);
       if (h.reads)
-        x.addAccess(reduction[g], h.gradients, h.reduced == h.gradients ? Expansion::AccessSide::Both : Expansion::AccessSide::Before);
+        x.addAccess(reduction[g], h.gradients, h.reduced == h.gradients ? PlanLowering::AccessSide::Both : PlanLowering::AccessSide::Before);
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
-        x.addAccess(reduction[g], h.reduced, Expansion::AccessSide::After);
+        x.addAccess(reduction[g], h.reduced, PlanLowering::AccessSide::After);
       x.addPart(d, h.reads ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
                 h.owns() ? elementRegion(h.reduced, h.reducedPlace(h.owned.runs()[0]), h.owned.elements(), size(g)) : Region());
     }
@@ -356,7 +356,7 @@ private:
         reporter = d;
         decision = op;
       }
-      expandUpdates(x, d, op, updatesOf(d));
+      lowerUpdates(x, d, op, updatesOf(d));
     }
 
     const bool decided = reporter != kNone;
@@ -482,7 +482,7 @@ private:
     uint32_t op;
   };
 
-  Expansion &x;
+  PlanLowering &x;
   std::vector<std::vector<Norm>> norms; ///< per device, in the order in which gradients are complete
   std::vector<std::vector<ChunkEnd>> done;  ///< per device
   std::vector<uint32_t> reduction;      ///< per group: op that follows its backward tasks
@@ -495,8 +495,8 @@ private:
 
 } // namespace
 
-void zorse::step::expandState(Expansion &x, bool reductions) {
-  StateExpander state(x);
+void zorse::step::lowerState(PlanLowering &x, bool reductions) {
+  StateLowering state(x);
   state.loadsAndGathers();
   if (reductions)
     state.reductionsAndUpdates();
