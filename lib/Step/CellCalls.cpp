@@ -24,8 +24,8 @@ public:
 
   void run() {
     reserve();
-    for (uint32_t op : x.listed.ops)
-      for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
+    for (uint32_t op : x.globalOrder.ops)
+      for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
         if (Entry &entry = x.graph.entries[h]; entry.kind == EntryKind::Compute && entry.cell >= 0)
           addCalls(entry);
   }
@@ -276,7 +276,7 @@ private:
     Slot &slot = addSlot(binding.slot, binding.index, binding.mode,
                          placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
                          gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
-    if (!gradients || x.listed.endTime.empty())
+    if (!gradients || x.globalOrder.endTime.empty())
       return;
     const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
     if (firstCall[buffer] == kNone)

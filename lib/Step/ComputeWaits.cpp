@@ -308,11 +308,11 @@ void zorse::step::computeWaits(StepGraph &graph, bool blocking) {
   if (graph.entries.size() < kWorthAThread) {
     replay(0, found.size());
   } else {
-    size_t half = 0; // of the entries
-    while (graph.devices[half].entries.end < graph.entries.size() / 2)
-      ++half;
-    std::thread other([&] { replay(0, half); });
-    replay(half, found.size());
+    size_t instruction = 0; // of the entries
+    while (graph.devices[instruction].entries.end < graph.entries.size() / 2)
+      ++instruction;
+    std::thread other([&] { replay(0, instruction); });
+    replay(instruction, found.size());
     other.join();
   }
   for (size_t d = 0; d < found.size(); ++d) {

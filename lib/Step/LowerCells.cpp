@@ -120,9 +120,9 @@ private:
     const uint32_t buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
     const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, begin, cell.unitBegin);
     x.ops[op].cell = c;
-    x.ops[op].enters = true;
+    x.ops[op].needsAdmission = true;
     x.addAccess(op, buffer);
-    x.addHalf(cell.device, kLoad);
+    x.addInstruction(cell.device, kLoad);
     x.describe(OpKind::LoadInput, static_cast<uint32_t>(x.inputs.size()));
     return {input, begin, end, buffer, op};
   }
@@ -217,11 +217,11 @@ private:
                               : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardRank : kForwardRank, begin, cell.unitBegin);
     if (!gradient) {
       x.ops[op].cell = c;
-      x.ops[op].enters = true;
+      x.ops[op].needsAdmission = true;
     }
-    x.addHalf(other.device, local ? kCompute : kSend);
+    x.addInstruction(other.device, local ? kCompute : kSend);
     if (!local)
-      x.addHalf(cell.device, kReceive);
+      x.addInstruction(cell.device, kReceive);
     x.describe(OpKind::Move, static_cast<uint32_t>(x.moves.size()));
     x.moves.push_back({from.buffer, to.buffer, from.rowBase, to.rowBase, begin, end, from.value, cut});
     x.addAccess(op, from.buffer);
@@ -338,9 +338,9 @@ private:
     const uint8_t rank = kind == TaskKind::Forward ? kForwardRank : kind == TaskKind::Backward ? kBackwardRank : kWeightsRank;
     const uint32_t op = x.addOp(x.taskSeconds(c, kind) / static_cast<double>(ops), rank, cell.sampleBegin, cell.unitBegin);
     x.ops[op].cell = c;
-    x.ops[op].enters = kind == TaskKind::Forward;
+    x.ops[op].needsAdmission = kind == TaskKind::Forward;
     if (x.hasWork(c, kind)) {
-      x.addHalf(cell.device, kCompute);
+      x.addInstruction(cell.device, kCompute);
       x.describe(kind == TaskKind::Forward ? OpKind::Forward : kind == TaskKind::Backward ? OpKind::Backward : OpKind::Weights, c);
     }
     return op;
@@ -427,7 +427,7 @@ private:
     const Cell &cell = x.plan.cells[c];
     const CellInfo &info = x.cells[c];
     const uint32_t op = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
-    x.addHalf(cell.device, kCompute);
+    x.addInstruction(cell.device, kCompute);
     x.describe(OpKind::SumLoss, c);
     for (const CellTemplate::Made &rows : shape.losses) {
       const uint32_t buffer = x.addNumbered(cell.device, lossRowsBytes(x.summary, cell), info.numberOfF + rows.place);

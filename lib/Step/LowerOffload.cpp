@@ -78,7 +78,7 @@ void zorse::step::limitOffloads(PlanLowering &x) {
 OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
   OffloadHints hints;
   hints.stays.assign(x.cells.size(), 0);
-  auto listed = [&](const CellTask &task) { return task.exists() && x.listed.positions[task.begin] != kNone; };
+  auto listed = [&](const CellTask &task) { return task.exists() && x.globalOrder.positions[task.begin] != kNone; };
   struct ResidencyInterval {
     uint32_t cell, forward, begin, end; ///< positions in the list of F, of the first task that reads images, and of the last
     TaskName last;
@@ -92,9 +92,9 @@ OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
       const CellTask &first = listed(info.backward) ? info.backward : info.weights;
       const bool weights = listed(info.weights);
       intervals.push_back({c,
-                       x.listed.positions[info.forward.begin],
-                       x.listed.positions[first.begin],
-                       x.listed.positions[(weights ? info.weights : first).end],
+                       x.globalOrder.positions[info.forward.begin],
+                       x.globalOrder.positions[first.begin],
+                       x.globalOrder.positions[(weights ? info.weights : first).end],
                        {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
     std::sort(intervals.begin(), intervals.end(), [](const ResidencyInterval &a, const ResidencyInterval &b) { return a.begin < b.begin; });
@@ -119,7 +119,7 @@ OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
       hints.out.push_back({intervals[i - images].cell, intervals[i].cell});
   }
   hints.order.resize(x.plan.devices.size());
-  for (uint32_t op : x.listed.ops) {
+  for (uint32_t op : x.globalOrder.ops) {
     const uint32_t c = x.ops[op].cell;
     if (c == kNone)
       continue;

@@ -25,51 +25,51 @@ static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
 
 void zorse::step::placeEntries(PlanLowering &x) {
   StepGraph &graph = x.graph;
-  std::vector<uint32_t> halves; // by position
-  halves.reserve(graph.entries.size());
+  std::vector<uint32_t> instructions; // by position
+  instructions.reserve(graph.entries.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
-  for (uint32_t id = 0; id < x.listed.ops.size(); ++id) {
-    const Op &op = x.ops[x.listed.ops[id]];
-    if (!x.listed.endTime.empty())
-      graph.stepTime = std::max(graph.stepTime, x.listed.endTime[x.listed.ops[id]]);
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+  for (uint32_t id = 0; id < x.globalOrder.ops.size(); ++id) {
+    const ScheduledOp &op = x.ops[x.globalOrder.ops[id]];
+    if (!x.globalOrder.endTime.empty())
+      graph.stepTime = std::max(graph.stepTime, x.globalOrder.endTime[x.globalOrder.ops[id]]);
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       ofDevice[graph.entries[h].id].push_back({id, h});
   }
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
-    program.busy = x.listed.busy.empty() ? 0 : x.listed.busy[d];
+    program.busy = x.globalOrder.busy.empty() ? 0 : x.globalOrder.busy[d];
     uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
-    for (auto &half : ofDevice[d])
-      number[graph.entries[half.second].queue] = 0;
+    for (auto &instruction : ofDevice[d])
+      number[graph.entries[instruction.second].queue] = 0;
     for (size_t q = 0; q < kQueues; ++q)
       if (number[q] == 0) {
         number[q] = static_cast<uint32_t>(program.queues.size());
         program.queues.push_back(kQueueTable[q]);
       }
-    program.entries.begin = static_cast<uint32_t>(halves.size());
-    for (auto [id, half] : ofDevice[d]) {
-      Entry &entry = graph.entries[half];
+    program.entries.begin = static_cast<uint32_t>(instructions.size());
+    for (auto [id, instruction] : ofDevice[d]) {
+      Entry &entry = graph.entries[instruction];
       entry.id = id;
       entry.queue = number[entry.queue];
-      if (!x.listed.endTime.empty()) {
-        entry.plannedStart = x.listed.startOf(id);
-        entry.plannedEnd = x.listed.endTime[x.listed.ops[id]];
+      if (!x.globalOrder.endTime.empty()) {
+        entry.plannedStart = x.globalOrder.startOf(id);
+        entry.plannedEnd = x.globalOrder.endTime[x.globalOrder.ops[id]];
       }
-      halves.push_back(half);
+      instructions.push_back(instruction);
     }
-    program.entries.end = static_cast<uint32_t>(halves.size());
+    program.entries.end = static_cast<uint32_t>(instructions.size());
   }
-  permute(graph.entries, std::move(halves));
-  graph.listLength = static_cast<uint32_t>(x.listed.ops.size());
+  permute(graph.entries, std::move(instructions));
+  graph.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());
 }
 
 namespace {
 
 void keepBuffers(PlanLowering &x) {
   double end = 0;
-  for (uint32_t op : x.listed.ops)
-    end = std::max(end, x.listed.endTime[op]);
+  for (uint32_t op : x.globalOrder.ops)
+    end = std::max(end, x.globalOrder.endTime[op]);
   for (const Buffer &buffer : x.placement.buffers)
     if (buffer.bytes == 0 || buffer.memory != bundle::DEVICE)
       continue;
@@ -77,7 +77,7 @@ void keepBuffers(PlanLowering &x) {
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
       x.graph.buffers.push_back(
-          {buffer.device, buffer.purpose, buffer.bytes, x.listed.startOf(buffer.first), x.placement.places[buffer.number].freeTime});
+          {buffer.device, buffer.purpose, buffer.bytes, x.globalOrder.startOf(buffer.first), x.placement.places[buffer.number].freeTime});
 }
 
 /// Orders and simulates the step. If the order has a cycle, tries the rule's other order, if any.
@@ -89,14 +89,14 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskName> &tasks : x.hints->offload.order)
       chainTasks(x, tasks, x.order);
-    return simulate(x, x.order, x.listed);
+    return simulate(x, x.order, x.globalOrder);
   }
   DeadlockFreedom runs = rule.order(x, less, x.order);
-  Status status = simulate(x, x.order, x.listed);
+  Status status = simulate(x, x.order, x.globalOrder);
   if (status.succeeded() || runs == DeadlockFreedom::Guaranteed)
     return status;
   x.order.reset(x);
-  return rule.orderOtherwise(x, x.order) ? simulate(x, x.order, x.listed) : status;
+  return rule.orderOtherwise(x, x.order) ? simulate(x, x.order, x.globalOrder) : status;
 }
 
 /// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is known. A reduction by
@@ -200,10 +200,10 @@ private:
 
 /// Returns the graph before memory is planned. Without a list, entries are in the order of creation.
 StepGraph withoutPlaces(PlanLowering &x) {
-  if (x.listed.ops.empty())
+  if (x.globalOrder.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
-      if (x.ops[op].halves.size() != 0)
-        x.listed.ops.push_back(op);
+      if (x.ops[op].instructions.size() != 0)
+        x.globalOrder.ops.push_back(op);
   writeEntries(x);
   x.placement.places.clear();
   addCellCalls(x);
@@ -270,13 +270,13 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least); status.failed())
     return status;
   StepTimes times;
-  times.listLength = static_cast<uint32_t>(x.listed.ops.size());
-  for (double end : x.listed.endTime)
+  times.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());
+  for (double end : x.globalOrder.endTime)
     times.stepTime = std::max(times.stepTime, end);
   for (size_t d = 0; d < x.graph.devices.size(); ++d)
-    times.devices.push_back({x.graph.devices[d].memory, x.listed.busy[d]});
+    times.devices.push_back({x.graph.devices[d].memory, x.globalOrder.busy[d]});
   for (auto [like, replica] : x.replicas)
-    times.devices[replica].busy = x.listed.busy[like];
+    times.devices[replica].busy = x.globalOrder.busy[like];
   return times;
 }
 

@@ -28,7 +28,7 @@ public:
       if (x.scalars[d] == kNone)
         continue;
       x.loadScalars[d] = x.addOp(0, kShortRank, -1, 0);
-      x.addHalf(d, kLoad);
+      x.addInstruction(d, kLoad);
       x.describe(OpKind::LoadScalars, d);
     }
     for (uint32_t w = 0; w < x.windows.size(); ++w)
@@ -255,7 +255,7 @@ private:
     if (host)
       return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value, priorityOf(kShortRank, 0, rankOf(w)));
     const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortRank, 0, rankOf(w));
-    x.addHalf(d, kCompute);
+    x.addInstruction(d, kCompute);
     x.describeCopy(home, here, value, phaseOf(w));
     x.addAccess(op, home.arena);
     x.addAccess(op, here.arena);
@@ -265,7 +265,7 @@ private:
   /// Casts an owned run of a group, including padding, because gathers transfer it.
   uint32_t addCast(uint32_t w, uint32_t d, Region from, Region image, Value value) {
     uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortRank, 0, rankOf(w)); // like a norm, it reads every element once
-    x.addHalf(d, kCompute);
+    x.addInstruction(d, kCompute);
     x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
     x.addAccess(op, from.arena);
@@ -299,7 +299,7 @@ private:
       if (users.empty())
         continue;
       uint32_t op = x.addOp(0, kShortRank, 0, x.plan.cells[users.front()].unitBegin);
-      x.addHalf(d, kCompute);
+      x.addInstruction(d, kCompute);
       x.describe(OpKind::ScaleSeeds, d);
       x.addEdge(x.loadScalars[d], op);
       for (uint32_t c : users)
@@ -329,7 +329,7 @@ private:
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const GroupState &h = *x.findGroupState(d, g);
     uint32_t op = x.addOp(x.costs->norm(d, h.owned.elements()), kShortRank, 0, completionRank(g));
-    x.addHalf(d, kCompute);
+    x.addInstruction(d, kCompute);
     x.describe(OpKind::Norm, g);
     const Compact::Runs runs = h.owned.runs();
     if (!x.summary.groups(g).statistic() &&
@@ -363,7 +363,7 @@ private:
     if (!decided)
       reporter = members.front();
     uint32_t report = x.addOp(0, kShortRank, 0, 0);
-    x.addHalf(reporter, kReport);
+    x.addInstruction(reporter, kReport);
     x.describe(OpKind::Report, decided);
     if (decided)
       x.addEdge(decision, report);
@@ -404,7 +404,7 @@ private:
 
   uint32_t addDecision(uint32_t d, QueueIndex queue, bool first) {
     const uint32_t op = x.addOp(0, kShortRank, 0, 0);
-    x.addHalf(d, queue);
+    x.addInstruction(d, queue);
     x.describe(OpKind::Decide, first);
     return op;
   }

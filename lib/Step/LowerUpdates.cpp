@@ -109,7 +109,7 @@ private:
     known.scalars = x.addBuffer(device, kScalarsBytes, Purpose::Images);
     x.buffers[known.scalars].late = true;
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortRank, 0, 0);
-    x.addHalf(device, queue);
+    x.addInstruction(device, queue);
     x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), Value::scalars(1), bundle::UPDATE_STATE);
     x.addAccess(kept, x.scalars[device]);
     x.addAccess(kept, known.scalars);
@@ -134,7 +134,7 @@ private:
     const uint32_t g = one.groupState->group;
     for (uint32_t before : one.after)
       x.addEdge(before, op);
-    x.addHalf(device, on);
+    x.addInstruction(device, on);
     x.describe(OpKind::Update, static_cast<uint32_t>(x.updates.size()));
     x.updates.push_back({g, begin, end, {arrays[0], arrays[1], arrays[2], arrays[3]}, by.scalars, by.step});
     if (x.hasRuns(g, begin, end))

@@ -15,9 +15,9 @@ namespace bundle = zorse::bundle;
 class PeakMemoryMeter {
 public:
   explicit PeakMemoryMeter(PlanLowering &x) : x(x), taken(x.taken), given(x.given), cells(x.cellsBegun) {
-    taken.assign(x.halfQueues.size(), 0);
-    given.assign(x.halfQueues.size(), 0);
-    cells.assign(x.halfQueues.size(), 0);
+    taken.assign(x.instructionQueues.size(), 0);
+    given.assign(x.instructionQueues.size(), 0);
+    cells.assign(x.instructionQueues.size(), 0);
   }
 
   void run() {
@@ -26,7 +26,7 @@ public:
       buffer.last = 0;
     }
     for (auto [op, buffer, side] : x.accesses)
-      touch(buffer, x.listed.positions[op], x.listed.positions[op]);
+      touch(buffer, x.globalOrder.positions[op], x.globalOrder.positions[op]);
     for (const ModelChunk &chunk : x.chunks)
       addChunk(chunk);
     std::vector<uint64_t> alive(x.plan.devices.size(), 0), most, host(alive), mostOnHost;
@@ -47,9 +47,9 @@ public:
     most = alive;
     mostOnHost = host;
     std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
-    for (const Span &halves : x.listed.halves)
-      for (uint32_t h = halves.begin; h < halves.end; ++h) {
-        uint32_t d = x.halfQueues[h] / kQueues;
+    for (const Span &instructions : x.globalOrder.instructions)
+      for (uint32_t h = instructions.begin; h < instructions.end; ++h) {
+        uint32_t d = x.instructionQueues[h] / kQueues;
         most[d] = std::max(most[d], alive[d] += taken[h]);
         alive[d] -= given[h];
         if (!takenOnHost.empty()) {
@@ -88,11 +88,11 @@ private:
 
   /// Returns the half of a listed op on a device. If there are more than two, halves are in device order.
   uint32_t halfOf(uint32_t position, uint32_t device) const {
-    const Span halves = x.listed.halves[position];
-    auto begin = x.halfQueues.begin() + halves.begin, end = x.halfQueues.begin() + halves.end;
-    if (halves.size() <= 2)
-      return halves.begin + (halves.size() == 2 && *begin / kQueues != device);
-    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) - x.halfQueues.begin());
+    const Span instructions = x.globalOrder.instructions[position];
+    auto begin = x.instructionQueues.begin() + instructions.begin, end = x.instructionQueues.begin() + instructions.end;
+    if (instructions.size() <= 2)
+      return instructions.begin + (instructions.size() == 2 && *begin / kQueues != device);
+    return static_cast<uint32_t>(std::lower_bound(begin, end, device * kQueues) - x.instructionQueues.begin());
   }
 
   /// List positions of the first and the last F, B and W of cells of one shape.
@@ -128,12 +128,12 @@ private:
     uint32_t begin[3] = {kNone, kNone, kNone}, end[3] = {kNone, kNone, kNone}, last = 0; // halves
     for (int k = 0; k < 3; ++k) {
       const CellTask &task = x.cells[c].of(static_cast<TaskKind>(k));
-      if (!task.exists() || x.ops[task.begin].halves.size() == 0)
+      if (!task.exists() || x.ops[task.begin].instructions.size() == 0)
         continue;
-      begin[k] = x.ops[task.begin].halves.begin;
-      last = end[k] = x.ops[task.end].halves.begin;
-      of.first[k] = std::min(of.first[k], x.listed.positions[task.begin]);
-      of.last[k] = std::max(of.last[k], x.listed.positions[task.end]);
+      begin[k] = x.ops[task.begin].instructions.begin;
+      last = end[k] = x.ops[task.end].instructions.begin;
+      of.first[k] = std::min(of.first[k], x.globalOrder.positions[task.begin]);
+      of.last[k] = std::max(of.last[k], x.globalOrder.positions[task.end]);
     }
     ++cells[begin[0]];
     --cells[last];

@@ -63,7 +63,7 @@ struct Order {
 /// The global list, and the start and end times of its ops on the simulated clock.
 struct ListSchedule {
   std::vector<uint32_t> ops;              ///< in global order
-  std::vector<Span> halves;               ///< by position in the list: Op::halves
+  std::vector<Span> instructions;               ///< by position in the list: Op::instructions
   std::vector<uint32_t> positions;        ///< by op: position in the list; kNone: not listed
   std::vector<double> startTime, endTime; ///< by op: seconds; the end is when its result is available
   std::vector<double> busy;               ///< by device: seconds of compute

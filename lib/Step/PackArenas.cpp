@@ -106,7 +106,7 @@ uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fi
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.placement.buffers[a].bytes > x.placement.buffers[b].bytes; });
   auto before = [&](uint32_t a, uint32_t b) {
     return x.placement.buffers[a].last < x.placement.buffers[b].first &&
-           (!patient || x.placement.places[a].freeTime <= x.listed.startOf(x.placement.buffers[b].first));
+           (!patient || x.placement.places[a].freeTime <= x.globalOrder.startOf(x.placement.buffers[b].first));
   };
   struct AllocatedBuffer {
     uint64_t offset, end;
@@ -146,7 +146,7 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
   size_t next = 0;
   for (uint32_t b : byFirst) {
     const Buffer &buffer = x.placement.buffers[b];
-    double now = x.listed.startOf(buffer.first);
+    double now = x.globalOrder.startOf(buffer.first);
     for (; next < byLast.size() && x.placement.buffers[byLast[next]].last < buffer.first; ++next) {
       const Place &old = x.placement.places[byLast[next]];
       allocator.give(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
@@ -292,7 +292,7 @@ public:
 
 private:
   void extend(uint32_t number, uint32_t op) {
-    x.placement.places[number].freeTime = std::max(x.placement.places[number].freeTime, x.listed.endTime[op]);
+    x.placement.places[number].freeTime = std::max(x.placement.places[number].freeTime, x.globalOrder.endTime[op]);
   }
 
   const CellTask &taskOf(uint32_t c, int kind) const { return x.cells[c].of(static_cast<TaskKind>(kind)); }
@@ -321,8 +321,8 @@ private:
       if (!(local.tasks >> kind & 1))
         continue;
       const CellTask &task = taskOf(c, kind);
-      buffer.first = std::min(buffer.first, x.listed.positions[task.begin]);
-      buffer.last = std::max(buffer.last, x.listed.positions[task.end]);
+      buffer.first = std::min(buffer.first, x.globalOrder.positions[task.begin]);
+      buffer.last = std::max(buffer.last, x.globalOrder.positions[task.end]);
       extend(number, task.end);
     }
   }

@@ -42,8 +42,8 @@ PlanLowering::~PlanLowering() {
 
 void LoweringArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
-  each(buffers, placement.buffers, placement.places, ops, halfQueues, edges, accesses, next.begins, next.items);
-  each(order.priority, order.edges, listed.ops, listed.halves, listed.positions, listed.startTime, listed.endTime, listed.busy);
+  each(buffers, placement.buffers, placement.places, ops, instructionQueues, edges, accesses, next.begins, next.items);
+  each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions, globalOrder.positions, globalOrder.startTime, globalOrder.endTime, globalOrder.busy);
   each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, parts, loads, offloads);
 }
 
@@ -113,8 +113,8 @@ uint32_t PlanLowering::addNumbered(uint32_t device, uint64_t bytes, uint32_t num
 }
 
 uint32_t PlanLowering::addOp(double duration, uint8_t rank, int64_t sample, int32_t unit) {
-  Op op;
-  op.halves.begin = op.halves.end = static_cast<uint32_t>(halfQueues.size());
+  ScheduledOp op;
+  op.instructions.begin = op.instructions.end = static_cast<uint32_t>(instructionQueues.size());
   op.duration = duration;
   op.priority = priorityOf(rank, sample, unit);
   ops.push_back(op);
@@ -130,7 +130,7 @@ uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, u
     linkLoads[route.resources[r]] += static_cast<double>(bytes) * seconds;
   }
   uint32_t index = addOp(static_cast<double>(bytes) * slowest + route.latency, rank, sample, unit);
-  Op &op = ops.back();
+  ScheduledOp &op = ops.back();
   op.work = Work::Transfer;
   op.from = from;
   op.to = to;
@@ -141,7 +141,7 @@ uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, u
 uint32_t PlanLowering::addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority) {
   const uint32_t op = addOp(costs->load(device, from.bytes), 0, 0, 0);
   ops[op].priority = priority;
-  addHalf(device, queue);
+  addInstruction(device, queue);
   describeCopy(from, to, value, phase);
   addAccess(op, from.arena);
   addAccess(op, to.arena);
@@ -171,9 +171,9 @@ bool PlanLowering::hasRuns(uint32_t group, int64_t from, int64_t to) const {
   });
 }
 
-void PlanLowering::addHalf(uint32_t device, QueueIndex queue) {
-  halfQueues.push_back(device * kQueues + queue);
-  ops.back().halves.end = static_cast<uint32_t>(halfQueues.size());
+void PlanLowering::addInstruction(uint32_t device, QueueIndex queue) {
+  instructionQueues.push_back(device * kQueues + queue);
+  ops.back().instructions.end = static_cast<uint32_t>(instructionQueues.size());
 }
 
 void PlanLowering::describeCollective(Work work, Collective collective) {

@@ -93,7 +93,7 @@ inline constexpr QueueIndex besides(size_t queue) {
 /// How an op's duration is simulated.
 enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
 
-/// Kind of an op. Op::subject is an index or an id, as listed here.
+/// Kind of an op. ScheduledOp::subject is an index or an id, as listed here.
 enum class OpKind : uint8_t {
   Join, ///< no work: ordered but not listed
   Forward,
@@ -113,9 +113,9 @@ enum class OpKind : uint8_t {
   Report,     ///< 1: after a decision about the scalars
 };
 
-/// One entry of the global list. `halves` are the halves of its devices; none: a barrier, ordered but not listed.
-struct Op {
-  Span halves;
+/// One entry of the global list. `instructions` are the halves of its devices; none: a barrier, ordered but not listed.
+struct ScheduledOp {
+  Span instructions;
   double duration = 0;       ///< seconds; for a transfer on an idle network, with latency; for a collective 0
   uint64_t priority = 0;     ///< for an order without a schedule: see Order::priority
   double bytes = 0;          ///< Transfer, Sum
@@ -124,7 +124,7 @@ struct Op {
   uint32_t subject = 0;      ///< see OpKind
   OpKind kind = OpKind::Join;
   Work work = Work::Fixed;
-  bool enters = false; ///< allocates memory for the cell's forward, so it waits until the cell is admitted
+  bool needsAdmission = false; ///< allocates memory for the cell's forward, so it waits until the cell is admitted
   bool direct = false; ///< transfers from GPU memory to GPU memory
 };
 
@@ -308,8 +308,8 @@ std::unique_ptr<Costs> planCosts(const bundle::ModelSummary &summary, const Plan
 struct LoweringArrays {
   std::vector<Buffer> buffers; ///< except those inside cells
   Placement placement;         ///< of buffers in use, after packArenas
-  std::vector<Op> ops;
-  std::vector<uint32_t> halfQueues;                  ///< per half: device * kQueues + queue
+  std::vector<ScheduledOp> ops;
+  std::vector<uint32_t> instructionQueues;                  ///< per half: device * kQueues + queue
   std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< (before, after)
   IndexLists next;                                   ///< the same by the op before; set when all edges exist
   enum class AccessSide : uint8_t { Both, Before, After }; ///< of a transfer: reads the buffer before, or writes it after
@@ -320,7 +320,7 @@ struct LoweringArrays {
   std::vector<BufferAccess> accesses; ///< buffers that ops access, except accesses listed in CellTemplate
 
   Order order;         ///< last order that the schedule set
-  ListSchedule listed; ///< its result
+  ListSchedule globalOrder; ///< its result
 
   IndexLists cellsByBegin, cellsByEnd;        ///< per cut, by first sample
   IndexLists cellsOf;                         ///< per device, by (first sample, first unit)
@@ -402,7 +402,7 @@ struct PlanLowering : LoweringArrays {
   /// Adds a copy between a device and its host, on a queue from or to the host. Region.arena is a buffer.
   uint32_t addTierCopy(uint32_t device, QueueIndex queue, bundle::Phase phase, Region from, Region to, Value value, uint64_t priority);
   /// Adds a half to the op added last.
-  void addHalf(uint32_t device, QueueIndex queue);
+  void addInstruction(uint32_t device, QueueIndex queue);
   /// Sets the kind and subject of the op added last.
   void describe(OpKind kind, uint32_t subject) {
     ops.back().kind = kind;
@@ -416,7 +416,7 @@ struct PlanLowering : LoweringArrays {
   /// Makes the op added last a collective. Its halves are its parts.
   void describeCollective(Work work, Collective collective);
   void addPart(uint32_t device, Region whole, Region shard) {
-    addHalf(device, kCollective);
+    addInstruction(device, kCollective);
     parts.push_back({whole, shard});
   }
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
@@ -530,7 +530,7 @@ void stageTransfers(PlanLowering &x);
 Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed);
 
 /// Returns the entry of a half, without calls. Region.arena is a buffer.
-Entry entryOf(const PlanLowering &x, const Op &op, uint32_t half);
+Entry entryOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction);
 /// Adds the entries of all ops, with the calls of ops that belong to no cell. Region.arena is a buffer.
 void writeEntries(PlanLowering &x);
 /// Adds calls with their slots to the entries of cells' tasks, in list order. Regions are final, or absent if there are

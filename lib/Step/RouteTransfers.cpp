@@ -30,11 +30,11 @@ public:
 private:
   PlanLowering &x;
 
-  uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
+  uint32_t deviceOf(uint32_t instruction) const { return x.instructionQueues[instruction] / kQueues; }
 
-  bool isDirect(const Op &op) const {
+  bool isDirect(const ScheduledOp &op) const {
     std::set<uint32_t> devices;
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       devices.insert(deviceOf(h));
     if (devices.size() < 2)
       return false;
@@ -42,7 +42,7 @@ private:
     return group >= 0 && std::all_of(devices.begin(), devices.end(), [&](uint32_t d) { return x.plan.devices[d].direct == group; }) && canAdd(op);
   }
 
-  bool canAdd(const Op &op) const {
+  bool canAdd(const ScheduledOp &op) const {
     if (op.work != Work::Scatter && op.work != Work::Sum)
       return true;
     const Collective &collective = x.graph.collectives[op.from];
@@ -50,12 +50,12 @@ private:
   }
 
   void route(uint32_t index) {
-    Op &op = x.ops[index];
+    ScheduledOp &op = x.ops[index];
     op.direct = true;
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
-      x.halfQueues[h] = deviceOf(h) * kQueues + kDirect;
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
+      x.instructionQueues[h] = deviceOf(h) * kQueues + kDirect;
     if (op.work == Work::Sum)
-      for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+      for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
         addParts(index, h, zorse::sumPartsBytes(x.summary, x.graph.collectives[op.from].members.size()));
     if (op.work == Work::Scatter)
       addRounds(index);
@@ -68,24 +68,24 @@ private:
   }
 
   void addRounds(uint32_t index) {
-    const Op op = x.ops[index];
+    const ScheduledOp op = x.ops[index];
     Collective &collective = x.graph.collectives[op.from];
     const uint64_t size = elementBytes(collective.type);
     int64_t largest = 0;
     for (const Shard &shard : collective.shards)
       largest = std::max(largest, shard.size());
     collective.chunk = collective.members.size() == 1 ? largest : std::min(largest, static_cast<int64_t>(roundBytes(collective) / size));
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       if (std::any_of(collective.shards.begin(), collective.shards.end(), [&](const Shard &shard) { return shard.device == deviceOf(h); }))
         addParts(index, h, zorse::roundPartsBytes(x.summary, collective.type, collective.members.size(), collective.chunk));
   }
 
-  void addParts(uint32_t op, uint32_t half, uint64_t bytes) {
+  void addParts(uint32_t op, uint32_t instruction, uint64_t bytes) {
     if (bytes == 0)
       return;
-    const uint32_t buffer = x.addBuffer(deviceOf(half), bytes, Purpose::Workspace);
+    const uint32_t buffer = x.addBuffer(deviceOf(instruction), bytes, Purpose::Workspace);
     x.addAccess(op, buffer);
-    x.terms[half] = region(buffer, 0, bytes);
+    x.terms[instruction] = region(buffer, 0, bytes);
   }
 };
 

@@ -88,7 +88,7 @@ public:
 private:
   void ready(uint32_t op) {
     const uint32_t cell = opOf(op).cell;
-    if (!opOf(op).enters || admitted.empty() || admitted[cell])
+    if (!opOf(op).needsAdmission || admitted.empty() || admitted[cell])
       return apply(op);
     if (blocked[cell] == kNone)
       oldest.push({heapKey(priorityOf(0, x.plan.cells[cell].sampleBegin, x.plan.cells[cell].unitBegin), cell)});
@@ -98,18 +98,18 @@ private:
 
   void apply(uint32_t op) { candidates.push({heapKey(order.priority[op], op)}); }
 
-  size_t queueOf(uint32_t half) const { return x.halfQueues[half]; }
+  size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
-  bool blocks(const Op &op) const { return x.plan.blocking && op.work != Work::Fixed; }
-  size_t computing(uint32_t half) const { return queueOf(half) / kQueues * kQueues + kCompute; }
+  bool blocks(const ScheduledOp &op) const { return x.plan.blocking && op.work != Work::Fixed; }
+  size_t computing(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + kCompute; }
 
-  bool shares(uint32_t half) const { return besides(queueOf(half) % kQueues) != kQueues; }
-  size_t shared(uint32_t half) const { return queueOf(half) / kQueues * kQueues + besides(queueOf(half) % kQueues); }
+  bool shares(uint32_t instruction) const { return besides(queueOf(instruction) % kQueues) != kQueues; }
+  size_t shared(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + besides(queueOf(instruction) % kQueues); }
 
   /// Visits the queues that an op needs: those of its halves, those that share their hardware and, if communication
   /// blocks, the compute queues.
-  template <typename Visit> void eachQueue(const Op &op, Visit visit) const {
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+  template <typename Visit> void eachQueue(const ScheduledOp &op, Visit visit) const {
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       visit(queueOf(h));
       if (blocks(op))
         visit(computing(h));
@@ -120,8 +120,8 @@ private:
 
   /// Returns the first queue that an op needs and that is busy; `busy.size()` if there is none. If communication
   /// blocks, the next transfer on the blocking queue may start before the previous bytes have arrived.
-  size_t missingQueue(const Op &op) const {
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+  size_t missingQueue(const ScheduledOp &op) const {
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       if (busy[queueOf(h)])
         return queueOf(h);
       if (shares(h) && busy[shared(h)])
@@ -145,7 +145,7 @@ private:
 
   void tryCandidate(ReadyOp candidate) {
     const uint32_t index = candidate.op();
-    const Op &op = opOf(index);
+    const ScheduledOp &op = opOf(index);
     if (defers(index)) {
       heldBack[deviceOf(index)].push_back(index);
       eachQueue(op, [&](size_t queue) { offer(queue); });
@@ -161,8 +161,8 @@ private:
   }
 
   void start(uint32_t index) {
-    const Op &op = opOf(index);
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+    const ScheduledOp &op = opOf(index);
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       busy[queueOf(h)] = 1;
       if (shares(h))
         busy[shared(h)] = 1;
@@ -178,10 +178,10 @@ private:
     listed.startTime[index] = now;
     listed.endTime[index] = passage.arrived;
     ++count;
-    if (op.halves.size() != 0) {
+    if (op.instructions.size() != 0) {
       listed.positions[index] = static_cast<uint32_t>(listed.ops.size());
       listed.ops.push_back(index);
-      listed.halves.push_back(op.halves);
+      listed.instructions.push_back(op.instructions);
     }
     if (passage.sent < passage.arrived) {
       events.push({passage.sent, index, Event::kFree});
@@ -191,10 +191,10 @@ private:
     }
   }
 
-  Passage pass(const Op &op) {
+  Passage pass(const ScheduledOp &op) {
     if (op.work == Work::Fixed) {
-      size_t queue = op.halves.size() != 0 ? queueOf(op.halves.begin) : 0;
-      bool computes = op.halves.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
+      size_t queue = op.instructions.size() != 0 ? queueOf(op.instructions.begin) : 0;
+      bool computes = op.instructions.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;
       if (computes)
         listed.busy[queue / kQueues] += op.duration;
       double end = computes ? traffic.compute(static_cast<uint32_t>(queue / kQueues), op.duration, now) : now + op.duration;
@@ -214,13 +214,13 @@ private:
   }
 
   void freeQueues(uint32_t index) {
-    const Op &op = opOf(index);
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+    const ScheduledOp &op = opOf(index);
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       busy[queueOf(h)] = 0;
       if (shares(h))
         busy[shared(h)] = 0;
     }
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       offer(queueOf(h));
       if (shares(h))
         offer(shared(h));
@@ -228,13 +228,13 @@ private:
   }
 
   /// Unblocks compute and the other queues after the arrival of the last transfer that blocked a device.
-  void release(const Op &op) {
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+  void release(const ScheduledOp &op) {
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       if (--holds[queueOf(h) / kQueues] == 0) {
         busy[computing(h)] = 0;
         heldBy[queueOf(h) / kQueues] = SIZE_MAX;
       }
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h)
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       offer(computing(h));
   }
 
@@ -347,7 +347,7 @@ private:
 
   void leave(uint32_t op) {
     const uint32_t cell = opOf(op).cell;
-    if (cell == kNone || opOf(op).enters || groupOf[cell] == kNone)
+    if (cell == kNone || opOf(op).needsAdmission || groupOf[cell] == kNone)
       return;
     const Cell &c = x.plan.cells[cell];
     const uint32_t backward = x.cells[cell].backward.end, last = x.cells[cell].last().end;
@@ -380,9 +380,9 @@ private:
   // ---- Messages.
 
   std::string describe(uint32_t op) const {
-    if (opOf(op).halves.size() == 0)
+    if (opOf(op).instructions.size() == 0)
       return "the end of all forwards";
-    const Entry entry = entryOf(x, x.ops[op], x.ops[op].halves.begin);
+    const Entry entry = entryOf(x, x.ops[op], x.ops[op].instructions.begin);
     switch (entry.kind) {
     case EntryKind::Compute:
       switch (entry.task) {
@@ -443,13 +443,13 @@ private:
   }
 
   /// Indices after those of the expansion are barriers of the order.
-  const Op &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
+  const ScheduledOp &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
 
   const PlanLowering &x;
   const uint32_t opCount; ///< number of the expansion's ops; cached because it is read for every op and vector::size() divides
   const Order &order;
   ListSchedule &listed;
-  const Op barrier;
+  const ScheduledOp barrier;
   zorse::sim::Traffic &traffic;
   const Admission &admission;
   double now = 0;
@@ -482,7 +482,7 @@ private:
 zorse::Status zorse::step::simulate(const PlanLowering &x, const Order &order, ListSchedule &listed) {
   const size_t n = order.priority.size();
   listed.ops.clear();
-  listed.halves.clear();
+  listed.instructions.clear();
   listed.positions.assign(n, kNone);
   listed.startTime.resize(n);
   listed.endTime.resize(n);

@@ -27,7 +27,7 @@ public:
     after = lists(/*incoming=*/false);
     for (uint32_t op = 0; op < transfers; ++op)
       if (x.ops[op].work != Work::Fixed && !x.ops[op].direct)
-        for (uint32_t h = x.ops[op].halves.begin; h < x.ops[op].halves.end; ++h)
+        for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
           if (uint32_t d = deviceOf(h); x.plan.devices[d].staged)
             stage(op, h, d);
     for (auto it = made.begin(); it != made.end();) {
@@ -53,7 +53,7 @@ private:
   };
   std::vector<Image> images;
 
-  uint32_t deviceOf(uint32_t half) const { return x.halfQueues[half] / kQueues; }
+  uint32_t deviceOf(uint32_t instruction) const { return x.instructionQueues[instruction] / kQueues; }
 
   IndexLists lists(bool incoming) const {
     IndexLists all;
@@ -83,7 +83,7 @@ private:
     const uint64_t priority = x.ops[op].priority;
     const uint32_t made = x.addOp(x.costs->load(device, bytes), 0, 0, 0);
     x.ops[made].priority = priority;
-    x.addHalf(device, out ? kReport : kLoad);
+    x.addInstruction(device, out ? kReport : kLoad);
     x.describeCopy(from, to, value, phase);
     Copies &copies = this->made[{op, device}];
     (out ? copies.out : copies.in).push_back(made);
@@ -91,28 +91,28 @@ private:
 
   static Region inside(uint32_t buffer, uint64_t offset, uint64_t bytes) { return bytes ? region(buffer, offset, bytes) : Region{}; }
 
-  void stage(uint32_t op, uint32_t half, uint32_t device) {
+  void stage(uint32_t op, uint32_t instruction, uint32_t device) {
     switch (x.ops[op].work) {
     case Work::Transfer:
-      return stageTransfer(op, half, device);
+      return stageTransfer(op, instruction, device);
     case Work::Gather:
-      return stageGather(op, half, device);
+      return stageGather(op, instruction, device);
     case Work::Scatter:
-      return stageReduction(op, half, device);
+      return stageReduction(op, instruction, device);
     case Work::Sum:
-      return stageSum(op, half, device);
+      return stageSum(op, instruction, device);
     default:
       return;
     }
   }
 
-  void stageTransfer(uint32_t op, uint32_t half, uint32_t device) {
-    const bool sends = x.halfQueues[half] % kQueues == kSend;
+  void stageTransfer(uint32_t op, uint32_t instruction, uint32_t device) {
+    const bool sends = x.instructionQueues[instruction] % kQueues == kSend;
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
     const uint32_t buffer = image(op, device, bytes);
     const Region host = inside(buffer, 0, bytes);
-    const Entry entry = entryOf(x, x.ops[op], half);
-    x.staged[half] = {host, {}};
+    const Entry entry = entryOf(x, x.ops[op], instruction);
+    x.staged[instruction] = {host, {}};
     copy(op, device, sends, entry.phase, sends ? entry.region : host, sends ? host : entry.region, entry.value, bytes);
   }
 
@@ -143,23 +143,23 @@ private:
     return part;
   }
 
-  /// Adds an image of the whole group, or of the shards only, for `half`. \returns a function from (position, number of
+  /// Adds an image of the whole group, or of the shards only, for `instruction`. \returns a function from (position, number of
   /// elements) to a region
-  auto imageOf(uint32_t op, const Share &part, uint32_t half, uint32_t device) {
+  auto imageOf(uint32_t op, const Share &part, uint32_t instruction, uint32_t device) {
     const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
     const uint32_t buffer = image(op, device, part.bytes(count));
     auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
       return elements ? elementRegion(buffer, place, elements, size) : Region{};
     };
-    x.staged[half] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
+    x.staged[instruction] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
     return at;
   }
 
-  void stageGather(uint32_t op, uint32_t half, uint32_t device) {
+  void stageGather(uint32_t op, uint32_t instruction, uint32_t device) {
     const Share part = shareOf(op, device);
-    const Entry entry = entryOf(x, x.ops[op], half);
+    const Entry entry = entryOf(x, x.ops[op], instruction);
     const Region whole = entry.region, shard = entry.to;
-    const auto at = imageOf(op, part, half, device);
+    const auto at = imageOf(op, part, instruction, device);
     Value value = entry.value;
     const bundle::Phase phase = entry.phase;
     auto extent = [&](int64_t begin, int64_t end) {
@@ -186,11 +186,11 @@ private:
     comesIn(end, part.elements);
   }
 
-  void stageReduction(uint32_t op, uint32_t half, uint32_t device) {
+  void stageReduction(uint32_t op, uint32_t instruction, uint32_t device) {
     const Share part = shareOf(op, device);
-    const Entry entry = entryOf(x, x.ops[op], half);
+    const Entry entry = entryOf(x, x.ops[op], instruction);
     const Region whole = entry.region, shard = entry.to;
-    const auto at = imageOf(op, part, half, device);
+    const auto at = imageOf(op, part, instruction, device);
     const bundle::Phase phase = entry.phase;
     if (part.whole)
       copy(op, device, true, phase, whole, at(0, part.elements), Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
@@ -200,12 +200,12 @@ private:
            Value::reducedGradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
   }
 
-  void stageSum(uint32_t op, uint32_t half, uint32_t device) {
+  void stageSum(uint32_t op, uint32_t instruction, uint32_t device) {
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
     const Region host = inside(image(op, device, bytes), 0, bytes);
-    const Entry entry = entryOf(x, x.ops[op], half);
+    const Entry entry = entryOf(x, x.ops[op], instruction);
     const Region there = entry.region;
-    x.staged[half] = {host, {}};
+    x.staged[instruction] = {host, {}};
     copy(op, device, true, entry.phase, there, host, Value::sums(), bytes);
     copy(op, device, false, entry.phase, host, there, Value::globalSum(), bytes);
   }
@@ -218,10 +218,10 @@ private:
   /// Visits the devices of an op. For a barrier, visits those of the ops behind it: barriers are between tasks of one
   /// device and collectives, or represent tasks without work.
   template <typename Visit> void eachDevice(uint32_t op, const IndexLists &beyond, Barriers &known, const Visit &visit) {
-    const Span halves = x.ops[op].halves;
-    for (uint32_t h = halves.begin; h < halves.end; ++h)
+    const Span instructions = x.ops[op].instructions;
+    for (uint32_t h = instructions.begin; h < instructions.end; ++h)
       visit(deviceOf(h));
-    if (halves.size() == 0)
+    if (instructions.size() == 0)
       for (uint32_t device : ofBarrier(op, beyond, known))
         visit(device);
   }

@@ -123,7 +123,7 @@ private:
     PhaseTasks phase{chunk.device, backward, {}, {}};
     for (uint32_t c : chunk.cells)
       for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
-        if (const uint32_t op = x.cells[c].of(kind).begin; (kind != TaskKind::Forward) == backward && op != kNone && x.listed.positions[op] != kNone)
+        if (const uint32_t op = x.cells[c].of(kind).begin; (kind != TaskKind::Forward) == backward && op != kNone && x.globalOrder.positions[op] != kNone)
           phase.tasks.push_back({kind, c});
     if (phase.tasks.empty())
       return;
@@ -136,8 +136,8 @@ private:
   }
 
   // Positions in the list.
-  uint32_t beginOf(TaskName task) const { return x.listed.positions[x.cells[task.cell].of(task.kind).begin]; }
-  uint32_t endOf(TaskName task) const { return x.listed.positions[x.cells[task.cell].of(task.kind).end]; }
+  uint32_t beginOf(TaskName task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).begin]; }
+  uint32_t endOf(TaskName task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end]; }
   uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
   uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
   static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }

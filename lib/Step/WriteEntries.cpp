@@ -14,24 +14,24 @@ namespace bundle = zorse::bundle;
 /// One half of an op.
 class Describer {
 public:
-  Describer(const PlanLowering &x, const Op &op, uint32_t half) : x(x), op(op), device(x.halfQueues[half] / kQueues) {
+  Describer(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction) : x(x), op(op), device(x.instructionQueues[instruction] / kQueues) {
     entry.id = device; // until placeEntries
-    entry.queue = x.halfQueues[half] % kQueues;
-    describe(half);
+    entry.queue = x.instructionQueues[instruction] % kQueues;
+    describe(instruction);
     if (x.staged.empty() && x.terms.empty())
       return;
-    if (auto host = x.staged.find(half); host != x.staged.end()) {
+    if (auto host = x.staged.find(instruction); host != x.staged.end()) {
       entry.region = host->second.first;
       entry.to = host->second.second;
     }
-    if (auto terms = x.terms.find(half); terms != x.terms.end())
+    if (auto terms = x.terms.find(instruction); terms != x.terms.end())
       entry.parts = terms->second;
   }
 
   Entry entry;
 
 private:
-  void describe(uint32_t half) {
+  void describe(uint32_t instruction) {
     switch (op.kind) {
     case OpKind::Join:
       return;
@@ -59,7 +59,7 @@ private:
     case OpKind::Cast:
       return computeState(bundle::Compute::CAST_PARAMETERS, x.copies[op.subject].phase, static_cast<int32_t>(x.copies[op.subject].value.id));
     case OpKind::Collective:
-      return collective(x.parts[op.subject + half - op.halves.begin]);
+      return collective(x.parts[op.subject + instruction - op.instructions.begin]);
     case OpKind::Norm:
       return computeState(bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(op.subject));
     case OpKind::Decide:
@@ -137,7 +137,7 @@ private:
   }
 
   const PlanLowering &x;
-  const Op &op;
+  const ScheduledOp &op;
   const uint32_t device;
 };
 
@@ -146,7 +146,7 @@ class StateCalls {
 public:
   explicit StateCalls(PlanLowering &x) : x(x) {}
 
-  void add(const Op &op, uint32_t device) {
+  void add(const ScheduledOp &op, uint32_t device) {
     switch (op.kind) {
     case OpKind::Cast:
       return cast(x.copies[op.subject]);
@@ -232,13 +232,13 @@ private:
 
 } // namespace
 
-Entry zorse::step::entryOf(const PlanLowering &x, const Op &op, uint32_t half) { return Describer(x, op, half).entry; }
+Entry zorse::step::entryOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction) { return Describer(x, op, instruction).entry; }
 
 void zorse::step::writeEntries(PlanLowering &x) {
-  x.graph.entries.reserve(x.halfQueues.size());
+  x.graph.entries.reserve(x.instructionQueues.size());
   StateCalls calls(x);
-  for (const Op &op : x.ops)
-    for (uint32_t h = op.halves.begin; h < op.halves.end; ++h) {
+  for (const ScheduledOp &op : x.ops)
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
       x.graph.entries.push_back(entryOf(x, op, h));
       Entry &entry = x.graph.entries.back();
       entry.calls.begin = entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());

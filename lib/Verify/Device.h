@@ -28,7 +28,7 @@ struct Block {
 
 /// Summary of one half of a transfer or collective. It is kept until all devices have been read,
 /// and therefore small.
-struct Half {
+struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
@@ -47,7 +47,7 @@ struct Half {
 /// Data of a device for the checks over all devices.
 struct DeviceResult {
   std::vector<Finding> findings;
-  std::vector<Half> halves;
+  std::vector<ParticipantRecord> records;
   bool present = false;
   int32_t device = -1;
   struct Owned {

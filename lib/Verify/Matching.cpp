@@ -40,25 +40,25 @@ struct Digest {
 } // namespace
 
 void Device::collectHalves() {
-  result.halves.reserve(size_t(program.entries_size()));
+  result.records.reserve(size_t(program.entries_size()));
   for (const auto &entry : program.entries()) {
-    Half half;
-    half.id = entry.id();
-    half.device = program.device();
-    half.phase = entry.phase();
-    half.what = entry.what_case();
+    ParticipantRecord record;
+    record.id = entry.id();
+    record.device = program.device();
+    record.phase = entry.phase();
+    record.what = entry.what_case();
     Digest digest;
     digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DIRECT)); // either all halves are direct, or none
     const bundle::Value *value = nullptr;
     switch (entry.what_case()) {
     case bundle::Entry::kSend:
-      half.peer = entry.send().peer();
-      half.bytes = int64_t(entry.send().region().bytes());
+      record.peer = entry.send().peer();
+      record.bytes = int64_t(entry.send().region().bytes());
       value = &entry.send().value();
       break;
     case bundle::Entry::kReceive:
-      half.peer = entry.receive().peer();
-      half.bytes = int64_t(entry.receive().region().bytes());
+      record.peer = entry.receive().peer();
+      record.bytes = int64_t(entry.receive().region().bytes());
       value = &entry.receive().value();
       break;
     case bundle::Entry::kAllGather:
@@ -77,7 +77,7 @@ void Device::collectHalves() {
     case bundle::Entry::kAllReduce: {
       const auto &reduce = entry.all_reduce();
       value = &reduce.from();
-      half.bytes = int64_t(reduce.region().bytes());
+      record.bytes = int64_t(reduce.region().bytes());
       digest.add(uint64_t(reduce.type()));
       digest.add(uint64_t(reduce.order()));
       digest.add(reduce.members());
@@ -85,17 +85,17 @@ void Device::collectHalves() {
       break;
     }
     default:
-      half.what = bundle::Entry::WHAT_NOT_SET;
+      record.what = bundle::Entry::WHAT_NOT_SET;
       break;
     }
     if (value) {
       digest.add(*value);
-      half.value = {value->kind(), value->id(), value->cut(), value->begin(), value->end()};
+      record.value = {value->kind(), value->id(), value->cut(), value->begin(), value->end()};
     }
-    half.digest = digest.state;
+    record.digest = digest.state;
     if (std::vector<uint32_t> participants = participantsOf(entry); !participants.empty() && participants[0] == program.device())
-      half.whole = std::make_shared<bundle::Entry>(entry);
-    result.halves.push_back(std::move(half));
+      record.whole = std::make_shared<bundle::Entry>(entry);
+    result.records.push_back(std::move(record));
   }
 }
 
@@ -107,20 +107,20 @@ public:
       : model(model), results(results), findings(findings) {}
 
   void run() {
-    std::vector<std::pair<int64_t, const Half *>> byId; // in program order
+    std::vector<std::pair<int64_t, const ParticipantRecord *>> byId; // in program order
     for (const auto &result : results)
-      for (const auto &half : result.halves)
-        byId.push_back({half.id, &half});
+      for (const auto &record : result.records)
+        byId.push_back({record.id, &record});
     std::stable_sort(byId.begin(), byId.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-    std::vector<const Half *> halves;
-    for (const auto &[id, half] : byId)
-      halves.push_back(half);
+    std::vector<const ParticipantRecord *> records;
+    for (const auto &[id, record] : byId)
+      records.push_back(record);
     collectOwners();
-    for (size_t i = 0; i < halves.size();) {
+    for (size_t i = 0; i < records.size();) {
       size_t end = i + 1;
-      while (end < halves.size() && halves[end]->id == halves[i]->id)
+      while (end < records.size() && records[end]->id == records[i]->id)
         ++end;
-      match(&halves[i], end - i);
+      match(&records[i], end - i);
       i = end;
     }
     checkTasks();
@@ -134,13 +134,13 @@ private:
   std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
   std::vector<std::vector<Shard>> owners;                                 ///< per group, ascending
-  std::vector<std::pair<const Half *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
+  std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
   void fail(Code code, int32_t on, int64_t entry, const std::string &message) { findings.push_back({code, on, entry, message}); }
-  void failHalf(Code code, const Half &half, const std::string &message) {
-    fail(code, int32_t(half.device), half.id,
-         "entry " + std::to_string(half.id) + ", " + describe(half) + " on " + device(half.device) + ": " + message);
+  void failHalf(Code code, const ParticipantRecord &record, const std::string &message) {
+    fail(code, int32_t(record.device), record.id,
+         "entry " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
   }
 
   void collectOwners() {
@@ -152,19 +152,19 @@ private:
       std::sort(list.begin(), list.end());
   }
 
-  std::string describe(const Half &half) const {
+  std::string describe(const ParticipantRecord &record) const {
     bundle::Value value;
-    value.set_kind(half.value.kind);
-    value.set_id(half.value.id);
-    value.set_cut(half.value.cut);
-    value.set_begin(half.value.begin);
-    value.set_end(half.value.end);
+    value.set_kind(record.value.kind);
+    value.set_id(record.value.id);
+    value.set_cut(record.value.cut);
+    value.set_begin(record.value.begin);
+    value.set_end(record.value.end);
     std::string text = describeValue(model, value);
-    switch (half.what) {
+    switch (record.what) {
     case bundle::Entry::kSend:
-      return "send of " + text + " to " + device(half.peer);
+      return "send of " + text + " to " + device(record.peer);
     case bundle::Entry::kReceive:
-      return "receive of " + text + " from " + device(half.peer);
+      return "receive of " + text + " from " + device(record.peer);
     case bundle::Entry::kAllGather:
       return "all-gather of " + text;
     case bundle::Entry::kReduceScatter:
@@ -176,20 +176,20 @@ private:
     }
   }
 
-  void match(const Half *const *halves, size_t count) {
-    const Half &first = *halves[0];
+  void match(const ParticipantRecord *const *records, size_t count) {
+    const ParticipantRecord &first = *records[0];
     if (first.what == bundle::Entry::WHAT_NOT_SET) {
       if (count > 1)
-        failHalf(Code::Unmatched, first, "has the same id as " + describe(*halves[1]) + " on " + device(halves[1]->device));
+        failHalf(Code::Unmatched, first, "has the same id as " + describe(*records[1]) + " on " + device(records[1]->device));
       return;
     }
     if (first.what == bundle::Entry::kSend || first.what == bundle::Entry::kReceive) {
-      const Half *send = nullptr, *receive = nullptr;
+      const ParticipantRecord *send = nullptr, *receive = nullptr;
       for (size_t i = 0; i < count; ++i) {
-        if (halves[i]->what == bundle::Entry::kSend)
-          send = halves[i];
-        if (halves[i]->what == bundle::Entry::kReceive)
-          receive = halves[i];
+        if (records[i]->what == bundle::Entry::kSend)
+          send = records[i];
+        if (records[i]->what == bundle::Entry::kReceive)
+          receive = records[i];
       }
       if (count != 2 || !send || !receive)
         return failHalf(Code::Unmatched, first,
@@ -208,17 +208,17 @@ private:
                         "is in phase " + std::to_string(int(send->phase)) + ", its other half in " + std::to_string(int(receive->phase)));
       return;
     }
-    const Half *whole = nullptr;
+    const ParticipantRecord *whole = nullptr;
     std::vector<uint32_t> present;
     for (size_t i = 0; i < count; ++i) {
-      const Half &half = *halves[i];
-      if (half.what != first.what || half.digest != first.digest || half.bytes != first.bytes || half.phase != first.phase)
-        return failHalf(Code::Mismatched, half,
+      const ParticipantRecord &record = *records[i];
+      if (record.what != first.what || record.digest != first.digest || record.bytes != first.bytes || record.phase != first.phase)
+        return failHalf(Code::Mismatched, record,
                         "differs from the half on " + device(first.device) + ", " + describe(first) +
                             ", in kind, size, value, members, extents, order or phase");
-      if (half.whole)
-        whole = &half;
-      present.push_back(half.device);
+      if (record.whole)
+        whole = &record;
+      present.push_back(record.device);
     }
     if (!whole)
       return failHalf(Code::Unmatched, first, "its first member has no half");
@@ -237,19 +237,19 @@ private:
 
   /// Checks a collective. A collective of state must name exactly the owners of the state, and a reduction all
   /// contributors. The devices have checked the kind of its value.
-  void checkCollective(const Half &half) {
-    const bundle::Collective collective = *bundle::collectiveOf(*half.whole);
+  void checkCollective(const ParticipantRecord &record) {
+    const bundle::Collective collective = *bundle::collectiveOf(*record.whole);
     std::vector<Shard> named = bundle::shardsOf(collective.shards);
     named.erase(std::remove_if(named.begin(), named.end(), [](const Shard &shard) { return shard.empty(); }), named.end());
     std::sort(named.begin(), named.end());
-    if (const uint32_t group = half.value.id;
-        isState(half.value.kind) && group < owners.size() && named != owners[group] && withoutCuts(group, named) != withoutCuts(group, owners[group]))
-      failHalf(Code::Mismatched, half, "its shards are not the extents the owners hold as state");
+    if (const uint32_t group = record.value.id;
+        isState(record.value.kind) && group < owners.size() && named != owners[group] && withoutCuts(group, named) != withoutCuts(group, owners[group]))
+      failHalf(Code::Mismatched, record, "its shards are not the extents the owners hold as state");
     if (!collective.gathers) {
-      checkContributors(half, collective, named);
-      const bundle::ReductionOrder order = half.whole->reduce_scatter().order();
+      checkContributors(record, collective, named);
+      const bundle::ReductionOrder order = record.whole->reduce_scatter().order();
       if (order != bundle::RANKED && order != bundle::TRANSPORT)
-        failHalf(Code::Malformed, half, "states no order of summation");
+        failHalf(Code::Malformed, record, "states no order of summation");
     }
   }
 
@@ -268,16 +268,16 @@ private:
   }
 
   /// Checks that the contributors to every shard are exactly the devices with tasks that add to it.
-  void checkContributors(const Half &half, const bundle::Collective &collective, const std::vector<Shard> &shards) {
+  void checkContributors(const ParticipantRecord &record, const bundle::Collective &collective, const std::vector<Shard> &shards) {
     const std::vector<Shard> terms = bundle::shardsOf(collective.parts);
     const std::vector<uint32_t> expected = model.contributorsOf(collective.value);
     auto check = [&](std::vector<uint32_t> contributors, const std::string &to) {
       std::sort(contributors.begin(), contributors.end());
       for (uint32_t one : expected)
         if (!std::binary_search(contributors.begin(), contributors.end(), one))
-          return failHalf(Code::Contributions, half, "misses contributor " + device(one) + to + ", which has tasks that add to it");
+          return failHalf(Code::Contributions, record, "misses contributor " + device(one) + to + ", which has tasks that add to it");
       if (contributors.size() != expected.size())
-        failHalf(Code::Contributions, half, "names a contributor" + to + " without tasks that add to it");
+        failHalf(Code::Contributions, record, "names a contributor" + to + " without tasks that add to it");
     };
     if (terms.empty())
       return check({collective.members.begin(), collective.members.end()}, "");
@@ -370,13 +370,13 @@ private:
         fail(Code::Loss, result.device, -1, "decides or reports with its own loss sums, expects those of all devices");
     }
     // All-reduces of sums must include every device that has a contribution.
-    for (const auto &[half, members] : reductions) {
+    for (const auto &[record, members] : reductions) {
       for (uint32_t d : lossDevices)
         if (!std::binary_search(members.begin(), members.end(), d))
-          failHalf(Code::Loss, *half, "misses " + device(d) + ", which has loss rows");
+          failHalf(Code::Loss, *record, "misses " + device(d) + ", which has loss rows");
       for (uint32_t d : normDevices)
         if (!std::binary_search(members.begin(), members.end(), d))
-          failHalf(Code::Norm, *half, "misses " + device(d) + ", which owns state");
+          failHalf(Code::Norm, *record, "misses " + device(d) + ", which owns state");
     }
     // The host has one copy of the block: a second report would overwrite the first, or be
     // overwritten.

@@ -68,7 +68,7 @@ Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
   const auto times = step::timeStep(model.summary, plan, options);
   if (times.failed())
     return times.error();
-  return Made{times->listLength, times->stepTime};
+  return Made{times->numInstructions, times->stepTime};
 }
 
 Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
@@ -78,7 +78,7 @@ Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
   const auto graph = step::lowerPlan(model.summary, plan, options);
   if (graph.failed())
     return graph.error();
-  return Made{graph->listLength, graph->stepTime, graph->entries.size(), graph->slots.size()};
+  return Made{graph->numInstructions, graph->stepTime, graph->entries.size(), graph->slots.size()};
 }
 
 } // namespace

@@ -33,7 +33,7 @@ double steadyStep(const step::StepGraph &graph) {
   struct Half {
     uint32_t device, entry;
   };
-  std::vector<std::vector<Half>> halves(graph.listLength);
+  std::vector<std::vector<Half>> halves(graph.numInstructions);
   for (uint32_t d = 0; d < graph.devices.size(); ++d)
     for (uint32_t e = graph.devices[d].entries.begin; e < graph.devices[d].entries.end; ++e)
       halves[graph.entries[e].id].push_back({d, e});

@@ -227,7 +227,7 @@ struct StepGraph {
   std::vector<Slot> slots;
   std::vector<Collective> collectives;
   std::vector<PersistentState> state;
-  uint32_t listLength = 0;         ///< ids are [0, listLength)
+  uint32_t numInstructions = 0;         ///< ids are [0, numInstructions)
   double stepTime = 0;             ///< seconds on the simulated clock, first to last entry
   std::vector<BufferLife> buffers; ///< if LoweringOptions::keepBuffers
 };
@@ -298,7 +298,7 @@ struct TimeOptions : StepOptions {
 
 struct StepTimes {
   double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
-  uint32_t listLength = 0;        ///< entries of the global list
+  uint32_t numInstructions = 0;        ///< entries of the global list
   std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `least`, `cellsAlive`, `host` and their components
 };
 

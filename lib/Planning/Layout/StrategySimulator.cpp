@@ -203,7 +203,7 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
   if (!result.ran)
     return result;
   result.step = times->stepTime;
-  result.tasks = times->listLength;
+  result.tasks = times->numInstructions;
   for (size_t d = 0; d < result.memory.size(); ++d) {
     const step::DeviceUse &device = times->devices[d];
     host[d] = device.memory.host;

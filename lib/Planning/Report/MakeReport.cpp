@@ -319,7 +319,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   report.batch = plan.batch * plan.samplesPerRow;
   report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;
-  report.entries = graph->listLength;
+  report.entries = graph->numInstructions;
   Result<Efficiency> efficiency = planning::efficiency(problem, plan);
   if (efficiency.failed())
     return efficiency.error();

@@ -77,8 +77,8 @@ private:
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
-      const Op &o = x.ops[op];
-      if (o.enters && o.work == Work::Transfer)
+      const ScheduledOp &o = x.ops[op];
+      if (o.needsAdmission && o.work == Work::Transfer)
         entry[c] = std::min(entry[c], time[op]);
       if (o.priority >> 61 != 0) // short tasks stay first
         order.priority[op] = priorityAt(kTimedRank, time[op]);

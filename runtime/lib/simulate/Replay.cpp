@@ -82,9 +82,9 @@ Status Replay::run() {
     for (; !events.empty() && events.top().time == now; events.pop()) {
       const Event event = events.top();
       const Task &task = tasks.tasks[event.task];
-      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
-        uint32_t entry = tasks.halves[h], device = tasks.device(tasks.entries[entry]);
-        if (!takesPart(entry, event.halves))
+      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
+        uint32_t entry = tasks.instructions[h], device = tasks.device(tasks.entries[entry]);
+        if (!takesPart(entry, event.instructions))
           continue;
         if (event.end)
           finish(entry);
@@ -162,15 +162,15 @@ void Replay::arrive(uint32_t index, uint64_t step) {
   }
   if (come[task] == 0)
     stepOf[task] = step;
-  if (++come[task] == tasks.tasks[task].halves || (tasks.source(index).has_send() && isEarly(index, step)))
+  if (++come[task] == tasks.tasks[task].instructions || (tasks.source(index).has_send() && isEarly(index, step)))
     makeReady(task, step);
 }
 
 /// Whether the receiver of a send has announced the receive.
 bool Replay::isEarly(uint32_t send, uint64_t step) const {
   const Task &task = tasks.tasks[tasks.entries[send].task];
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    if (tasks.halves[h] != send && announced[tasks.halves[h]] == step)
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
+    if (tasks.instructions[h] != send && announced[tasks.instructions[h]] == step)
       return true;
   return false;
 }
@@ -242,7 +242,7 @@ double Replay::alone(const Task &task) const {
 }
 
 /// Finds the last event that the task waited for.
-void Replay::findCause(uint32_t index, uint64_t step, uint8_t halves) {
+void Replay::findCause(uint32_t index, uint64_t step, uint8_t instructions) {
   const Task &task = tasks.tasks[index];
   Run &run = runs[step % kKept][index];
   double latest = -1;
@@ -255,9 +255,9 @@ void Replay::findCause(uint32_t index, uint64_t step, uint8_t halves) {
       run.causeSteps = uint32_t(step - otherStep);
     }
   };
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
-    uint32_t entry = tasks.halves[h];
-    if (!takesPart(entry, halves))
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
+    uint32_t entry = tasks.instructions[h];
+    if (!takesPart(entry, instructions))
       continue;
     const FlatEntry &flat = tasks.entries[entry];
     const Place &place = places[flat.server];
@@ -320,20 +320,20 @@ sim::Passage Replay::passageOf(const Task &task) {
 
 void Replay::start(uint32_t index, uint64_t step) {
   const Task &task = tasks.tasks[index];
-  uint8_t halves = come[index] < task.halves ? kSenders : kBoth;
-  early[index] = halves != kBoth;
+  uint8_t instructions = come[index] < task.instructions ? kSenders : kBoth;
+  early[index] = instructions != kBoth;
   come[index] = isReadyNow[index] = 0;
   Run &run = runs[step % kKept][index];
   run = {now, now, now, UINT32_MAX, 0};
-  findCause(index, step, halves);
+  findCause(index, step, instructions);
   sim::Passage passage = passageOf(task);
   // Ends are counted in queue order.
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    if (takesPart(tasks.halves[h], halves))
-      passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.halves[h]].queue]);
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h)
-    if (takesPart(tasks.halves[h], halves))
-      lastEnd[tasks.entries[tasks.halves[h]].queue] = passage.arrived;
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
+    if (takesPart(tasks.instructions[h], instructions))
+      passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.instructions[h]].queue]);
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
+    if (takesPart(tasks.instructions[h], instructions))
+      lastEnd[tasks.entries[tasks.instructions[h]].queue] = passage.arrived;
   run.sent = passage.sent;
   run.end = passage.arrived;
 
@@ -343,9 +343,9 @@ void Replay::start(uint32_t index, uint64_t step) {
     stepEnds[step] = run.end;
     lastTasks[step] = index;
   }
-  account(index, step, halves);
-  events.push({run.sent, index, false, halves});
-  events.push({run.end, index, true, halves});
+  account(index, step, instructions);
+  events.push({run.sent, index, false, instructions});
+  events.push({run.end, index, true, instructions});
 }
 
 /// The thread continues with its next entry.
@@ -368,24 +368,24 @@ void Replay::leave(uint32_t index) {
 
 void Replay::finish(uint32_t index) { ++finished[tasks.entries[index].queue]; }
 
-void Replay::account(uint32_t index, uint64_t step, uint8_t halves) {
+void Replay::account(uint32_t index, uint64_t step, uint8_t instructions) {
   const Task &task = tasks.tasks[index];
   const Run &run = runs[step % kKept][index];
   if (step < options.traceSteps)
-    for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
-      const FlatEntry &entry = tasks.entries[tasks.halves[h]];
-      if (takesPart(tasks.halves[h], halves))
-        trace.push_back({tasks.device(entry), entry.indexInProgram, step, halves == kReceivers ? now : run.start, run.end});
+    for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
+      const FlatEntry &entry = tasks.entries[tasks.instructions[h]];
+      if (takesPart(tasks.instructions[h], instructions))
+        trace.push_back({tasks.device(entry), entry.indexInProgram, step, instructions == kReceivers ? now : run.start, run.end});
     }
   if (step < countedFrom)
     return;
   Activity ended = run.cause == UINT32_MAX ? Activity::Nothing : tasks.tasks[run.cause].activity;
-  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves; ++h) {
-    if (!takesPart(tasks.halves[h], halves))
+  for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h) {
+    if (!takesPart(tasks.instructions[h], instructions))
       continue;
-    const FlatEntry &entry = tasks.entries[tasks.halves[h]];
+    const FlatEntry &entry = tasks.entries[tasks.instructions[h]];
     SimulatedDevice &device = devices[tasks.device(entry)];
-    device.busy[size_t(task.activity)] += halves == kReceivers ? run.end - now : run.sent - run.start;
+    device.busy[size_t(task.activity)] += instructions == kReceivers ? run.end - now : run.sent - run.start;
     if (!tasks.servers[entry.server].computes)
       continue;
     double idle = now - places[entry.server].freeSince;
@@ -414,11 +414,11 @@ std::string Replay::waiting() const {
     std::string what;
     if (place.there) {
       const Task &task = tasks.tasks[entry.task];
-      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.halves && what.size() < 200; ++h) {
-        const FlatEntry &half = tasks.entries[tasks.halves[h]];
-        const Place &other = places[half.server];
-        if (!(other.there && tasks.servers[half.server].entries[other.at] == tasks.halves[h]))
-          what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(half)].name;
+      for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions && what.size() < 200; ++h) {
+        const FlatEntry &instruction = tasks.entries[tasks.instructions[h]];
+        const Place &other = places[instruction.server];
+        if (!(other.there && tasks.servers[instruction.server].entries[other.at] == tasks.instructions[h]))
+          what += (what.empty() ? "device " : ", device ") + tasks.bundle.devices[tasks.device(instruction)].name;
       }
       what += " to arrive at it";
     } else {

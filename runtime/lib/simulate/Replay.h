@@ -32,7 +32,7 @@ public:
   Status run();
 
   const Run &ran(uint32_t task, uint64_t step) const { return runs[step % kKept][task]; }
-  bool participates(uint32_t task) const { return !options.evaluation || tasks.entries[tasks.halves[tasks.tasks[task].firstHalf]].inEvaluation; }
+  bool participates(uint32_t task) const { return !options.evaluation || tasks.entries[tasks.instructions[tasks.tasks[task].firstHalf]].inEvaluation; }
 
   std::vector<double> stepBegins, stepEnds;
   std::vector<uint32_t> lastTasks;      ///< by step: a task that ended last
@@ -57,7 +57,7 @@ private:
     double time;
     uint32_t task;
     bool end; ///< false: the threads are released
-    uint8_t halves = kBoth;
+    uint8_t instructions = kBoth;
     bool operator>(const Event &o) const { return time != o.time ? time > o.time : task > o.task; }
   };
   struct Ready {
@@ -77,14 +77,14 @@ private:
   bool isEarly(uint32_t entry, uint64_t step) const;
   void receiveEarly(uint32_t entry, uint64_t step);
   uint8_t maskOf(uint32_t entry) const { return tasks.source(entry).has_receive() ? kReceivers : kSenders; }
-  bool takesPart(uint32_t entry, uint8_t halves) const { return halves == kBoth || maskOf(entry) == halves; }
+  bool takesPart(uint32_t entry, uint8_t instructions) const { return instructions == kBoth || maskOf(entry) == instructions; }
   bool isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
-  void findCause(uint32_t task, uint64_t step, uint8_t halves);
+  void findCause(uint32_t task, uint64_t step, uint8_t instructions);
   sim::Passage passageOf(const Task &task);
   void leave(uint32_t entry);
   void finish(uint32_t entry);
-  void account(uint32_t task, uint64_t step, uint8_t halves);
+  void account(uint32_t task, uint64_t step, uint8_t instructions);
   std::string waiting() const;
 
   const Tasks &tasks;

@@ -95,10 +95,10 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   if (Status status = replay.run(); status.failed())
     return status;
 
-  size_t last = options.steps - 1, half = options.steps / 2;
+  size_t last = options.steps - 1, instruction = options.steps / 2;
   result.stepEnds = replay.stepEnds;
   result.firstStep = replay.stepEnds[0];
-  result.step = half > 0 ? (replay.stepEnds[last] - replay.stepEnds[half - 1]) / double(last - half + 1) : result.firstStep;
+  result.step = instruction > 0 ? (replay.stepEnds[last] - replay.stepEnds[instruction - 1]) / double(last - instruction + 1) : result.firstStep;
   result.devices = std::move(replay.devices);
   for (SimulatedDevice &device : result.devices)
     for (Seconds *seconds : {&device.busy, &device.waiting})

@@ -102,23 +102,23 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
   serversOf.push_back(uint32_t(servers.size()));
   entries.push_back({0, 0, 0, uint32_t(waits.size()), 0, 0});
 
-  halves.resize(total);
-  std::iota(halves.begin(), halves.end(), 0u);
+  instructions.resize(total);
+  std::iota(instructions.begin(), instructions.end(), 0u);
   std::vector<uint32_t> ids(total);
   for (uint32_t e = 0; e < total; ++e)
     ids[e] = source(e).id();
-  std::sort(halves.begin(), halves.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
+  std::sort(instructions.begin(), instructions.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
   for (uint32_t h = 0; h < total; ++h) {
-    const Entry &entry = source(halves[h]);
-    if (h == 0 || ids[halves[h]] != ids[halves[h - 1]])
-      tasks.push_back({entry.id(), device(entries[halves[h]]), h, 0, &entry, 0, activityOf(entry)});
+    const Entry &entry = source(instructions[h]);
+    if (h == 0 || ids[instructions[h]] != ids[instructions[h - 1]])
+      tasks.push_back({entry.id(), device(entries[instructions[h]]), h, 0, &entry, 0, activityOf(entry)});
     Task &task = tasks.back();
-    ++task.halves;
+    ++task.instructions;
     task.seconds = std::max(task.seconds, entry.planned_end() - entry.planned_start());
     if (entry.has_send()) {
       task.entry = &entry;
-      task.device = device(entries[halves[h]]);
+      task.device = device(entries[instructions[h]]);
     }
-    entries[halves[h]].task = uint32_t(tasks.size() - 1);
+    entries[instructions[h]].task = uint32_t(tasks.size() - 1);
   }
 }

@@ -31,7 +31,7 @@ struct Task {
   uint32_t id;        ///< position in the global list
   uint32_t device;    ///< device of one of its halves
   uint32_t firstHalf; ///< index in Tasks.halves
-  uint32_t halves;
+  uint32_t instructions;
   const bundle::Entry *entry; ///< one of its halves; for a transfer the sender's
   double seconds;             ///< planned duration
   Activity activity;
@@ -57,7 +57,7 @@ struct Tasks {
   std::vector<FlatEntry> entries; ///< with one additional element, whose `waits` is the end of the last entry's
   std::vector<FlatWait> waits;
   std::vector<Task> tasks;      ///< by ascending id
-  std::vector<uint32_t> halves; ///< indices of entries
+  std::vector<uint32_t> instructions; ///< indices of entries
   std::vector<FlatQueue> queues;
   std::vector<uint32_t> queueEntries;
   std::vector<Server> servers;

@@ -105,7 +105,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   if (graph.failed())
     return {};
   took("expansion");
-  counts["simulated tasks"] = graph->listLength;
+  counts["simulated tasks"] = graph->numInstructions;
   counts["entries"] = double(graph->entries.size());
   counts["waits"] = double(graph->waits.size());
   counts["slots"] = double(graph->slots.size());

@@ -86,7 +86,7 @@ inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::stri
   auto times = step::timeStep(c.model.summary, c.plan, time);
   ASSERT_FALSE(full.failed() || times.failed()) << full.message() << times.message();
   EXPECT_EQ(full->stepTime, times->stepTime) << name;
-  EXPECT_EQ(full->listLength, times->listLength) << name;
+  EXPECT_EQ(full->numInstructions, times->numInstructions) << name;
   for (size_t d = 0; d < c.plan.devices.size(); ++d)
     EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << name << ", device " << d;
 }

@@ -106,7 +106,7 @@ TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
     linkEdges(x.edges, x.ops.size(), x.next);
     x.order.reset(x);
     EXPECT_EQ(scheduleRule(ScheduleKind::OneForwardOneBackward).order(x, {}, x.order), DeadlockFreedom::MustCheck);
-    EXPECT_EQ(simulate(x, x.order, x.listed).message(), "") << writePlan(plan, summary);
+    EXPECT_EQ(simulate(x, x.order, x.globalOrder).message(), "") << writePlan(plan, summary);
   }
 }
 
@@ -228,7 +228,7 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       auto quick = timeStep(summary, plan);
       ASSERT_FALSE(quick.failed()) << quick.message();
       ASSERT_EQ(quick->stepTime, full->stepTime) << writePlan(plan, summary);
-      ASSERT_EQ(quick->listLength, full->listLength);
+      ASSERT_EQ(quick->numInstructions, full->numInstructions);
       for (uint32_t d = 0; d < plan.devices.size(); ++d) {
         ASSERT_EQ(quick->devices[d].memory.least, full->devices[d].memory.least) << plan.devices[d].name << "\n" << writePlan(plan, summary);
         ASSERT_EQ(quick->devices[d].memory.cellsAlive, full->devices[d].memory.cellsAlive) << plan.devices[d].name << "\n"
