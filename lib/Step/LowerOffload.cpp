@@ -81,7 +81,7 @@ OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
   auto listed = [&](const CellTask &task) { return task.exists() && x.globalOrder.positions[task.begin] != kNone; };
   struct ResidencyInterval {
     uint32_t cell, forward, begin, end; ///< positions in the list of F, of the first task that reads images, and of the last
-    TaskName last;
+    TaskId last;
   };
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     std::vector<ResidencyInterval> intervals;

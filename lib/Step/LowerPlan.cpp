@@ -87,7 +87,7 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   // An order by times would admit samples that wait for activations of samples that are not admitted. The order of the
   // preliminary list avoids this.
   if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
-    for (const std::vector<TaskName> &tasks : x.hints->offload.order)
+    for (const std::vector<TaskId> &tasks : x.hints->offload.order)
       chainTasks(x, tasks, x.order);
     return simulate(x, x.order, x.globalOrder);
   }

@@ -168,7 +168,7 @@ private:
       if (begins.empty())
         continue;
       const uint32_t free = x.addOp(0, kShortRank, 0, 0);
-      for (const TaskName &task : limit.tasks)
+      for (const TaskId &task : limit.tasks)
         x.addEdge(x.cells[task.cell].of(task.kind).end, free);
       for (uint32_t op : begins)
         x.addEdge(free, op);

@@ -32,7 +32,7 @@ double RecurringSlots::reserve(double ready, double duration, double cycle) {
   return 0;
 }
 
-std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead) {
+std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead) {
   next.clear(); // devices of the next stage that share samples
   for (uint32_t c : mine) {
     const uint32_t *it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd <= cells[c].sampleBegin; });
@@ -43,7 +43,7 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
       }
   }
 
-  std::vector<TaskName> tasks;
+  std::vector<TaskId> tasks;
   tasks.reserve(2 * mine.count);
   size_t forwards = 0;
   cursor.assign(next.size(), 0);
@@ -82,9 +82,9 @@ std::vector<TaskName> OneForwardOneBackward::order(uint32_t device, CellIndices 
   return tasks;
 }
 
-size_t zorse::step::mostInFlight(const std::vector<TaskName> &tasks) {
+size_t zorse::step::mostInFlight(const std::vector<TaskId> &tasks) {
   size_t alive = 0, most = 0;
-  for (TaskName task : tasks) {
+  for (TaskId task : tasks) {
     task.kind == TaskKind::Forward ? ++alive : --alive;
     most = std::max(most, alive);
   }

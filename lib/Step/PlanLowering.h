@@ -179,11 +179,11 @@ struct OffloadHints {
   std::vector<uint8_t> stays;
   struct Limit {
     uint32_t cell; ///< cell with activations that are copied back after a task
-    TaskName after;
+    TaskId after;
   };
   std::vector<Limit> back;
   std::vector<std::pair<uint32_t, uint32_t>> out; ///< (cell, later cell): activations of the first are copied out before F of the second
-  std::vector<std::vector<TaskName>> order;       ///< by device: tasks in the preliminary list, consistent with all these limits
+  std::vector<std::vector<TaskId>> order;       ///< by device: tasks in the preliminary list, consistent with all these limits
 };
 
 /// Constraints for windows and for cells that offload, from the preliminary list. Windows are numbered within their
@@ -191,7 +191,7 @@ struct OffloadHints {
 struct WindowHints {
   struct Limit {
     uint32_t group = 0, window = 0, device = 0;
-    std::vector<TaskName> tasks; ///< tasks of the device after which the window's image may be made
+    std::vector<TaskId> tasks; ///< tasks of the device after which the window's image may be made
   };
   std::vector<std::vector<uint32_t>> same; ///< by group and use: number of the window
   std::vector<Limit> limits;

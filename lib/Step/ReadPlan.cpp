@@ -488,7 +488,7 @@ private:
     }
   }
 
-  TaskName toTask(const json &value, const std::string &path) {
+  TaskId toTask(const json &value, const std::string &path) {
     std::string text = toText(value, path);
     bool digits = text.size() > 1 && text.size() < 11 && std::all_of(text.begin() + 1, text.end(), [](char c) { return c >= '0' && c <= '9'; });
     size_t kind = text.empty() ? std::string::npos : std::string("FBW").find(text[0]);

@@ -95,7 +95,7 @@ namespace {
 struct PhaseTasks {
   uint32_t device = 0;
   bool backward = false;
-  std::vector<TaskName> tasks; ///< in list order
+  std::vector<TaskId> tasks; ///< in list order
   std::vector<uint32_t> windows;
   uint32_t firstUse = kNone; ///< list position of the first use of one of its windows, on any device
 };
@@ -127,7 +127,7 @@ private:
           phase.tasks.push_back({kind, c});
     if (phase.tasks.empty())
       return;
-    std::sort(phase.tasks.begin(), phase.tasks.end(), [&](TaskName a, TaskName b) { return beginOf(a) < beginOf(b); });
+    std::sort(phase.tasks.begin(), phase.tasks.end(), [&](TaskId a, TaskId b) { return beginOf(a) < beginOf(b); });
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
       if (const uint32_t window = x.usesOf[g].empty() ? kNone : x.windowOf(g, chunk.unitBegin, backward); window != kNone)
         phase.windows.push_back(window);
@@ -136,8 +136,8 @@ private:
   }
 
   // Positions in the list.
-  uint32_t beginOf(TaskName task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).begin]; }
-  uint32_t endOf(TaskName task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end]; }
+  uint32_t beginOf(TaskId task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).begin]; }
+  uint32_t endOf(TaskId task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end]; }
   uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
   uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
   static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }
@@ -225,8 +225,8 @@ private:
           const auto key = merged(window);
           if (own.count(key))
             continue;
-          std::vector<TaskName> tasks;
-          for (TaskName task : before.tasks)
+          std::vector<TaskId> tasks;
+          for (TaskId task : before.tasks)
             if (endOf(task) < firstUses[key])
               tasks.push_back(task);
           if (!tasks.empty())

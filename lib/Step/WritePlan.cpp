@@ -135,7 +135,7 @@ void writeOrder(std::string &out, const Plan &plan) {
     if (plan.order[d].empty())
       continue;
     ordered_json tasks = ordered_json::array();
-    for (TaskName task : plan.order[d])
+    for (TaskId task : plan.order[d])
       tasks.push_back(std::string(1, "FBW"[size_t(task.kind)]) + std::to_string(task.cell));
     out += (first ? "\n    " : ",\n    ") + ordered_json(plan.devices[d].name).dump() + ": " + tasks.dump();
     first = false;

@@ -21,7 +21,7 @@ struct Dependence {
 };
 
 struct Task {
-  step::TaskName name;
+  step::TaskId name;
   uint32_t device = 0;
   double seconds = 0, tail = 0; ///< tail: lower bound on the time from its end to the end of the step
   std::vector<Dependence> before, after;

@@ -63,7 +63,7 @@ public:
   /// \param mine    the device's cells
   /// \param behind  cells of the next stage, on all its devices
   /// \param ahead   additional forwards before the first backward (HARP's launch counts)
-  std::vector<TaskName> order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead);
+  std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead);
 
 private:
   /// Before its backward that starts at `sample`, and with one more forward, a device and those of
@@ -82,6 +82,6 @@ private:
 };
 
 /// Returns the maximum number of cells between forward and backward, in an order without W.
-size_t mostInFlight(const std::vector<TaskName> &tasks);
+size_t mostInFlight(const std::vector<TaskId> &tasks);
 
 } // namespace zorse::step

@@ -146,7 +146,7 @@ struct Schedule {
 
 /// F, B or W of a cell, in an explicit order.
 enum class TaskKind : uint8_t { Forward, Backward, Weights };
-struct TaskName {
+struct TaskId {
   TaskKind kind = TaskKind::Forward;
   uint32_t cell = 0;
 };
@@ -182,7 +182,7 @@ struct Plan {
   /// in another transfer, until they end. If false, they have separate queues and overlap with
   /// compute.
   bool blocking = false;
-  std::vector<std::vector<TaskName>> order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
+  std::vector<std::vector<TaskId>> order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;
   std::map<std::string, uint64_t> hostMemory; ///< bytes per node for the state that its devices keep in host memory together; a node that is not

@@ -224,7 +224,7 @@ Result<std::vector<uint32_t>> placesOf(const Problem &problem, const step::Plan 
 std::map<uint32_t, Work> worksOf(const Problem &problem, const step::Plan &ordered, const std::vector<uint32_t> &places, const Kinds &kinds) {
   std::vector<bool> split(ordered.cells.size(), false);
   for (const auto &order : ordered.order)
-    for (const step::TaskName &task : order)
+    for (const step::TaskId &task : order)
       if (task.kind == step::TaskKind::Weights)
         split[task.cell] = true;
   std::map<uint32_t, Work> works;

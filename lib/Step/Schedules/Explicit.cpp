@@ -17,7 +17,7 @@ void checkOrder(const Plan &plan, const zorse::bundle::ModelSummary &summary, Me
   }
   std::vector<uint8_t> seen(plan.cells.size(), 0);
   for (uint32_t device = 0; device < plan.order.size(); ++device)
-    for (TaskName task : plan.order[device]) {
+    for (TaskId task : plan.order[device]) {
       std::string what = "order of device " + plan.devices[device].name + ": " + "FBW"[size_t(task.kind)] + std::to_string(task.cell);
       if (task.cell >= plan.cells.size()) {
         messages.add(what + " names no cell: the plan has " + std::to_string(plan.cells.size()));

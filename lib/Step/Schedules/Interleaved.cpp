@@ -39,7 +39,7 @@ public:
       // gradients.
       const double least = static_cast<double>(2 * (stages - 1 - laps.stageOf[d]) + (rounds - 1) * stages + 1);
       const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlight), 1.0, static_cast<double>(forwards.size())));
-      std::vector<TaskName> tasks;
+      std::vector<TaskId> tasks;
       for (size_t f = 0, b = 0; b < backwards.size(); ++b) {
         for (; f < std::min(ahead + b, forwards.size()); ++f)
           tasks.push_back({TaskKind::Forward, forwards[f]});

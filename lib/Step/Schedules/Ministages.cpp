@@ -26,7 +26,7 @@ public:
       std::vector<uint32_t> forwards(x.cellsOf[d].begin(), x.cellsOf[d].end()), backwards(forwards);
       sortBy(forwards, [&](const Cell &cell) { return std::pair(cell.unitBegin, cell.sampleBegin); }, x.plan);
       sortBy(backwards, [&](const Cell &cell) { return std::pair(-cell.unitEnd, cell.sampleBegin); }, x.plan);
-      std::vector<TaskName> tasks;
+      std::vector<TaskId> tasks;
       auto addBackward = [&](uint32_t c) {
         tasks.push_back({TaskKind::Backward, c});
         if (x.plan.schedule.splitBackward)

@@ -18,7 +18,7 @@ namespace {
 /// Lets W lag behind B. The number of cells between F and W is limited by the number of cells
 /// between F and B on the pipeline's fullest device, and by an estimate of the available memory. A
 /// forward that would exceed the limit waits for a W.
-void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskName>> &order, Order &result) {
+void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskId>> &order, Order &result) {
   fillWithWeights(x, result);
   size_t fullest = 1;
   for (const auto &tasks : order)
@@ -38,7 +38,7 @@ void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskName>
     bound = std::max(bound, mostInFlight(order[d]));
     std::vector<uint32_t> weights; // in the order of the backwards
     size_t forwards = 0;
-    for (TaskName task : order[d]) {
+    for (TaskId task : order[d]) {
       if (task.kind == TaskKind::Backward)
         weights.push_back(x.cells[task.cell].weights.end);
       else if (forwards++ >= bound)
@@ -48,10 +48,10 @@ void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskName>
 }
 
 /// Returns the order of each device's tasks if every device has one unit range, else empty.
-std::vector<std::vector<TaskName>> orderStages(const PlanLowering &x) {
+std::vector<std::vector<TaskId>> orderStages(const PlanLowering &x) {
   const Plan &plan = x.plan;
   size_t devices = plan.devices.size();
-  std::vector<std::vector<TaskName>> order(devices);
+  std::vector<std::vector<TaskId>> order(devices);
   std::vector<uint32_t> working;
   for (uint32_t d = 0; d < devices; ++d) {
     if (x.cellsOf[d].empty())
@@ -79,7 +79,7 @@ public:
   StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::ahead}}) {}
 
   DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
-    std::vector<std::vector<TaskName>> order = orderStages(x);
+    std::vector<std::vector<TaskId>> order = orderStages(x);
     if (order.empty()) {
       admitChains(x, result);
       return DeadlockFreedom::Guaranteed;

@@ -4,10 +4,10 @@
 
 using namespace zorse::step;
 
-void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskName> &tasks, Order &order) {
+void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks, Order &order) {
   uint32_t previous = kNone, last = kNone, secondLast = kNone; // the last two forwards
   std::unordered_set<uint32_t> loaded;
-  for (TaskName task : tasks) {
+  for (TaskId task : tasks) {
     if (task.kind == TaskKind::Forward) {
       const Span loads = x.cells[task.cell].loads;
       for (uint32_t i = loads.begin; i < loads.end; ++i)

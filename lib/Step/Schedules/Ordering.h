@@ -8,7 +8,7 @@ namespace zorse::step {
 /// Adds an edge from every task of a device to the next one in its order, and from each forward to
 /// the loads of the second forward after it. Inputs are loaded one cell ahead instead of filling
 /// memory from the start of the step.
-void chainTasks(const PlanLowering &x, const std::vector<TaskName> &tasks, Order &order);
+void chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks, Order &order);
 
 /// Gives W the lowest priority: it runs when its device would be idle otherwise.
 void fillWithWeights(const PlanLowering &x, Order &order);
