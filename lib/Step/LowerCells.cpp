@@ -118,7 +118,7 @@ private:
     const Cell &cell = x.plan.cells[c];
     const uint64_t bytes = static_cast<uint64_t>(end - begin) * x.summary.inputs(static_cast<int>(input)).bytes_per_row();
     const uint32_t buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
-    const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortRank, begin, cell.unitBegin);
+    const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortPriority, begin, cell.unitBegin);
     x.ops[op].cell = c;
     x.ops[op].needsAdmission = true;
     x.addAccess(op, buffer);
@@ -213,8 +213,8 @@ private:
     const int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
     const uint64_t bytes = static_cast<uint64_t>(end - begin) * rowBytes(from.value);
     const bool local = other.device == cell.device;
-    const uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortRank, begin, cell.unitBegin)
-                              : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardRank : kForwardRank, begin, cell.unitBegin);
+    const uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortPriority, begin, cell.unitBegin)
+                              : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardPriority : kForwardPriority, begin, cell.unitBegin);
     if (!gradient) {
       x.ops[op].cell = c;
       x.ops[op].needsAdmission = true;
@@ -317,7 +317,7 @@ private:
       parts.push_back({device, {region(gathers ? whole : insideBuffer(cells[m], term), 0, bytes), mine}});
     }
     std::sort(parts.begin(), parts.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-    const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardRank : kBackwardRank, like.sampleBegin, unit);
+    const uint32_t op = x.addOp(0, kind == TaskKind::Forward ? kForwardPriority : kBackwardPriority, like.sampleBegin, unit);
     x.describeCollective(gathers ? Work::Gather : Work::Scatter, std::move(collective));
     for (const auto &[device, part] : parts)
       x.addPart(device, part.whole, part.shard);
@@ -335,7 +335,7 @@ private:
   /// Adds one of the `ops` ops of a task. A task without work is ordered but not listed.
   uint32_t addTask(uint32_t c, TaskKind kind, size_t ops) {
     const Cell &cell = x.plan.cells[c];
-    const uint8_t rank = kind == TaskKind::Forward ? kForwardRank : kind == TaskKind::Backward ? kBackwardRank : kWeightsRank;
+    const uint8_t rank = kind == TaskKind::Forward ? kForwardPriority : kind == TaskKind::Backward ? kBackwardPriority : kWeightsPriority;
     const uint32_t op = x.addOp(x.taskSeconds(c, kind) / static_cast<double>(ops), rank, cell.sampleBegin, cell.unitBegin);
     x.ops[op].cell = c;
     x.ops[op].needsAdmission = kind == TaskKind::Forward;
@@ -426,7 +426,7 @@ private:
       return;
     const Cell &cell = x.plan.cells[c];
     const CellInfo &info = x.cells[c];
-    const uint32_t op = x.addOp(0, kShortRank, cell.sampleBegin, cell.unitBegin);
+    const uint32_t op = x.addOp(0, kShortPriority, cell.sampleBegin, cell.unitBegin);
     x.addInstruction(cell.device, kCompute);
     x.describe(OpKind::SumLoss, c);
     for (const CellTemplate::Made &rows : shape.losses) {

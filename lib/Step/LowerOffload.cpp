@@ -31,7 +31,7 @@ void zorse::step::sendToHost(PlanLowering &x, uint32_t c, const std::function<Re
     if (!stays) {
       leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
       leaving.out = x.addTierCopy(cell.device, kReport, bundle::BACKWARD, original, region(leaving.host, 0, item.bytes), valueOf(leaving, cell),
-                                  priorityOf(kShortRank, cell.sampleBegin, cell.unitBegin));
+                                  priorityOf(kShortPriority, cell.sampleBegin, cell.unitBegin));
       x.addEdge(info.forward.end, leaving.out);
     }
     x.offloads.push_back(leaving);
@@ -54,7 +54,7 @@ void zorse::step::bringBack(PlanLowering &x, uint32_t c) {
     item.image = item.block ? x.addNumbered(cell.device, bytes, info.numberOfImages + item.id - static_cast<uint32_t>(cell.unitBegin))
                             : x.addBuffer(cell.device, bytes, Purpose::Activations);
     item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.image, 0, bytes), valueOf(item, cell),
-                              priorityOf(kShortRank, cell.sampleBegin, -cell.unitEnd));
+                              priorityOf(kShortPriority, cell.sampleBegin, -cell.unitEnd));
     x.addEdge(item.out, item.back);
   }
 }

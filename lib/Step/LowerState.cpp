@@ -27,7 +27,7 @@ public:
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       if (x.scalars[d] == kNone)
         continue;
-      x.loadScalars[d] = x.addOp(0, kShortRank, -1, 0);
+      x.loadScalars[d] = x.addOp(0, kShortPriority, -1, 0);
       x.addInstruction(d, kLoad);
       x.describe(OpKind::LoadScalars, d);
     }
@@ -51,7 +51,7 @@ public:
       scaleSeeds();
     // One op between a chunk's state and its forwards replaces edges from every group to every cell.
     for (const ModelChunk &chunk : x.chunks) {
-      uint32_t ready = x.addOp(0, kShortRank, 0, chunk.unitBegin);
+      uint32_t ready = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
       x.addEdge(x.loadScalars[chunk.device], ready);
       const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
       std::vector<uint32_t> later; // state that backwards read and forwards did not wait for
@@ -68,7 +68,7 @@ public:
         x.addEdge(ready, x.cells[c].forward.begin);
       if (later.empty())
         continue;
-      const uint32_t again = x.addOp(0, kShortRank, 0, -chunk.unitBegin);
+      const uint32_t again = x.addOp(0, kShortPriority, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
       for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later entries could pass it before the image is complete
@@ -96,7 +96,7 @@ public:
     }
     done.resize(x.plan.devices.size());
     for (const ModelChunk &chunk : x.chunks) {
-      uint32_t all = x.addOp(0, kShortRank, 0, chunk.unitBegin);
+      uint32_t all = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
       for (uint32_t c : chunk.cells)
         x.addEdge(x.cells[c].last().end, all);
       for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
@@ -167,7 +167,7 @@ private:
           begins.push_back(made.first);
       if (begins.empty())
         continue;
-      const uint32_t free = x.addOp(0, kShortRank, 0, 0);
+      const uint32_t free = x.addOp(0, kShortPriority, 0, 0);
       for (const TaskId &task : limit.tasks)
         x.addEdge(x.cells[task.cell].of(task.kind).end, free);
       for (uint32_t op : begins)
@@ -207,7 +207,7 @@ private:
     Window &window = x.windows[w];
     const uint32_t g = window.group;
     const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
-    window.gather = x.addOp(0, kShortRank, 0, rankOf(w));
+    window.gather = x.addOp(0, kShortPriority, 0, rankOf(w));
     addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), window.readers);
     for (uint32_t d : participants(g, window.readers)) {
       const GroupState &h = *x.findGroupState(d, g);
@@ -253,8 +253,8 @@ private:
 
   uint32_t bring(uint32_t w, uint32_t d, bool host, Region home, Region here, Value value) {
     if (host)
-      return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value, priorityOf(kShortRank, 0, rankOf(w)));
-    const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortRank, 0, rankOf(w));
+      return x.addTierCopy(d, kLoad, phaseOf(w), home, here, value, priorityOf(kShortPriority, 0, rankOf(w)));
+    const uint32_t op = x.addOp(x.costs->copy(d, here.bytes), kShortPriority, 0, rankOf(w));
     x.addInstruction(d, kCompute);
     x.describeCopy(home, here, value, phaseOf(w));
     x.addAccess(op, home.arena);
@@ -264,7 +264,7 @@ private:
 
   /// Casts an owned run of a group, including padding, because gathers transfer it.
   uint32_t addCast(uint32_t w, uint32_t d, Region from, Region image, Value value) {
-    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortRank, 0, rankOf(w)); // like a norm, it reads every element once
+    uint32_t op = x.addOp(x.costs->norm(d, value.end - value.begin), kShortPriority, 0, rankOf(w)); // like a norm, it reads every element once
     x.addInstruction(d, kCompute);
     x.describeCopy(from, image, value, phaseOf(w), OpKind::Cast);
     x.addEdge(x.loadScalars[d], op);
@@ -298,7 +298,7 @@ private:
           users.push_back(c);
       if (users.empty())
         continue;
-      uint32_t op = x.addOp(0, kShortRank, 0, x.plan.cells[users.front()].unitBegin);
+      uint32_t op = x.addOp(0, kShortPriority, 0, x.plan.cells[users.front()].unitBegin);
       x.addInstruction(d, kCompute);
       x.describe(OpKind::ScaleSeeds, d);
       x.addEdge(x.loadScalars[d], op);
@@ -309,7 +309,7 @@ private:
 
   void addReduction(uint32_t g) {
     const auto &info = x.summary.groups(static_cast<int>(g));
-    reduction[g] = x.addOp(0, kShortRank, 0, completionRank(g));
+    reduction[g] = x.addOp(0, kShortPriority, 0, completionRank(g));
     addCollective(Work::Scatter, Value::gradients(g, {0, info.elements()}), bundle::REDUCE, info.type(), x.readersOf[g]);
     for (uint32_t d : participants(g, x.readersOf[g])) {
       const GroupState &h = *x.findGroupState(d, g);
@@ -328,7 +328,7 @@ private:
 
   uint32_t addNorm(uint32_t g, uint32_t d) {
     const GroupState &h = *x.findGroupState(d, g);
-    uint32_t op = x.addOp(x.costs->norm(d, h.owned.elements()), kShortRank, 0, completionRank(g));
+    uint32_t op = x.addOp(x.costs->norm(d, h.owned.elements()), kShortPriority, 0, completionRank(g));
     x.addInstruction(d, kCompute);
     x.describe(OpKind::Norm, g);
     const Compact::Runs runs = h.owned.runs();
@@ -362,7 +362,7 @@ private:
     const bool decided = reporter != kNone;
     if (!decided)
       reporter = members.front();
-    uint32_t report = x.addOp(0, kShortRank, 0, 0);
+    uint32_t report = x.addOp(0, kShortPriority, 0, 0);
     x.addInstruction(reporter, kReport);
     x.describe(OpKind::Report, decided);
     if (decided)
@@ -375,7 +375,7 @@ private:
 
   /// Adds the all-reduce of the sums of all members.
   uint32_t addSum(const std::vector<uint32_t> &members) {
-    const uint32_t total = x.addOp(0, kShortRank, 0, 0);
+    const uint32_t total = x.addOp(0, kShortPriority, 0, 0);
     x.ops[total].bytes = static_cast<double>(kSumsBytes);
     Collective collective;
     collective.value = Value::sums();
@@ -403,7 +403,7 @@ private:
   }
 
   uint32_t addDecision(uint32_t d, QueueIndex queue, bool first) {
-    const uint32_t op = x.addOp(0, kShortRank, 0, 0);
+    const uint32_t op = x.addOp(0, kShortPriority, 0, 0);
     x.addInstruction(d, queue);
     x.describe(OpKind::Decide, first);
     return op;

@@ -80,7 +80,7 @@ private:
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
       arrays[2 + m] = bring(Value::moments(g, m, {begin, end}), at(h.moments[m], run), h.at.moments, true);
 
-    const uint32_t op = x.addOp(x.costs->update(device, end - begin), kShortRank, 0, x.firstUnit(g));
+    const uint32_t op = x.addOp(x.costs->update(device, end - begin), kShortPriority, 0, x.firstUnit(g));
     compute(op, one, arrays, begin, end, queue, known);
     x.addEdge(kept == kNone ? decision : kept, op);
     sendBack(op);
@@ -92,7 +92,7 @@ private:
     BufferRange arrays[4] = {at(h.persistentShard, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
-    const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortRank, 0, x.firstUnit(h.group));
+    const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortPriority, 0, x.firstUnit(h.group));
     compute(op, one, arrays, run.begin, run.end, kHostUpdate, decided.here);
     x.addEdge(left, op);
     for (uint32_t copy : decided.copies)
@@ -108,7 +108,7 @@ private:
   void keepScalars() {
     known.scalars = x.addBuffer(device, kScalarsBytes, Purpose::Images);
     x.buffers[known.scalars].late = true;
-    kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortRank, 0, 0);
+    kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortPriority, 0, 0);
     x.addInstruction(device, queue);
     x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), Value::scalars(1), bundle::UPDATE_STATE);
     x.addAccess(kept, x.scalars[device]);
@@ -168,7 +168,7 @@ private:
     const BufferRange here{x.addBuffer(device, bytes, Purpose::Images), value.begin};
     x.buffers[here.buffer].late = late;
     const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
-                                         priorityOf(kShortRank, 0, x.firstUnit(value.id)));
+                                         priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
     x.addEdge(decision, fetch);
     if (parts.size() >= kPartsAtOnce)
       for (uint32_t op : parts[parts.size() - kPartsAtOnce])

@@ -7,11 +7,11 @@
 using namespace zorse::step;
 
 /// Doubles that are not negative sort like their bits.
-uint64_t zorse::step::priorityAt(uint8_t rank, double seconds) {
+uint64_t zorse::step::priorityAt(uint8_t priorityClass, double seconds) {
   uint64_t bits;
   seconds = std::max(seconds, 0.0);
   std::memcpy(&bits, &seconds, sizeof bits);
-  return static_cast<uint64_t>(rank) << 61 | bits >> 3;
+  return static_cast<uint64_t>(priorityClass) << 61 | bits >> 3;
 }
 
 double RecurringSlots::reserve(double ready, double duration, double cycle) {

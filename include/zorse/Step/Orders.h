@@ -12,19 +12,19 @@ namespace zorse::step {
 
 /// Priority class of tasks that could start at the same time: state and short tasks first, then
 /// tasks that free memory.
-enum Rank : uint8_t { kShortRank = 0, kBackwardRank = 1, kWeightsRank = 2, kForwardRank = 3, kFillerRank = 6 };
+enum Priority : uint8_t { kShortPriority = 0, kBackwardPriority = 1, kWeightsPriority = 2, kForwardPriority = 3, kBubbleFillPriority = 6 };
 
 /// Priority by rank, then first sample (>= -1), then unit (which may be negative). The smallest
 /// value is served first.
-inline uint64_t priorityOf(uint8_t rank, int64_t sample, int32_t unit) {
-  return static_cast<uint64_t>(rank) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 |
+inline uint64_t priorityOf(uint8_t priorityClass, int64_t sample, int32_t unit) {
+  return static_cast<uint64_t>(priorityClass) << 61 | (static_cast<uint64_t>(sample + 1) & 0x1ffffffff) << 28 |
          (static_cast<uint64_t>(unit + (1 << 27)) & 0xfffffff);
 }
 
 /// Timed schedules: priority by the start time in seconds in a steady state. W without a limit
 /// comes after all other tasks.
-inline constexpr uint8_t kTimedRank = 1, kTimedFillerRank = 2;
-uint64_t priorityAt(uint8_t rank, double seconds);
+inline constexpr uint8_t kSteadyStatePriority = 1, kSteadyStateFillPriority = 2;
+uint64_t priorityAt(uint8_t priorityClass, double seconds);
 
 /// A device's tasks in a steady state, in which they repeat with the period of a cell.
 class RecurringSlots {

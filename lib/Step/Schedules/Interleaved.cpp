@@ -58,8 +58,8 @@ public:
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
       const auto [group, microBatch] = rank(laps, c, false);
       const auto [groupBack, microBatchBack] = rank(laps, c, true);
-      result.priority[x.cells[c].forward.begin] = priorityOf(kForwardRank, group, microBatch);
-      result.priority[x.cells[c].backward.begin] = priorityOf(kBackwardRank, groupBack, microBatchBack);
+      result.priority[x.cells[c].forward.begin] = priorityOf(kForwardPriority, group, microBatch);
+      result.priority[x.cells[c].backward.begin] = priorityOf(kBackwardPriority, groupBack, microBatchBack);
     }
     admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(laps.stages) * x.plan.schedule.inFlight), 1.0, 1e9)),
                     result.admission);

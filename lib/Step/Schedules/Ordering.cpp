@@ -26,7 +26,7 @@ void zorse::step::chainTasks(const PlanLowering &x, const std::vector<TaskId> &t
 void zorse::step::fillWithWeights(const PlanLowering &x, Order &order) {
   for (uint32_t c = 0; c < x.cells.size(); ++c)
     if (x.cells[c].weights.exists())
-      order.priority[x.cells[c].weights.begin] = priorityOf(kFillerRank, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
+      order.priority[x.cells[c].weights.begin] = priorityOf(kBubbleFillPriority, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
 void zorse::step::admitFrontCells(const PlanLowering &x, size_t cells, Admission &admission) {

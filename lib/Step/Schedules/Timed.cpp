@@ -81,7 +81,7 @@ private:
       if (o.needsAdmission && o.work == Work::Transfer)
         entry[c] = std::min(entry[c], time[op]);
       if (o.priority >> 61 != 0) // short tasks stay first
-        order.priority[op] = priorityAt(kTimedRank, time[op]);
+        order.priority[op] = priorityAt(kSteadyStatePriority, time[op]);
       const double done = time[op] + o.duration;
       for (uint32_t next : x.next[op])
         if (next > op && next < end)
@@ -120,7 +120,7 @@ private:
         continue;
       double wait = schedule.weightDelay * period / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
-      order.priority[weights] = wait > 0 ? priorityAt(kTimedRank, time[weights] + wait) : priorityAt(kTimedFillerRank, time[weights]);
+      order.priority[weights] = wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait) : priorityAt(kSteadyStateFillPriority, time[weights]);
     }
   }
 
