@@ -86,7 +86,7 @@ private:
 
   void bindPorts(Span ports, std::vector<BufferRange> &to) const {
     for (uint32_t i = ports.begin; i < ports.end; ++i)
-      to[x.ports[i].value] = {x.buffers[x.ports[i].buffer].number, x.ports[i].rowBase};
+      to[x.boundaryValues[i].value] = {x.buffers[x.boundaryValues[i].buffer].number, x.boundaryValues[i].rowBase};
   }
   void bindMade(const std::vector<CellTemplate::Made> &list, uint32_t number, std::vector<BufferRange> &to) const {
     for (const CellTemplate::Made &made : list)

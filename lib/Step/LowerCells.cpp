@@ -171,43 +171,43 @@ private:
   /// Connects cell `c` to its neighbors' ports of a value. If one local buffer contains all rows, aligned, the port is
   /// a view of it; otherwise it is a new buffer, filled by copies and transfers.
   /// \param cut  for a gradient: first of the users with contributions in it; kNone: it is the value
-  Port connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, uint32_t cut) {
+  BoundaryValue connect(uint32_t c, uint32_t valueId, CellIndices neighbours, size_t index, uint32_t cut) {
     const Cell &cell = x.plan.cells[c];
     const bool gradient = cut != kNone;
     uint64_t row = rowBytes(valueId);
-    auto portOf = [&](uint32_t n) -> const Port & { return x.ports[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index]; };
-    Port port;
-    port.value = valueId;
-    const Port &first = portOf(neighbours.front());
+    auto portOf = [&](uint32_t n) -> const BoundaryValue & { return x.boundaryValues[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index]; };
+    BoundaryValue boundary;
+    boundary.value = valueId;
+    const BoundaryValue &first = portOf(neighbours.front());
     bool view = std::all_of(neighbours.begin(), neighbours.end(),
                             [&](uint32_t n) { return x.plan.cells[n].device == cell.device && portOf(n).buffer == first.buffer; });
     view = view && static_cast<uint64_t>(cell.sampleBegin - first.rowBase) * row % kRegionAlignment == 0;
     ready.clear();
     if (view) {
-      port.buffer = first.buffer;
-      port.rowBase = first.rowBase;
+      boundary.buffer = first.buffer;
+      boundary.rowBase = first.rowBase;
       for (uint32_t n : neighbours)
-        for (uint32_t s = portOf(n).sources.begin; s < portOf(n).sources.end; ++s) {
-          Source source = x.sources[s];
-          source.begin = std::max(source.begin, cell.sampleBegin);
-          source.end = std::min(source.end, cell.sampleEnd);
-          if (source.begin < source.end)
-            ready.push_back(source);
+        for (uint32_t s = portOf(n).producers.begin; s < portOf(n).producers.end; ++s) {
+          Producer producer = x.producers[s];
+          producer.begin = std::max(producer.begin, cell.sampleBegin);
+          producer.end = std::min(producer.end, cell.sampleEnd);
+          if (producer.begin < producer.end)
+            ready.push_back(producer);
         }
     } else {
-      port.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, Purpose::Activations);
-      port.rowBase = cell.sampleBegin;
+      boundary.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, Purpose::Activations);
+      boundary.rowBase = cell.sampleBegin;
       for (uint32_t n : neighbours)
-        ready.push_back(move(c, n, portOf(n), port, cut));
+        ready.push_back(move(c, n, portOf(n), boundary, cut));
     }
-    port.sources.begin = static_cast<uint32_t>(x.sources.size());
-    x.sources.insert(x.sources.end(), ready.begin(), ready.end());
-    port.sources.end = static_cast<uint32_t>(x.sources.size());
-    return port;
+    boundary.producers.begin = static_cast<uint32_t>(x.producers.size());
+    x.producers.insert(x.producers.end(), ready.begin(), ready.end());
+    boundary.producers.end = static_cast<uint32_t>(x.producers.size());
+    return boundary;
   }
 
   /// Adds a copy or a transfer of the samples that neighbor `n` and cell `c` share.
-  Source move(uint32_t c, uint32_t n, const Port &from, const Port &to, uint32_t cut) {
+  Producer move(uint32_t c, uint32_t n, const BoundaryValue &from, const BoundaryValue &to, uint32_t cut) {
     const Cell &cell = x.plan.cells[c], &other = x.plan.cells[n];
     const bool gradient = cut != kNone;
     const int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
@@ -226,26 +226,26 @@ private:
     x.moves.push_back({from.buffer, to.buffer, from.rowBase, to.rowBase, begin, end, from.value, cut});
     x.addAccess(op, from.buffer);
     x.addAccess(op, to.buffer);
-    for (uint32_t s = from.sources.begin; s < from.sources.end; ++s)
-      if (x.sources[s].begin < end && begin < x.sources[s].end)
-        x.addEdge(x.sources[s].op, op);
+    for (uint32_t s = from.producers.begin; s < from.producers.end; ++s)
+      if (x.producers[s].begin < end && begin < x.producers[s].end)
+        x.addEdge(x.producers[s].op, op);
     return {op, begin, end};
   }
 
-  void afterSources(const Port &port, uint32_t op) {
-    for (uint32_t s = port.sources.begin; s < port.sources.end; ++s)
-      x.addEdge(x.sources[s].op, op);
+  void afterSources(const BoundaryValue &boundary, uint32_t op) {
+    for (uint32_t s = boundary.producers.begin; s < boundary.producers.end; ++s)
+      x.addEdge(x.producers[s].op, op);
   }
 
-  Port producedBy(uint32_t valueId, uint32_t buffer, const Cell &cell, uint32_t op) {
-    Port port{valueId, buffer, cell.sampleBegin, {static_cast<uint32_t>(x.sources.size()), static_cast<uint32_t>(x.sources.size() + 1)}};
-    x.sources.push_back({op, cell.sampleBegin, cell.sampleEnd});
-    return port;
+  BoundaryValue producedBy(uint32_t valueId, uint32_t buffer, const Cell &cell, uint32_t op) {
+    BoundaryValue boundary{valueId, buffer, cell.sampleBegin, {static_cast<uint32_t>(x.producers.size()), static_cast<uint32_t>(x.producers.size() + 1)}};
+    x.producers.push_back({op, cell.sampleBegin, cell.sampleEnd});
+    return boundary;
   }
 
-  Span addPorts(const std::vector<Port> &list) {
-    Span span{static_cast<uint32_t>(x.ports.size()), static_cast<uint32_t>(x.ports.size() + list.size())};
-    x.ports.insert(x.ports.end(), list.begin(), list.end());
+  Span addPorts(const std::vector<BoundaryValue> &list) {
+    Span span{static_cast<uint32_t>(x.boundaryValues.size()), static_cast<uint32_t>(x.boundaryValues.size() + list.size())};
+    x.boundaryValues.insert(x.boundaryValues.end(), list.begin(), list.end());
     return span;
   }
 
@@ -359,12 +359,12 @@ private:
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
     const CellIndices above = overlapping(x.cellsByEnd[cell.unitBegin], cell);
-    inPorts.clear();
+    inBoundaryValues.clear();
     for (size_t i = 0; i < x.liveAt[cell.unitBegin].size(); ++i) {
       uint32_t v = x.liveAt[cell.unitBegin][i];
-      inPorts.push_back(connect(c, v, above, i, kNone));
+      inBoundaryValues.push_back(connect(c, v, above, i, kNone));
     }
-    info.in = addPorts(inPorts);
+    info.in = addPorts(inBoundaryValues);
     info.loads.begin = static_cast<uint32_t>(x.loads.size());
     loadInputs(c);
     info.loads.end = static_cast<uint32_t>(x.loads.size());
@@ -378,10 +378,10 @@ private:
     for (uint32_t i = info.loads.begin; i < info.loads.end; ++i)
       x.addEdge(x.inputs[x.loads[i]].op, info.forward.begin);
     for (size_t i = 0; i < shape.in.size(); ++i) {
-      const Port &port = x.ports[info.in.begin + i];
+      const BoundaryValue &boundary = x.boundaryValues[info.in.begin + i];
       if (shape.usesIn[i])
-        afterSources(port, info.forward.begin);
-      touchBy(info, shape.in[i] & kInF, port.buffer);
+        afterSources(boundary, info.forward.begin);
+      touchBy(info, shape.in[i] & kInF, boundary.buffer);
     }
     addOut(info, cell, shape);
     sendToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) { return originalOf(cell, info, item); });
@@ -390,17 +390,17 @@ private:
 
   /// Adds the values that F produces, and the ports at the last cut.
   void addOut(CellInfo &info, const Cell &cell, const CellTemplate &shape) {
-    info.produced.begin = static_cast<uint32_t>(x.ports.size());
+    info.produced.begin = static_cast<uint32_t>(x.boundaryValues.size());
     for (const CellTemplate::Made &value : shape.produced) {
       const uint32_t buffer = addValue(cell, value.id, info.numberOfF + value.place);
-      x.ports.push_back(producedBy(value.id, buffer, cell, info.forward.end));
+      x.boundaryValues.push_back(producedBy(value.id, buffer, cell, info.forward.end));
       touchBy(info, value.tasks & kInF, buffer);
     }
-    info.produced.end = info.out.begin = static_cast<uint32_t>(x.ports.size());
+    info.produced.end = info.out.begin = static_cast<uint32_t>(x.boundaryValues.size());
     for (int32_t from : shape.out)
-      x.ports.push_back(from >= 0 ? x.ports[info.produced.begin + static_cast<uint32_t>(from)]
-                                  : x.ports[info.in.begin + static_cast<uint32_t>(-1 - from)]);
-    info.out.end = static_cast<uint32_t>(x.ports.size());
+      x.boundaryValues.push_back(from >= 0 ? x.boundaryValues[info.produced.begin + static_cast<uint32_t>(from)]
+                                  : x.boundaryValues[info.in.begin + static_cast<uint32_t>(-1 - from)]);
+    info.out.end = static_cast<uint32_t>(x.boundaryValues.size());
   }
 
   uint32_t addValue(const Cell &cell, uint32_t value, uint32_t number) {
@@ -415,8 +415,8 @@ private:
       return region(buffer, 0, item.bytes);
     }
     const auto place = static_cast<uint32_t>(item.port), received = info.in.size();
-    const Port &port = x.ports[place < received ? info.in.begin + place : info.produced.begin + place - received];
-    return region(port.buffer, static_cast<uint64_t>(cell.sampleBegin - port.rowBase) * rowBytes(item.id), item.bytes);
+    const BoundaryValue &boundary = x.boundaryValues[place < received ? info.in.begin + place : info.produced.begin + place - received];
+    return region(boundary.buffer, static_cast<uint64_t>(cell.sampleBegin - boundary.rowBase) * rowBytes(item.id), item.bytes);
   }
 
   /// Adds the numerators of a cell to the device's sums.
@@ -451,12 +451,12 @@ private:
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
     const CellIndices below = overlapping(x.cellsByBegin[cell.unitEnd], cell);
-    inPorts.clear(); // sums of the contributions of later users
+    inBoundaryValues.clear(); // sums of the contributions of later users
     for (size_t i = 0; i < x.gradsAt[cell.unitEnd].size(); ++i) {
       uint32_t v = x.gradsAt[cell.unitEnd][i];
-      inPorts.push_back(connect(c, v, below, i, firstUser(v, static_cast<uint32_t>(cell.unitEnd))));
+      inBoundaryValues.push_back(connect(c, v, below, i, firstUser(v, static_cast<uint32_t>(cell.unitEnd))));
     }
-    info.gradIn = addPorts(inPorts);
+    info.gradIn = addPorts(inBoundaryValues);
 
     bringBack(x, c);
   }
@@ -465,7 +465,7 @@ private:
     const Cell &cell = x.plan.cells[c];
     CellInfo &info = x.cells[c];
     const CellTemplate &shape = *x.shapeOf[c];
-    auto gradIn = [&](size_t i) -> const Port & { return x.ports[info.gradIn.begin + i]; };
+    auto gradIn = [&](size_t i) -> const BoundaryValue & { return x.boundaryValues[info.gradIn.begin + i]; };
     x.addEdge(info.forward.end, info.backward.begin);
     for (size_t i = 0; i < shape.gradIn.size(); ++i)
       if (shape.usesGradIn[i])
@@ -489,9 +489,9 @@ private:
   void touchKept(const CellInfo &info, const CellTemplate &shape) {
     constexpr TaskSet later = kInB | kInW;
     for (size_t i = 0; i < shape.in.size(); ++i)
-      touchBy(info, shape.in[i] & later, x.ports[info.in.begin + i].buffer);
+      touchBy(info, shape.in[i] & later, x.boundaryValues[info.in.begin + i].buffer);
     for (size_t i = 0; i < shape.produced.size(); ++i)
-      touchBy(info, shape.produced[i].tasks & later, x.ports[info.produced.begin + i].buffer);
+      touchBy(info, shape.produced[i].tasks & later, x.boundaryValues[info.produced.begin + i].buffer);
     for (size_t i = 0; i < shape.inputs.size(); ++i)
       touchBy(info, shape.inputs[i].second, x.inputs[x.loads[info.loads.begin + i]].buffer);
   }
@@ -511,19 +511,19 @@ private:
     const auto first = static_cast<uint32_t>(x.buffers.size()); // first of the gradients that begin here
     for (const CellTemplate::Made &gradient : shape.gradOut)
       touchBy(info, gradient.tasks, addValue(cell, gradient.id, info.numberOfB + gradient.place));
-    info.gradOut.begin = static_cast<uint32_t>(x.ports.size());
+    info.gradOut.begin = static_cast<uint32_t>(x.boundaryValues.size());
     for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
       auto [from, touched] = shape.gradsOut[i];
-      Port port = from >= 0 ? Port{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
-                            : x.ports[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
+      BoundaryValue boundary = from >= 0 ? BoundaryValue{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
+                            : x.boundaryValues[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
       if (touched) {
-        Port done = producedBy(port.value, port.buffer, cell, info.backward.end);
-        done.rowBase = port.rowBase;
-        port = done;
+        BoundaryValue done = producedBy(boundary.value, boundary.buffer, cell, info.backward.end);
+        done.rowBase = boundary.rowBase;
+        boundary = done;
       }
-      x.ports.push_back(port);
+      x.boundaryValues.push_back(boundary);
     }
-    info.gradOut.end = static_cast<uint32_t>(x.ports.size());
+    info.gradOut.end = static_cast<uint32_t>(x.boundaryValues.size());
   }
 
   /// Marks a buffer as accessed by tasks of a cell.
@@ -548,8 +548,8 @@ private:
   size_t cursor = 0;                                ///< index in the list of neighbors
   std::vector<uint32_t> chosen;                     ///< neighbors, one per set
   std::vector<uint32_t> set;                        ///< cells of one rectangle
-  std::vector<Source> ready;
-  std::vector<Port> inPorts;
+  std::vector<Producer> ready;
+  std::vector<BoundaryValue> inBoundaryValues;
 };
 
 } // namespace

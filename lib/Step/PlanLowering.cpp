@@ -44,7 +44,7 @@ void LoweringArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
   each(buffers, placement.buffers, placement.places, ops, instructionQueues, edges, accesses, next.begins, next.items);
   each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions, globalOrder.positions, globalOrder.startTime, globalOrder.endTime, globalOrder.busy);
-  each(shapeOf, secondsOf, chunkOf, cells, ports, sources, inputs, moves, copies, parts, loads, offloads);
+  each(shapeOf, secondsOf, chunkOf, cells, boundaryValues, producers, inputs, moves, copies, parts, loads, offloads);
 }
 
 namespace {

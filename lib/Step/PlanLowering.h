@@ -199,15 +199,15 @@ struct WindowHints {
 };
 
 /// A value at a cut of a cell, in forward or backward direction.
-struct Source {
+struct Producer {
   uint32_t op = kNone;
   int64_t begin = 0, end = 0; ///< samples that the op makes available
 };
-struct Port {
+struct BoundaryValue {
   uint32_t value = 0;
   uint32_t buffer = kNone;
   int64_t rowBase = 0; ///< sample at the buffer's first row
-  Span sources;
+  Span producers;
 };
 
 /// Cells of one device and unit range, by first sample.
@@ -328,8 +328,8 @@ struct LoweringArrays {
   std::vector<const TaskSeconds *> secondsOf; ///< per cell
   std::vector<uint32_t> chunkOf;              ///< per cell
   std::vector<CellInfo> cells;
-  std::vector<Port> ports;
-  std::vector<Source> sources;
+  std::vector<BoundaryValue> boundaryValues;
+  std::vector<Producer> producers;
   std::vector<InputRows> inputs; ///< by op; so are the next two
   std::vector<Move> moves;
   std::vector<CopyOp> copies;
