@@ -15,7 +15,7 @@
 //   packArenas      an offset for every buffer
 //   writeEntries    the entries of every op on each device
 //   addCellCalls    calls of cells' tasks
-//   computeWaits    the remaining dependencies, which follow from the list and from reused memory
+//   insertWaits    the remaining dependencies, which follow from the list and from reused memory
 #pragma once
 
 #include "CellTemplates.h"
@@ -86,7 +86,7 @@ inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {b
 /// Returns the queue that shares hardware with `queue`, or kQueues. A device computes one task at a time, and copies
 /// one item at a time in each direction between itself and its host, on any queue. Updates have separate queues so that
 /// later entries do not wait behind them.
-inline constexpr QueueIndex besides(size_t queue) {
+inline constexpr QueueIndex sharedHardwareQueue(size_t queue) {
   return queue == kUpdate ? kCompute : queue == kFetch ? kLoad : queue == kStore ? kReport : kQueues;
 }
 
@@ -546,6 +546,6 @@ Status checkMemory(const PlanLowering &x);
 void placeRegions(PlanLowering &x);
 /// Sorts entries by device and list order, and numbers queues.
 void placeEntries(PlanLowering &x);
-void computeWaits(StepGraph &graph, bool blocking);
+void insertWaits(StepGraph &graph, bool blocking);
 
 } // namespace zorse::step

@@ -103,8 +103,8 @@ private:
   bool blocks(const ScheduledOp &op) const { return x.plan.blocking && op.work != Work::Fixed; }
   size_t computing(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + kCompute; }
 
-  bool shares(uint32_t instruction) const { return besides(queueOf(instruction) % kQueues) != kQueues; }
-  size_t shared(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + besides(queueOf(instruction) % kQueues); }
+  bool shares(uint32_t instruction) const { return sharedHardwareQueue(queueOf(instruction) % kQueues) != kQueues; }
+  size_t shared(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + sharedHardwareQueue(queueOf(instruction) % kQueues); }
 
   /// Visits the queues that an op needs: those of its halves, those that share their hardware and, if communication
   /// blocks, the compute queues.

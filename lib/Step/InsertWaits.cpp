@@ -23,22 +23,22 @@ bool isInside(const Region &part, const Region &whole) {
 }
 
 // Vector clock. Per queue: last position known to be finished, counted through both steps; -1: none.
-using Clock = std::array<int32_t, kQueues>;
+using VectorClock = std::array<int32_t, kQueues>;
 
 bool isBetweenDevices(EntryKind kind) {
   return kind == EntryKind::Send || kind == EntryKind::Receive || kind == EntryKind::AllGather || kind == EntryKind::ReduceScatter ||
          kind == EntryKind::AllReduce;
 }
 
-Clock nothing() {
-  Clock clock;
+VectorClock nothing() {
+  VectorClock clock;
   clock.fill(-1);
   return clock;
 }
 
 struct Bytes {
   int32_t writerQueue = -1, writer = -1;
-  Clock readers = nothing();
+  VectorClock readers = nothing();
 };
 
 /// Bytes [begin, end) as numbered intervals. All offsets at which a region of the program begins or ends are known in
@@ -202,7 +202,7 @@ private:
     auto length = [&](size_t q) { return static_cast<int32_t>(entriesOf[q].size()); };
     const int32_t now = step * length(own) + position[i];
 
-    Clock needed = nothing();
+    VectorClock needed = nothing();
     for (uint32_t k = firstAccess[i]; k < firstAccess[i + 1]; ++k) {
       const Access &access = accesses[k];
       pieces.split(access.begin);
@@ -219,7 +219,7 @@ private:
       blockOn(entry, now, needed);
 
     // Entries that the own queue implies.
-    Clock clock = nothing();
+    VectorClock clock = nothing();
     if (now > 0) {
       clock = known[index(own, now - 1)];
       clock[own] = now - 1;
@@ -264,7 +264,7 @@ private:
 
   /// If communication blocks: it follows the device's earlier compute and communication, and the device's later compute
   /// follows it.
-  void blockOn(const Entry &entry, int32_t now, Clock &needed) {
+  void blockOn(const Entry &entry, int32_t now, VectorClock &needed) {
     const bool moves = isBetweenDevices(entry.kind);
     if (!moves && entry.kind != EntryKind::Compute)
       return;
@@ -283,19 +283,19 @@ private:
   StepGraph &graph;
   DeviceProgram &program;
   const bool blocking;
-  Clock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
+  VectorClock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
   std::vector<Access> accesses;                  ///< of all entries; declared before `pieces`, which needs their number
   std::vector<uint32_t> firstAccess;             ///< per entry, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> entriesOf;
-  std::vector<Clock> known; ///< entries known to be finished before the entry starts
+  std::vector<VectorClock> known; ///< entries known to be finished before the entry starts
 };
 
 } // namespace
 
 /// Devices are independent: two threads process them, and their waits are appended in device order.
-void zorse::step::computeWaits(StepGraph &graph, bool blocking) {
+void zorse::step::insertWaits(StepGraph &graph, bool blocking) {
   std::vector<std::vector<Wait>> found(graph.devices.size());
   auto replay = [&](size_t begin, size_t end) {
     for (size_t d = begin; d < end; ++d) {
