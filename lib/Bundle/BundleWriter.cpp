@@ -63,8 +63,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
     writeTarget(uint32_t(i + 1), c.otherTargets[i].bodies, c.otherTargets[i].kernels);
   for (size_t i = 0; i < c.programs.size(); ++i)
     write(programFile(uint32_t(i)), c.programs[i]);
-  for (size_t i = 0; i < c.staged.size(); ++i)
-    write(stagedFile(uint32_t(i)), c.staged[i]);
+  for (size_t i = 0; i < c.hostStaged.size(); ++i)
+    write(stagedFile(uint32_t(i)), c.hostStaged[i]);
 
   ordered_json manifest = {
       {"format_version", kFormatVersion}, {"model", c.model}, {"global_batch_size", c.batch}, {"seq_length", c.sequence}, {"precision", c.precision}};
@@ -72,7 +72,7 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
   for (const BundleDevice &device : c.devices) {
     manifest["devices"].push_back(
         {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
-    if (!c.staged.empty() && device.direct >= 0)
+    if (!c.hostStaged.empty() && device.direct >= 0)
       manifest["devices"].back()["device_to_device_group"] = device.direct;
   }
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));

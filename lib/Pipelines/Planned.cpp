@@ -109,7 +109,7 @@ static Status readPlanned(ModuleOp module, Planned &planned) {
   for (step::PlanDevice &device : planned.plan.devices)
     for (const planning::ClusterDevice &known : planned.cluster.devices)
       if (known.name == device.name) {
-        device.staged = deviceKindOf(known.kind).stages();
+        device.hostStaged = deviceKindOf(known.kind).usesHostStaging();
         planned.direct.push_back(groups[size_t(&known - planned.cluster.devices.data())]);
         planned.devices.push_back({device.name, known.kind, static_cast<int>(known.threads), device.memory, targetOf(module, known.arch)});
       }

@@ -92,7 +92,7 @@ bool verifySerialized(const std::vector<std::string> &programs, const bundle::Mo
   }
   verify::VerifyOptions options;
   options.threads = threads;
-  options.staged = staged;
+  options.hostStaged = staged;
   options.direct = direct;
   std::vector<verify::Finding> findings = verify::verifySerialized(summary, bodies, *plan, programs, options);
   for (const verify::Finding &finding : findings)

@@ -177,7 +177,7 @@ struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPa
       return signalPassFailure();
     std::vector<bool> byHost;
     for (const step::PlanDevice &device : planned.plan.devices)
-      byHost.push_back(device.staged);
+      byHost.push_back(device.hostStaged);
     const std::string plan = fileOf(module->getAttr(units::kPlanAttr))->text;
     auto verified = [&](const std::vector<std::string> &set, const std::vector<int32_t> &direct) {
       return set.empty() || verifySerialized(set, planned.summary, planned.bodies, plan, threads, byHost, direct);

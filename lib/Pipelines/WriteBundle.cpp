@@ -33,9 +33,9 @@ static Status addModule(ModuleOp module, bundle::BundleContents &contents) {
   if (planned.status.failed())
     return planned.status;
   contents.programs = programsOf(module, kProgramsAttr);
-  contents.staged = programsOf(module, kStagedAttr);
+  contents.hostStaged = programsOf(module, kStagedAttr);
   contents.devices = std::move(planned.devices);
-  if (!contents.staged.empty())
+  if (!contents.hostStaged.empty())
     for (size_t d = 0; d < contents.devices.size(); ++d)
       contents.devices[d].direct = planned.direct[d];
   contents.model = planned.summary.name();

@@ -143,7 +143,7 @@ Status expandGraph(PlanLowering &x) {
   x.cellOps = static_cast<uint32_t>(x.ops.size());
   lowerState(x);
   routeTransfers(x);
-  stageTransfers(x);
+  insertHostStaging(x);
   linkEdges(x.edges, x.ops.size(), x.next);
   return Status::success();
 }
@@ -235,7 +235,7 @@ Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const P
   if (options.until == LoweringStage::Offload)
     return withoutPlaces(x);
   routeTransfers(x);
-  stageTransfers(x);
+  insertHostStaging(x);
   linkEdges(x.edges, x.ops.size(), x.next);
   if (options.until == LoweringStage::Collectives)
     return withoutPlaces(x);

@@ -8,7 +8,7 @@
 //   lowerState     gathers, reductions, norms, the clip/skip decision, the report
 //   lowerUpdates   updates, and copies of state from the host and back for them
 //   routeTransfers  transfers directly from GPU to GPU
-//   stageTransfers  copies between a device and its host, for transports that access only host memory
+//   insertHostStaging  copies between a device and its host, for transports that access only host memory
 //   ScheduleRule    the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
 //   simulate        one global list
 //   measureMemory   peak of live bytes; a planner stops here
@@ -380,9 +380,9 @@ struct PlanLowering : LoweringArrays {
   std::vector<uint32_t> images;                               ///< buffers; kNone: the device does not take part in the window
   const WindowHints *hints;                                   ///< null: there is no preliminary list
   std::vector<UpdateOp> updates;                              ///< by op
-  /// By half of transfers and collectives. `staged`: buffers in host memory that a half uses in place of its regions,
+  /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in place of its regions,
   /// if its device is staged. `terms`: the buffer for received terms, if a sum is direct.
-  std::map<uint32_t, std::pair<Region, Region>> staged;
+  std::map<uint32_t, std::pair<Region, Region>> hostStaged;
   std::map<uint32_t, Region> terms;
   void addAccess(uint32_t op, uint32_t buffer, AccessSide side = AccessSide::Both) { accesses.push_back({op, buffer, side}); }
   void addAccess(const CellTask &task, uint32_t buffer) {
@@ -524,7 +524,7 @@ void lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision, const std
 /// PlanDevice::direct. Precondition: all ops and edges exist except those of the schedule.
 void routeTransfers(PlanLowering &x);
 /// Adds host staging to all other transfers. Follows routeTransfers.
-void stageTransfers(PlanLowering &x);
+void insertHostStaging(PlanLowering &x);
 
 /// Computes the list of an expansion under an order. The error describes a cycle.
 Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed);

@@ -18,9 +18,9 @@ public:
     entry.id = device; // until placeEntries
     entry.queue = x.instructionQueues[instruction] % kQueues;
     describe(instruction);
-    if (x.staged.empty() && x.terms.empty())
+    if (x.hostStaged.empty() && x.terms.empty())
       return;
-    if (auto host = x.staged.find(instruction); host != x.staged.end()) {
+    if (auto host = x.hostStaged.find(instruction); host != x.hostStaged.end()) {
       entry.region = host->second.first;
       entry.to = host->second.second;
     }

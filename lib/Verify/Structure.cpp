@@ -149,7 +149,7 @@ bool Device::checkEntry(int index) {
     return (device < model.plan.devices.size() && device != program.device()) ||
            report(Code::Malformed, id, place() + ": peer " + std::to_string(device) + " is this device or does not exist");
   };
-  const bool staged = program.device() < options.staged.size() && options.staged[program.device()];
+  const bool staged = program.device() < options.hostStaged.size() && options.hostStaged[program.device()];
   const bool direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
   auto travels = [&](const bundle::Region &region) {
     if (!checkRegion(region, &entry, at, /*mayBeAbsent=*/entry.has_all_gather() || entry.has_reduce_scatter()))

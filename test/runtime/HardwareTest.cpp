@@ -59,7 +59,7 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
 
 // GPUs exchange directly only if all ranks have equal versions and every GPU is used once.
 TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
-  two.bundle.staged = two.bundle.programs;
+  two.bundle.hostStaged = two.bundle.programs;
   EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "no device has direct transfers";
   for (zorse::bundle::Program &program : two.bundle.programs)
     program.add_queues()->set_kind(zorse::bundle::DIRECT);

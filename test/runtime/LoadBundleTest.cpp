@@ -45,8 +45,8 @@ protected:
       file(bundle::bodiesFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
-    for (size_t d = 0; d < two.bundle.staged.size(); ++d)
-      file("host_staged/" + std::to_string(d) + ".pb", two.bundle.staged[d].SerializeAsString());
+    for (size_t d = 0; d < two.bundle.hostStaged.size(); ++d)
+      file("host_staged/" + std::to_string(d) + ".pb", two.bundle.hostStaged[d].SerializeAsString());
     file("kernels/x86-64/kernels.so", "not really machine code");
     file("weights.json",
          R"({"references": false, "parameters": [{"name": "w", "file": "weights.bin", "offset": 8, "bytes": 16, "type": "f32", "shape": [4]}]})");
@@ -375,13 +375,13 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   }
   writeFiles();
   expectSays(problem(), {"host_staged", "alpha", "incomplete"});
-  two.bundle.staged = plain;
+  two.bundle.hostStaged = plain;
   writeFiles();
   EXPECT_EQ(problem(), "accepted");
-  two.bundle.staged[1].mutable_entries(0)->set_queue(77);
+  two.bundle.hostStaged[1].mutable_entries(0)->set_queue(77);
   writeFiles();
   expectSays(problem(), {"queue 77", "in host_staged/"});
-  two.bundle.staged = plain;
+  two.bundle.hostStaged = plain;
   two.bundle.summary.mutable_sums(1)->set_terms(3);
   writeFiles();
   expectSays(problem(), {"a body adds 3 terms"});

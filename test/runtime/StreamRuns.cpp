@@ -170,7 +170,7 @@ struct Outcome {
 
 /// Connects GPUs with direct transfers, as zorse-run does.
 Status connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &locals) {
-  if (bundle.staged.empty())
+  if (bundle.hostStaged.empty())
     return Status::success();
   DirectOptions options;
   options.plan = directPlan(bundle);

@@ -10,10 +10,10 @@ using namespace zorse::run;
 using namespace zorse::runtime;
 
 void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const std::vector<RankFacts> &facts, bool speaks) {
-  if (bundle.staged.empty())
+  if (bundle.hostStaged.empty())
     return;
-  const std::string why = options.staged ? "" : whyNotDirect(bundle, facts);
-  if (why.empty() && !options.staged) {
+  const std::string why = options.hostStaged ? "" : whyNotDirect(bundle, facts);
+  if (why.empty() && !options.hostStaged) {
     if (speaks && !options.quiet)
       printf("%s\n", describeDirect(bundle, facts).c_str());
     return;
@@ -26,7 +26,7 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
 }
 
 Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, Group &group, double seconds, bool quiet) {
-  if (bundle.staged.empty())
+  if (bundle.hostStaged.empty())
     return Status::success();
   DirectOptions options;
   options.plan = directPlan(bundle);

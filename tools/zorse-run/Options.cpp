@@ -162,7 +162,7 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   if (o.sampleEvery > 0)
     text << " sample-every=" << o.sampleEvery << " sample-tokens=" << o.sampleTokens << " sample-prompt=" << o.samplePrompt
          << " sample-temperature=" << o.sampleTemperature;
-  if (o.staged)
+  if (o.hostStaged)
     text << " staged=yes";
   if (o.evaluate)
     text << " evaluate=yes snapshots=" << o.snapshots;

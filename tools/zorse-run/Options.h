@@ -58,7 +58,7 @@ struct Options {
 
   // debugging
   bool poison = false, spoil = false, threadPerQueue = false;
-  bool staged = false;
+  bool hostStaged = false;
 };
 
 /// Parses the command line into `options`. Returns an exit code if the program should exit: after

@@ -146,7 +146,7 @@ void addProcessOptions(CLI::App &app, Options &o) {
       ->capture_default_str()
       ->group(processes);
   app.add_flag("--share-gpus", o.shareGpus, "let devices share a GPU if a host has fewer GPUs than devices")->group(processes);
-  app.add_flag("--host-staged", o.staged, "stage GPU transfers through host memory even if direct transfers are possible")->group(processes);
+  app.add_flag("--host-staged", o.hostStaged, "stage GPU transfers through host memory even if direct transfers are possible")->group(processes);
   app.add_option("--throttle", o.throttle,
                  "DEVICE=SHARE: slow a device down to the fraction SHARE of its speed, as if it had that fraction of a CPU; * in names matches any "
                  "characters")

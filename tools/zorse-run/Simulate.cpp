@@ -113,7 +113,7 @@ Status zorse::run::runSimulation(const Options &o) {
   Result<Bundle> bundle = openBundle(o, BundleUse::Simulate);
   if (bundle.failed())
     return bundle.error();
-  if (o.staged && !bundle->staged.empty())
+  if (o.hostStaged && !bundle->hostStaged.empty())
     bundle->useStaged();
   if (!o.cluster.empty())
     if (Status status = checkCluster(*bundle, o.cluster); status.failed())

@@ -41,7 +41,7 @@ struct BundleContents {
   ModelSummary summary;
   BodyLibrary bodies;                ///< of target 0
   std::vector<std::string> programs; ///< one per device, serialized deterministically (`serialize`)
-  std::vector<std::string> staged;   ///< the same step with host staging, if a program has direct transfers; else empty
+  std::vector<std::string> hostStaged;   ///< the same step with host staging, if a program has direct transfers; else empty
   std::string kernels;               ///< bytes of kernels/<arch>/<object>; empty: the bodies launch no kernel
   struct Target {
     BodyLibrary bodies;

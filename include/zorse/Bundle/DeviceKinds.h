@@ -27,7 +27,7 @@ struct DeviceKind {
 
   /// Transports can access only host memory: programs copy data to the host before sending, and
   /// from the host after receiving.
-  bool stages() const { return !sharesHostMemory && !transports.empty(); }
+  bool usesHostStaging() const { return !sharesHostMemory && !transports.empty(); }
 
   /// Whether a device that offers `offered` runs code for `code`. Returns true for names that the
   /// table does not list.

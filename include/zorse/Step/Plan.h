@@ -27,7 +27,7 @@ struct PlanDevice {
   /// Transports access only host memory, so sent and received data is copied between device and
   /// host (DeviceKind::stages). Set when programs are made, not in plan.json; the search assumes
   /// direct transfers.
-  bool staged = false;
+  bool hostStaged = false;
   /// Devices of one group exchange data directly, from memory to memory; -1: the device has no
   /// direct peer. At most one device per GPU is in a group. Set when programs are made.
   int32_t direct = -1;

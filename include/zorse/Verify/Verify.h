@@ -60,7 +60,7 @@ struct VerifyOptions {
   unsigned findingsPerDevice = 8; ///< the replay of a device stops after this number of findings
   /// By device: its transports can access only host memory (DeviceKind::stages), so transfers and
   /// collectives must use host memory. Empty: no device.
-  std::vector<bool> staged = {};
+  std::vector<bool> hostStaged = {};
   /// By device: devices with the same number exchange directly between their memories. -1, and
   /// devices that are not listed: no direct exchange.
   std::vector<int32_t> direct = {};

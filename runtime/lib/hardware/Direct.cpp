@@ -68,7 +68,7 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
 }
 
 std::string zorse::runtime::stagedCost(const Bundle &bundle) {
-  const double direct = plannedSeconds(bundle.programs), staged = plannedSeconds(bundle.staged);
+  const double direct = plannedSeconds(bundle.programs), staged = plannedSeconds(bundle.hostStaged);
   return format("a step is predicted to take %.4g ms instead of %.4g ms", staged * 1e3, direct * 1e3);
 }
 

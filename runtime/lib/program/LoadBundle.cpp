@@ -63,13 +63,13 @@ public:
       return check;
     for (const bundle::Program &program : bundle_.programs)
       for (const bundle::Queue &queue : program.queues())
-        if (queue.kind() == bundle::DIRECT && bundle_.staged.empty())
+        if (queue.kind() == bundle::DIRECT && bundle_.hostStaged.empty())
           return userError(path("host_staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
                            "' has some; the bundle is incomplete, compile the model again");
-    if (!bundle_.staged.empty()) {
-      bundle_.programs.swap(bundle_.staged);
+    if (!bundle_.hostStaged.empty()) {
+      bundle_.programs.swap(bundle_.hostStaged);
       Status check = checkPrograms(bundle_);
-      bundle_.programs.swap(bundle_.staged);
+      bundle_.programs.swap(bundle_.hostStaged);
       if (check.failed())
         return userError(check.message() + " (of the programs without direct transfers, in host_staged/)");
     }
@@ -279,9 +279,9 @@ private:
         return status;
     if (!manifest_.files.count(bundle::stagedFile(0)))
       return Status::success();
-    bundle_.staged.resize(bundle_.devices.size());
+    bundle_.hostStaged.resize(bundle_.devices.size());
     for (size_t i = 0; i < bundle_.devices.size(); ++i)
-      if (Status status = readMessage(bundle::stagedFile(uint32_t(i)), bundle_.staged[i]); status.failed())
+      if (Status status = readMessage(bundle::stagedFile(uint32_t(i)), bundle_.hostStaged[i]); status.failed())
         return status;
     return Status::success();
   }

@@ -16,13 +16,13 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
     return wrong("plan.json: " + plan.message());
   verify::VerifyOptions options{threads, 1, {}, {}};
   for (const BundleDevice &device : bundle.devices) {
-    options.staged.push_back(deviceKindOf(device.kind).stages());
+    options.hostStaged.push_back(deviceKindOf(device.kind).usesHostStaging());
     options.direct.push_back(deviceKindOf(device.kind).direct ? device.direct : -1);
   }
   std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, options);
-  if (findings.empty() && !bundle.staged.empty()) {
+  if (findings.empty() && !bundle.hostStaged.empty()) {
     options.direct.clear(); // these programs have no direct transfers
-    findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.staged, options);
+    findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.hostStaged, options);
   }
   if (findings.empty())
     return Status::success();

@@ -28,9 +28,9 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.plan.blocking = false; // blocking plans have redundant waits, and removing one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
-    device.staged = true;
+    device.hostStaged = true;
     device.direct = seed % 4 == 3 && d == 0 ? -1 : seed % 4 == 2 ? int32_t(d % 2) : 0;
-    made.options.staged.push_back(true);
+    made.options.hostStaged.push_back(true);
     made.options.direct.push_back(device.direct);
   }
   step::LoweringOptions expand;

@@ -86,9 +86,9 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   step::Plan plan = planOf(model.summary, stages, replicas);
   verify::VerifyOptions options;
   for (step::PlanDevice &device : plan.devices) {
-    device.staged = true;
+    device.hostStaged = true;
     device.direct = direct ? 0 : -1;
-    options.staged.push_back(true);
+    options.hostStaged.push_back(true);
     options.direct.push_back(device.direct);
   }
   Counts counts;

@@ -46,9 +46,9 @@ ProgramCase makeRunsCase(int seed) {
   Random random(seed);
   dealOwners(made.plan, made.model.summary, random);
   for (step::PlanDevice &device : made.plan.devices) { // transports that reach device memory, host staging, or direct transfers
-    device.staged = seed % 3 != 0;
+    device.hostStaged = seed % 3 != 0;
     device.direct = seed % 3 == 2 ? 0 : -1;
-    made.options.staged.push_back(device.staged);
+    made.options.hostStaged.push_back(device.hostStaged);
     made.options.direct.push_back(device.direct);
   }
   step::LoweringOptions expand;

@@ -53,8 +53,8 @@ inline ProgramCase makeCase(int seed, bool copies, bool staged) {
   static const int64_t batches[] = {1, 7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
-    made.plan.devices[d].staged = staged && (d + size_t(seed)) % 2 == 0;
-    made.options.staged.push_back(made.plan.devices[d].staged);
+    made.plan.devices[d].hostStaged = staged && (d + size_t(seed)) % 2 == 0;
+    made.options.hostStaged.push_back(made.plan.devices[d].hostStaged);
   }
   writePrograms(made);
   return made;

@@ -39,7 +39,7 @@ const std::vector<Mistake> &mistakes() {
          for (size_t d = 0; d < p.size(); ++d)
            for (bundle::Entry &entry : *p[d].mutable_entries())
              if (bundle::Region *image = imageOf(entry);
-                 image && image->bytes() && c.plan.devices[d].staged && image->bytes() <= p[d].arenas(0).bytes())
+                 image && image->bytes() && c.plan.devices[d].hostStaged && image->bytes() <= p[d].arenas(0).bytes())
                images.push_back(image);
          if (images.empty())
            return false;
@@ -105,7 +105,7 @@ const std::vector<Mistake> &mistakes() {
          std::vector<bundle::Entry *> waiting;
          for (size_t d = 0; d < p.size(); ++d)
            for (bundle::Entry &entry : *p[d].mutable_entries())
-             if (c.plan.devices[d].staged && entry.waits_size() > 0)
+             if (c.plan.devices[d].hostStaged && entry.waits_size() > 0)
                waiting.push_back(&entry);
          if (waiting.empty())
            return false;

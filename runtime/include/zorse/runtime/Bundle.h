@@ -55,7 +55,7 @@ struct Bundle {
   bundle::BodyLibrary bodies;                    ///< bodies of the first target; the other targets have the same bodies with the same slots
   std::vector<bundle::BodyLibrary> otherTargets; ///< targets 1, 2, ...
   std::vector<bundle::Program> programs;         ///< one per device
-  std::vector<bundle::Program> staged;           ///< the same step without direct transfers if `programs` has some; otherwise empty
+  std::vector<bundle::Program> hostStaged;           ///< the same step without direct transfers if `programs` has some; otherwise empty
   std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
   bundle::HubModel hub;
   KernelObjects kernels; ///< empty if the bundle is only simulated
@@ -65,8 +65,8 @@ struct Bundle {
 
   /// Switches to the programs without direct transfers.
   void useStaged() {
-    programs.swap(staged);
-    staged.clear();
+    programs.swap(hostStaged);
+    hostStaged.clear();
   }
 };
 

@@ -28,7 +28,7 @@ public:
     for (uint32_t op = 0; op < transfers; ++op)
       if (x.ops[op].work != Work::Fixed && !x.ops[op].direct)
         for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
-          if (uint32_t d = deviceOf(h); x.plan.devices[d].staged)
+          if (uint32_t d = deviceOf(h); x.plan.devices[d].hostStaged)
             stage(op, h, d);
     for (auto it = made.begin(); it != made.end();) {
       const uint32_t op = it->first.first;
@@ -112,7 +112,7 @@ private:
     const uint32_t buffer = image(op, device, bytes);
     const Region host = inside(buffer, 0, bytes);
     const Entry entry = entryOf(x, x.ops[op], instruction);
-    x.staged[instruction] = {host, {}};
+    x.hostStaged[instruction] = {host, {}};
     copy(op, device, sends, entry.phase, sends ? entry.region : host, sends ? host : entry.region, entry.value, bytes);
   }
 
@@ -151,7 +151,7 @@ private:
     auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
       return elements ? elementRegion(buffer, place, elements, size) : Region{};
     };
-    x.staged[instruction] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
+    x.hostStaged[instruction] = {part.whole ? at(0, part.elements) : Region{}, at(owned ? part.place(part.owned.runs()[0]) : 0, owned)};
     return at;
   }
 
@@ -205,7 +205,7 @@ private:
     const Region host = inside(image(op, device, bytes), 0, bytes);
     const Entry entry = entryOf(x, x.ops[op], instruction);
     const Region there = entry.region;
-    x.staged[instruction] = {host, {}};
+    x.hostStaged[instruction] = {host, {}};
     copy(op, device, true, entry.phase, there, host, Value::sums(), bytes);
     copy(op, device, false, entry.phase, host, there, Value::globalSum(), bytes);
   }
@@ -297,7 +297,7 @@ private:
 
 } // namespace
 
-void zorse::step::stageTransfers(PlanLowering &x) {
-  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.staged; }))
+void zorse::step::insertHostStaging(PlanLowering &x) {
+  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.hostStaged; }))
     HostStagingPass(x).run();
 }
