@@ -72,8 +72,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
   for (const BundleDevice &device : c.devices) {
     manifest["devices"].push_back(
         {{"name", device.name}, {"kind", device.kind}, {"threads", device.threads}, {"memory", device.memory}, {"target", device.target}});
-    if (!c.hostStaged.empty() && device.direct >= 0)
-      manifest["devices"].back()["device_to_device_group"] = device.direct;
+    if (!c.hostStaged.empty() && device.d2dGroup >= 0)
+      manifest["devices"].back()["device_to_device_group"] = device.d2dGroup;
   }
   manifest["training"] = ordered_json::parse(trainingText(c.summary.training()));
   manifest["files"] = files;

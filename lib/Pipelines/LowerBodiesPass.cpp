@@ -34,7 +34,7 @@ namespace {
 uint32_t directTerms(const planning::Cluster &cluster) {
   std::map<int32_t, uint32_t> sizes;
   uint32_t most = 0;
-  for (int32_t group : planning::directGroups(cluster))
+  for (int32_t group : planning::d2dGroups(cluster))
     if (group >= 0)
       most = std::max(most, ++sizes[group]);
   return most < 2 ? 0 : std::min(most, kMostSumTerms);

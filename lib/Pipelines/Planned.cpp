@@ -105,12 +105,12 @@ static Status readPlanned(ModuleOp module, Planned &planned) {
     return userError(planned.clusterFile + ": " + costs.message());
   planned.costs = std::make_shared<const planning::CostModel>(std::move(*costs));
   planned.plan = std::move(*plan);
-  const std::vector<int32_t> groups = planning::directGroups(planned.cluster);
+  const std::vector<int32_t> groups = planning::d2dGroups(planned.cluster);
   for (step::PlanDevice &device : planned.plan.devices)
     for (const planning::ClusterDevice &known : planned.cluster.devices)
       if (known.name == device.name) {
         device.hostStaged = deviceKindOf(known.kind).usesHostStaging();
-        planned.direct.push_back(groups[size_t(&known - planned.cluster.devices.data())]);
+        planned.d2dGroups.push_back(groups[size_t(&known - planned.cluster.devices.data())]);
         planned.devices.push_back({device.name, known.kind, static_cast<int>(known.threads), device.memory, targetOf(module, known.arch)});
       }
   return Status::success();

@@ -93,7 +93,7 @@ bool verifySerialized(const std::vector<std::string> &programs, const bundle::Mo
   verify::VerifyOptions options;
   options.threads = threads;
   options.hostStaged = staged;
-  options.direct = direct;
+  options.d2dGroups = direct;
   std::vector<verify::Finding> findings = verify::verifySerialized(summary, bodies, *plan, programs, options);
   for (const verify::Finding &finding : findings)
     printError(verify::toString(finding, *plan));

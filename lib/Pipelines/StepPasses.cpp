@@ -63,7 +63,7 @@ bool mayBeDirect(const Planned &planned) {
   for (const step::Cell &cell : planned.plan.cells)
     used.insert(cell.device);
   std::set<int32_t> groups;
-  return llvm::any_of(used, [&](uint32_t device) { return planned.direct[device] >= 0 && !groups.insert(planned.direct[device]).second; });
+  return llvm::any_of(used, [&](uint32_t device) { return planned.d2dGroups[device] >= 0 && !groups.insert(planned.d2dGroups[device]).second; });
 }
 
 /// Analysis: the step of a module's plan, with direct transfers if GPUs support them and memory
@@ -89,7 +89,7 @@ private:
   bool expandDirectly(const Planned &planned, step::LoweringStage until) {
     step::Plan plan = planned.plan;
     for (size_t d = 0; d < plan.devices.size(); ++d)
-      plan.devices[d].direct = planned.direct[d];
+      plan.devices[d].d2dGroup = planned.d2dGroups[d];
     Result<step::StepGraph> made = expand(planned, plan, until);
     if (made.failed()) {
       remark =
@@ -182,7 +182,7 @@ struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPa
     auto verified = [&](const std::vector<std::string> &set, const std::vector<int32_t> &direct) {
       return set.empty() || verifySerialized(set, planned.summary, planned.bodies, plan, threads, byHost, direct);
     };
-    if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.direct) || !verified(staged, {}))
+    if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.d2dGroups) || !verified(staged, {}))
       return signalPassFailure();
     emitRemark(module.getLoc(), "any number of steps: matching, order, races, memory, values");
   }

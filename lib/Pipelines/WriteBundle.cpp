@@ -37,7 +37,7 @@ static Status addModule(ModuleOp module, bundle::BundleContents &contents) {
   contents.devices = std::move(planned.devices);
   if (!contents.hostStaged.empty())
     for (size_t d = 0; d < contents.devices.size(); ++d)
-      contents.devices[d].direct = planned.direct[d];
+      contents.devices[d].d2dGroup = planned.d2dGroups[d];
   contents.model = planned.summary.name();
   contents.plan = fileOf(module->getAttr(units::kPlanAttr))->text;
   contents.cluster = fileOf(module->getAttr(units::kClusterAttr))->text;

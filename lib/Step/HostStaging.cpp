@@ -26,7 +26,7 @@ public:
     before = lists(/*incoming=*/true);
     after = lists(/*incoming=*/false);
     for (uint32_t op = 0; op < transfers; ++op)
-      if (x.ops[op].work != Work::Fixed && !x.ops[op].direct)
+      if (x.ops[op].work != Work::Fixed && !x.ops[op].deviceToDevice)
         for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
           if (uint32_t d = deviceOf(h); x.plan.devices[d].hostStaged)
             stage(op, h, d);

@@ -125,7 +125,7 @@ struct ScheduledOp {
   OpKind kind = OpKind::Join;
   Work work = Work::Fixed;
   bool needsAdmission = false; ///< allocates memory for the cell's forward, so it waits until the cell is admitted
-  bool direct = false; ///< transfers from GPU memory to GPU memory
+  bool deviceToDevice = false; ///< transfers from GPU memory to GPU memory
 };
 
 /// State and buffers of one device for one state group.
@@ -521,7 +521,7 @@ void lowerState(PlanLowering &x, bool reductions = true);
 /// Adds the updates of a device's shards, in the given order, after the op that decides.
 void lowerUpdates(PlanLowering &x, uint32_t device, uint32_t decision, const std::vector<GroupUpdate> &updates);
 /// Moves transfers and collectives to the queue for direct transfers if all their devices are in one group of
-/// PlanDevice::direct. Precondition: all ops and edges exist except those of the schedule.
+/// PlanDevice::deviceToDevice. Precondition: all ops and edges exist except those of the schedule.
 void routeTransfers(PlanLowering &x);
 /// Adds host staging to all other transfers. Follows routeTransfers.
 void insertHostStaging(PlanLowering &x);

@@ -38,8 +38,8 @@ private:
       devices.insert(deviceOf(h));
     if (devices.size() < 2)
       return false;
-    const int32_t group = x.plan.devices[*devices.begin()].direct;
-    return group >= 0 && std::all_of(devices.begin(), devices.end(), [&](uint32_t d) { return x.plan.devices[d].direct == group; }) && canAdd(op);
+    const int32_t group = x.plan.devices[*devices.begin()].d2dGroup;
+    return group >= 0 && std::all_of(devices.begin(), devices.end(), [&](uint32_t d) { return x.plan.devices[d].d2dGroup == group; }) && canAdd(op);
   }
 
   bool canAdd(const ScheduledOp &op) const {
@@ -51,7 +51,7 @@ private:
 
   void route(uint32_t index) {
     ScheduledOp &op = x.ops[index];
-    op.direct = true;
+    op.deviceToDevice = true;
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       x.instructionQueues[h] = deviceOf(h) * kQueues + kDirect;
     if (op.work == Work::Sum)
@@ -92,6 +92,6 @@ private:
 } // namespace
 
 void zorse::step::routeTransfers(PlanLowering &x) {
-  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.direct >= 0; }))
+  if (std::any_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &device) { return device.d2dGroup >= 0; }))
     TransferRouting(x).run();
 }

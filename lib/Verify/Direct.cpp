@@ -39,7 +39,7 @@ bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts,
 bool Device::checkDirect(int index) {
   const bundle::Entry &entry = program.entries(index);
   const int64_t id = int64_t(entry.id());
-  auto groupOf = [&](uint32_t device) { return device < options.direct.size() ? options.direct[device] : -1; };
+  auto groupOf = [&](uint32_t device) { return device < options.d2dGroups.size() ? options.d2dGroups[device] : -1; };
   std::vector<uint32_t> members = participantsOf(entry);
   if (entry.has_send())
     members = {program.device(), entry.send().peer()};

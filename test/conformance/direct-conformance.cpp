@@ -14,7 +14,7 @@
 
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Summary/Summary.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 #include "zorse/runtime/Drivers.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -58,7 +58,7 @@ template <typename T> T must(Result<T> result) {
 struct Sums {
   bundle::BodyLibrary library;
   std::string folder;
-  DirectSums sums;
+  DeviceSums sums;
 };
 Sums compileSums(const std::string &folder) {
   mlir::MLIRContext context;
@@ -98,7 +98,7 @@ std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
 /// A blocking transport that uses a non-blocking one: copies host memory to the GPU and back.
 class Blocking final : public Transport {
 public:
-  Blocking(QueuedDevice &gpu, std::unique_ptr<DirectTransport> direct, uint64_t seed) : gpu_(gpu), direct_(std::move(direct)), seed_(seed) {}
+  Blocking(QueuedDevice &gpu, std::unique_ptr<DeviceTransport> direct, uint64_t seed) : gpu_(gpu), direct_(std::move(direct)), seed_(seed) {}
 
   Status send(Operation, uint32_t peer, const void *data, size_t bytes) override {
     Memory memory(*this, data, bytes);
@@ -119,7 +119,7 @@ public:
     const auto *from = static_cast<const std::byte *>(a.shard);
     for (const Compact::Run &run : here.shards.runs())
       must(gpu_.write(shard + placeOf(run, here.shards, size), from + placeOf(run, there.shards, size), size_t(run.end - run.begin) * size));
-    DirectGather gather{size, a.shards, a.reads, full.at, shard};
+    DeviceAllGather gather{size, a.shards, a.reads, full.at, shard};
     Status status = onStream([&](WorkStream &stream) { return direct_->allGather(gather, stream); });
     return status.failed() || !a.full ? status : full.back(a.full);
   }
@@ -135,7 +135,7 @@ public:
     Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
     Memory parts(*this, nullptr, (a.terms.size() + 2) * partStride(uint64_t(chunk) * size));
     const DeviceAddress shard = held.inside ? full.at + firstPlace(held, size) : apart.at;
-    DirectReduction reduction{a.type, a.terms, a.shards, full.at, shard, parts.at, chunk};
+    DeviceReduction reduction{a.type, a.terms, a.shards, full.at, shard, parts.at, chunk};
     Status status = onStream([&](WorkStream &stream) { return direct_->reduceScatter(reduction, stream); });
     for (const Compact::Run &run : held.shards.runs())
       if (const uint64_t place = placeOf(run, held.shards, size); status.succeeded())
@@ -147,7 +147,7 @@ public:
     if (a.members.size() < 2 || bytes == 0)
       return Status::success();
     Memory data(*this, a.data, bytes), parts(*this, nullptr, (a.members.size() + 2) * bytes);
-    DirectSum sum{a.members, data.at, parts.at, a.count};
+    DeviceSum sum{a.members, data.at, parts.at, a.count};
     Status status = onStream([&](WorkStream &stream) { return direct_->allReduce(sum, stream); });
     return status.failed() ? status : data.back(a.data);
   }
@@ -188,7 +188,7 @@ private:
   static uint64_t firstPlace(const Held &held, size_t size) { return held.shards.empty() ? 0 : placeOf(held.shards.runs()[0], held.whole, size); }
 
   QueuedDevice &gpu_;
-  std::unique_ptr<DirectTransport> direct_;
+  std::unique_ptr<DeviceTransport> direct_;
   const uint64_t seed_;
 };
 
@@ -221,8 +221,8 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
   return program;
 }
 
-DirectOptions optionsOf(const RandomProgram &program, const Sums &sums, const std::string &exchange) {
-  DirectOptions options;
+DeviceTransportOptions optionsOf(const RandomProgram &program, const Sums &sums, const std::string &exchange) {
+  DeviceTransportOptions options;
   options.sums = sums.sums;
   options.exchange = exchange;
   options.connectSeconds = 60;
@@ -270,7 +270,7 @@ std::vector<std::vector<Bytes>> expectedOf(const RandomProgram &program) {
 
 size_t inThreads(const RandomProgram &program, const Sums &sums) {
   std::vector<std::unique_ptr<QueuedDevice>> gpus;
-  std::vector<DirectMember> members;
+  std::vector<DeviceTransportMember> members;
   for (uint32_t d = 0; d < program.devices; ++d) {
     gpus.push_back(makeGpu(d, sums));
     members.push_back({d, gpus.back().get()});
@@ -328,7 +328,7 @@ int mistakes(const Sums &sums) {
   int found = 0;
   for (const char *mistake : {"sizes", "absent"}) {
     std::vector<std::unique_ptr<QueuedDevice>> gpus;
-    std::vector<DirectMember> members;
+    std::vector<DeviceTransportMember> members;
     for (uint32_t d = 0; d < 2; ++d) {
       gpus.push_back(makeGpu(d, sums));
       members.push_back({d, gpus.back().get()});
@@ -373,13 +373,13 @@ int abortsOfTwo(const Sums &sums) {
   using Clock = std::chrono::steady_clock;
   RandomProgram three{3, 1, 1, {}};
   std::vector<std::unique_ptr<QueuedDevice>> gpus;
-  std::vector<DirectMember> members;
+  std::vector<DeviceTransportMember> members;
   for (uint32_t d = 0; d < 3; ++d) {
     gpus.push_back(makeGpu(d, sums));
     members.push_back({d, gpus.back().get()});
   }
   auto group = makeSoloGroup();
-  DirectOptions options = optionsOf(three, sums, "two");
+  DeviceTransportOptions options = optionsOf(three, sums, "two");
   options.plan.groups.push_back({0, 1});
   auto direct = must(connectNccl(members, *group, options));
   std::vector<std::unique_ptr<Blocking>> ends;

@@ -8,7 +8,7 @@
 // or record of an event left out, the n-th work item put on another stream. Prints how many mutants of each kind were
 // detected and lists the others; fails if there are any.
 #include "zorse/runtime/Data.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/Training.h"
 
@@ -133,21 +133,21 @@ private:
 /// Programs declare that a gather reads its device's shard and that a reduction writes it. If the shard is in place and
 /// no other device reads or contributes to it, the transport does not access it, and only later readers need the wait.
 /// This class reports such accesses to the stand-in, so that it also detects when these waits are missing.
-class WatchedDirect final : public DirectTransport {
+class WatchedDirect final : public DeviceTransport {
 public:
-  WatchedDirect(std::unique_ptr<DirectTransport> inner, uint32_t device) : inner_(std::move(inner)), device_(device) {}
+  WatchedDirect(std::unique_ptr<DeviceTransport> inner, uint32_t device) : inner_(std::move(inner)), device_(device) {}
   Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override { return inner_->send(peer, data, bytes, stream); }
   Status receive(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override { return inner_->receive(peer, data, bytes, stream); }
-  Status allGather(const DirectGather &gather, WorkStream &stream) override {
+  Status allGather(const DeviceAllGather &gather, WorkStream &stream) override {
     touch(stream, gather.shards, gather.shard, gather.elementBytes, false);
     return inner_->allGather(gather, stream);
   }
-  Status reduceScatter(const DirectReduction &reduction, WorkStream &stream) override {
+  Status reduceScatter(const DeviceReduction &reduction, WorkStream &stream) override {
     Status status = inner_->reduceScatter(reduction, stream);
     touch(stream, reduction.shards, reduction.shard, bytesOf(reduction.type), true);
     return status;
   }
-  Status allReduce(const DirectSum &sum, WorkStream &stream) override { return inner_->allReduce(sum, stream); }
+  Status allReduce(const DeviceSum &sum, WorkStream &stream) override { return inner_->allReduce(sum, stream); }
   uint64_t moved() const override { return inner_->moved(); }
   void onFailure(std::function<void(const Error &)> told) override { inner_->onFailure(std::move(told)); }
   void abort(const Error &why) override { inner_->abort(why); }
@@ -159,7 +159,7 @@ private:
       if (shard.device == device_ && own)
         access(stream.handle(), own.value, size_t(shard.end - shard.begin) * elementBytes, write);
   }
-  std::unique_ptr<DirectTransport> inner_;
+  std::unique_ptr<DeviceTransport> inner_;
   const uint32_t device_;
 };
 
@@ -172,22 +172,22 @@ struct Outcome {
 Status connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &locals) {
   if (bundle.hostStaged.empty())
     return Status::success();
-  DirectOptions options;
-  options.plan = directPlan(bundle);
-  options.sums = directSums(bundle.summary);
+  DeviceTransportOptions options;
+  options.plan = deviceTransferPlan(bundle);
+  options.sums = deviceSums(bundle.summary);
   for (const BundleDevice &device : bundle.devices)
     options.names.push_back(device.name);
-  std::vector<DirectMember> members;
+  std::vector<DeviceTransportMember> members;
   for (const std::vector<uint32_t> &group : options.plan.groups)
     for (uint32_t device : group)
-      if (std::none_of(members.begin(), members.end(), [&](const DirectMember &member) { return member.device == device; }))
+      if (std::none_of(members.begin(), members.end(), [&](const DeviceTransportMember &member) { return member.device == device; }))
         members.push_back({device, locals[device].device.get()});
   auto solo = makeSoloGroup();
   auto made = connectNccl(members, *solo, options);
   if (made.failed())
     return made.error();
   for (size_t i = 0; i < members.size(); ++i)
-    locals[members[i].device].direct = std::make_unique<WatchedDirect>(std::move((*made)[i]), members[i].device);
+    locals[members[i].device].deviceTransport = std::make_unique<WatchedDirect>(std::move((*made)[i]), members[i].device);
   return Status::success();
 }
 

@@ -1,6 +1,6 @@
 #include "DirectTransfers.h"
 
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -28,15 +28,15 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
 Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, Group &group, double seconds, bool quiet) {
   if (bundle.hostStaged.empty())
     return Status::success();
-  DirectOptions options;
-  options.plan = directPlan(bundle);
-  options.sums = directSums(bundle.summary);
+  DeviceTransportOptions options;
+  options.plan = deviceTransferPlan(bundle);
+  options.sums = deviceSums(bundle.summary);
   options.connectSeconds = seconds;
   if (!quiet)
     options.say = [](const std::string &line) { fprintf(stderr, "note: %s\n", line.c_str()); };
   for (const BundleDevice &device : bundle.devices)
     options.names.push_back(device.name);
-  std::vector<DirectMember> members;
+  std::vector<DeviceTransportMember> members;
   std::vector<LocalDevice *> of;
   for (LocalDevice &local : devices)
     if (std::any_of(options.plan.groups.begin(), options.plan.groups.end(),
@@ -44,10 +44,10 @@ Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice
       members.push_back({local.index, local.device.get()});
       of.push_back(&local);
     }
-  Result<std::vector<std::unique_ptr<DirectTransport>>> made = connectNccl(members, group, options);
+  Result<std::vector<std::unique_ptr<DeviceTransport>>> made = connectNccl(members, group, options);
   if (made.failed())
     return made.error();
   for (size_t i = 0; i < of.size(); ++i)
-    of[i]->direct = std::move((*made)[i]);
+    of[i]->deviceTransport = std::move((*made)[i]);
   return Status::success();
 }

@@ -15,7 +15,7 @@ struct DeviceKind {
   bool hostProcessors;   ///< it is threads of the host's CPUs: speeds are per thread, and messages take time from its computation.
   bool sharesHostMemory; ///< its memory is host memory: copies from and to the host are ordinary copies and need no queue.
   bool asynchronous;     ///< it processes each of its queues itself; false: host threads do, one for computation and one for all communication.
-  bool direct; ///< devices of this kind on different GPUs exchange data between their memories, through a library that enqueues transfers on their
+  bool deviceToDevice; ///< devices of this kind on different GPUs exchange data between their memories, through a library that enqueues transfers on their
                ///< queues.
   std::vector<std::string> transports; ///< transports that it can join: "local", "gloo"
   /// Instruction sets for which its code can be generated, as LLVM names them. Each one runs code

@@ -27,7 +27,7 @@ struct BundleDevice {
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: not limited.
   uint32_t target = 0; ///< index of its body library
-  int32_t direct = -1; ///< devices with the same number exchange data between their memories (Program queues of kind DIRECT); -1: with no device
+  int32_t d2dGroup = -1; ///< devices with the same number exchange data between their memories (Program queues of kind DIRECT); -1: with no device
 };
 
 /// Of the body library of a target: "functions.pb", "functions.1.pb", ...

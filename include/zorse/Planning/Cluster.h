@@ -42,7 +42,7 @@ struct ClusterDevice {
   uint64_t reserve = 0;              ///< bytes of `memory` that programs must not use (context, libraries)
   uint32_t threads = 1;              ///< cpu: threads that share a launch
   double price = 0;                  ///< per hour
-  bool direct = true;                ///< whether it may exchange data directly with other GPUs, if its kind supports that
+  bool deviceToDevice = true;                ///< whether it may exchange data directly with other GPUs, if its kind supports that
 
   /// Bytes that programs may use; 0: unlimited. Everything except the description itself uses this.
   uint64_t capacity() const { return memory == 0 ? 0 : memory > reserve ? memory - reserve : 1; }
@@ -59,11 +59,11 @@ struct ClusterNode {
 
 /// Which GPUs exchange data directly, from memory to memory: those of one site, of one node, or
 /// none.
-enum class DirectReach : uint8_t { Site, Node, Nowhere };
+enum class D2dScope : uint8_t { Site, Node, Nowhere };
 
 struct Cluster {
   std::string name, currency = "USD";
-  DirectReach direct = DirectReach::Site;
+  D2dScope deviceToDevice = D2dScope::Site;
   std::vector<ClusterDevice> devices; ///< in file order, which is rank order
   std::vector<ClusterNode> nodes;     ///< in file order
   bundle::Topology topology;          ///< sites and links; `node_of_device` in the order of `devices`
@@ -119,8 +119,8 @@ Result<Cluster> readClusterFile(const std::string &path, std::string *text = nul
 std::string writeCluster(const Cluster &cluster);
 
 /// Returns a group number per device. Devices with the same number exchange data directly, from
-/// memory to memory (step::PlanDevice::direct); -1: the device has no direct peer.
-std::vector<int32_t> directGroups(const Cluster &cluster);
+/// memory to memory (step::PlanDevice::deviceToDevice); -1: the device has no direct peer.
+std::vector<int32_t> d2dGroups(const Cluster &cluster);
 
 /// Returns a cluster's devices as a plan lists them: `speed` is the speed of the compute type,
 /// `memory` the capacity.

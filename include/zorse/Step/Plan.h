@@ -30,7 +30,7 @@ struct PlanDevice {
   bool hostStaged = false;
   /// Devices of one group exchange data directly, from memory to memory; -1: the device has no
   /// direct peer. At most one device per GPU is in a group. Set when programs are made.
-  int32_t direct = -1;
+  int32_t d2dGroup = -1;
 };
 
 /// Speed of a link, only for simulated time.

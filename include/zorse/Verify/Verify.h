@@ -63,7 +63,7 @@ struct VerifyOptions {
   std::vector<bool> hostStaged = {};
   /// By device: devices with the same number exchange directly between their memories. -1, and
   /// devices that are not listed: no direct exchange.
-  std::vector<int32_t> direct = {};
+  std::vector<int32_t> d2dGroups = {};
 };
 
 /// Checks the programs of one step, which may run any number of times, in training and evaluation:

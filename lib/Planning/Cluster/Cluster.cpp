@@ -53,13 +53,13 @@ Result<std::vector<std::string>> zorse::planning::adaptToPrecision(Cluster &clus
   return precision.sumsF16 ? allowSumsInF16(cluster) : std::vector<std::string>();
 }
 
-std::vector<int32_t> zorse::planning::directGroups(const Cluster &cluster) {
+std::vector<int32_t> zorse::planning::d2dGroups(const Cluster &cluster) {
   std::vector<int32_t> groups;
   groups.reserve(cluster.devices.size());
   for (const ClusterDevice &device : cluster.devices) {
-    const bool can = device.direct && deviceKindOf(device.kind).direct && cluster.direct != DirectReach::Nowhere;
+    const bool can = device.deviceToDevice && deviceKindOf(device.kind).deviceToDevice && cluster.deviceToDevice != D2dScope::Nowhere;
     const uint32_t site = cluster.topology.nodes(static_cast<int>(device.node)).site();
-    groups.push_back(!can ? -1 : static_cast<int32_t>(cluster.direct == DirectReach::Node ? device.node : site));
+    groups.push_back(!can ? -1 : static_cast<int32_t>(cluster.deviceToDevice == D2dScope::Node ? device.node : site));
   }
   return groups;
 }

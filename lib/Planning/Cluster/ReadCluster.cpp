@@ -104,7 +104,7 @@ private:
       if (reach != "site" && reach != "node" && reach != "nowhere")
         fail(node, "links.device_to_device_scope: expected site, node or nowhere: how far GPUs exchange directly, from memory to memory; got " +
                        show(node));
-      cluster.direct = reach == "site" ? DirectReach::Site : reach == "node" ? DirectReach::Node : DirectReach::Nowhere;
+      cluster.deviceToDevice = reach == "site" ? D2dScope::Site : reach == "node" ? D2dScope::Node : D2dScope::Nowhere;
     }
   }
 

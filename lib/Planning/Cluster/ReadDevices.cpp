@@ -96,7 +96,7 @@ public:
     if (YAML::Node price = fields["price"])
       device.price = toPrice(price, what + ": price");
     if (YAML::Node direct = fields["device_to_device"])
-      device.direct = toFlag(direct, what + ": device_to_device");
+      device.deviceToDevice = toFlag(direct, what + ": device_to_device");
   }
 
 private:

@@ -114,7 +114,7 @@ std::string describe(const ClusterDevice &device) {
     put("launch_overhead", secondsOf(device.launch));
   if (device.price > 0)
     put("price", number(device.price));
-  if (!device.direct)
+  if (!device.deviceToDevice)
     put("device_to_device", "false");
   if (!device.gpu.empty())
     put("gpu", inQuotes(device.gpu));
@@ -239,11 +239,11 @@ std::string zorse::planning::writeCluster(const Cluster &cluster) {
     n += std::max<size_t>(count, 1);
   }
   bool all = topology.has_between_sites(), pairs = topology.site_pairs_size() > 0;
-  const bool reach = cluster.direct != DirectReach::Site;
+  const bool reach = cluster.deviceToDevice != D2dScope::Site;
   if (all || pairs || reach || topology.algorithms_size() > 0)
     out += "links:\n";
   if (reach)
-    out += std::string("  device_to_device_scope: ") + (cluster.direct == DirectReach::Node ? "node" : "nowhere") + "\n";
+    out += std::string("  device_to_device_scope: ") + (cluster.deviceToDevice == D2dScope::Node ? "node" : "nowhere") + "\n";
   if (topology.algorithms_size() > 0) {
     out += "  collective_algorithms: [";
     for (int algorithm : topology.algorithms()) {

@@ -24,19 +24,19 @@ Status zorse::runtime::communicate(Transport &transport, PreparedEntry &prepared
   }
 }
 
-Status zorse::runtime::communicate(DirectTransport &transport, PreparedEntry &prepared, WorkStream &stream) {
+Status zorse::runtime::communicate(DeviceTransport &transport, PreparedEntry &prepared, WorkStream &stream) {
   const Entry &entry = *prepared.entry;
   switch (entry.what_case()) {
   case Entry::kSend:
-    return transport.send(entry.send().peer(), prepared.directData, entry.send().region().bytes(), stream);
+    return transport.send(entry.send().peer(), prepared.deviceData, entry.send().region().bytes(), stream);
   case Entry::kReceive:
-    return transport.receive(entry.receive().peer(), prepared.directData, entry.receive().region().bytes(), stream);
+    return transport.receive(entry.receive().peer(), prepared.deviceData, entry.receive().region().bytes(), stream);
   case Entry::kAllGather:
-    return transport.allGather(prepared.directGather, stream);
+    return transport.allGather(prepared.deviceGather, stream);
   case Entry::kReduceScatter:
-    return transport.reduceScatter(prepared.directReduction, stream);
+    return transport.reduceScatter(prepared.deviceReduction, stream);
   case Entry::kAllReduce:
-    return transport.allReduce(prepared.directSum, stream);
+    return transport.allReduce(prepared.deviceSum, stream);
   default:
     return internalError("an entry of an unknown kind is on a direct queue");
   }

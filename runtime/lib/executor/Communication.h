@@ -9,7 +9,7 @@ namespace zorse::runtime {
 Status communicate(Transport &transport, PreparedEntry &prepared, Operation operation);
 
 /// Puts this device's part on a stream. For entries on a queue of kind DIRECT.
-Status communicate(DirectTransport &transport, PreparedEntry &prepared, WorkStream &stream);
+Status communicate(DeviceTransport &transport, PreparedEntry &prepared, WorkStream &stream);
 
 /// Pre-posts receives with free memory that the worker of `here` executes next, from its entry
 /// `first` on. Everything that must precede a receive is one of three: a wait of the receive, a

@@ -123,8 +123,8 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   for (const bundle::Wait &wait : entry.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
   prepared.beside = runsBeside(bundle, index, entry);
-  prepared.direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
-  if (prepared.direct) {
+  prepared.deviceToDevice = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
+  if (prepared.deviceToDevice) {
     prepareDirect(prepared);
     return Status::success();
   }
@@ -184,27 +184,27 @@ void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
   const Entry &entry = *prepared.entry;
   switch (entry.what_case()) {
   case Entry::kSend:
-    prepared.directData = address(entry.send().region());
+    prepared.deviceData = address(entry.send().region());
     break;
   case Entry::kReceive:
-    prepared.directData = address(entry.receive().region());
+    prepared.deviceData = address(entry.receive().region());
     break;
   case Entry::kAllGather: {
     const bundle::AllGather &a = entry.all_gather();
-    prepared.directGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(entry)->runs(), address(a.full()),
+    prepared.deviceGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(entry)->runs(), address(a.full()),
                              address(a.shard())};
     break;
   }
   case Entry::kReduceScatter: {
     const bundle::ReduceScatter &r = entry.reduce_scatter();
-    prepared.directReduction = {
+    prepared.deviceReduction = {
         numberType(r.type()), bundle::collectiveOf(entry)->runs(), bundle::shardsOf(r.shards()), address(r.full()), address(r.shard()),
         address(r.parts()),   std::max<int64_t>(r.chunk(), 1)};
     break;
   }
   case Entry::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
-    prepared.directSum = {
+    prepared.deviceSum = {
         {a.members().begin(), a.members().end()}, address(a.region()), address(a.parts()), int64_t(a.region().bytes() / sizeof(double))};
     break;
   }

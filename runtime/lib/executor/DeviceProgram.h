@@ -41,16 +41,16 @@ struct PreparedEntry final : HostTask, StreamTask {
   std::vector<BodyCall> calls; ///< calls of a compute entry; they point into `slots` and `overwrite`
   std::vector<DeviceAddress> slots;
   std::vector<uint8_t> overwrite;
-  bool direct = false;       ///< whether it is on a queue of kind DIRECT
+  bool deviceToDevice = false;       ///< whether it is on a queue of kind DIRECT
   bool beside = false;       ///< whether the host's CPU runs its calls for the device
   void *data = nullptr;      ///< address for the transport, of a transfer
   AllGatherArguments gather; ///< arguments, of an all-gather
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
-  DeviceAddress directData; ///< address, of a direct transfer
-  DirectGather directGather;
-  DirectReduction directReduction;
-  DirectSum directSum;
+  DeviceAddress deviceData; ///< address, of a direct transfer
+  DeviceAllGather deviceGather;
+  DeviceReduction deviceReduction;
+  DeviceSum deviceSum;
   DeviceProgram *program = nullptr;
 
   Status run(uint64_t step, size_t call) override;

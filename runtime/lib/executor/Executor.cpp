@@ -45,8 +45,8 @@ public:
     if (waited < requested)
       fail(internalError("the run was abandoned"));
     for (LocalDevice &local : locals)
-      if (local.direct)
-        local.direct->onFailure(nullptr);
+      if (local.deviceTransport)
+        local.deviceTransport->onFailure(nullptr);
     for (LocalDevice &local : locals)
       local.device->closeQueues();
     watchdogWake.notify_all();
@@ -57,8 +57,8 @@ public:
     // The destructors of direct transports wait for each other's close messages.
     std::vector<std::thread> goodbyes;
     for (LocalDevice &local : locals)
-      if (local.direct)
-        goodbyes.emplace_back([&local] { local.direct.reset(); });
+      if (local.deviceTransport)
+        goodbyes.emplace_back([&local] { local.deviceTransport.reset(); });
     for (std::thread &goodbye : goodbyes)
       goodbye.join();
   }
@@ -72,18 +72,18 @@ public:
       if (program.failed())
         return program.error();
       (*program)->runner = this;
-      running.emplace_back(*this, std::move(*program), *local.transport, local.direct.get());
+      running.emplace_back(*this, std::move(*program), *local.transport, local.deviceTransport.get());
       Result<std::unique_ptr<QueuedDevice>> beside = makeProcessorBeside(bundle, local.index, locals.size(), local.share);
       if (beside.failed())
         return beside.error();
       running.back().beside = std::move(*beside);
       if (options.spoil)
         running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
-      if (!local.direct && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
-                                       [](const PreparedEntry &entry) { return entry.direct; }))
+      if (!local.deviceTransport && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
+                                       [](const PreparedEntry &entry) { return entry.deviceToDevice; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
-      if (local.direct)
-        local.direct->onFailure([this](const Error &error) { fail(error); });
+      if (local.deviceTransport)
+        local.deviceTransport->onFailure([this](const Error &error) { fail(error); });
       if (Status status = local.device->openQueues(running.back().program->threads, running.back()); status.failed())
         return status;
       if (Status status = running.back().program->warmUp(options.poison); status.failed())
@@ -101,7 +101,7 @@ public:
 
   /// A device and the state of its steps in progress.
   struct DeviceStep final : QueueObserver {
-    DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DirectTransport *direct)
+    DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DeviceTransport *direct)
         : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueEntries.size()) {}
     void finished(uint64_t tag, double begin, double end) override { all.finished(*this, tag, begin, end); }
     void failed(uint64_t tag, const Error &error) override { all.failed(*this, tag, error); }
@@ -109,7 +109,7 @@ public:
     Implementation &all;
     std::unique_ptr<DeviceProgram> program;
     Transport &transport;
-    DirectTransport *direct;        ///< null: none
+    DeviceTransport *direct;        ///< null: none
     std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
     HostStaging staging;            ///< for the steps in progress
     std::vector<LastUse> lastUses;      ///< by entry; empty: dead bytes are not overwritten
@@ -184,8 +184,8 @@ public:
     // Last, and in parallel: this waits for work on GPUs, where devices may wait for each other.
     std::vector<std::thread> aborting;
     for (LocalDevice &local : locals)
-      if (local.direct)
-        aborting.emplace_back([&] { local.direct->abort(error); });
+      if (local.deviceTransport)
+        aborting.emplace_back([&] { local.deviceTransport->abort(error); });
     for (std::thread &thread : aborting)
       thread.join();
   }
@@ -257,7 +257,7 @@ private:
   uint64_t counter() const {
     uint64_t sum = 0;
     for (const LocalDevice &local : locals)
-      sum += local.transport->moved() + (local.direct ? local.direct->moved() : 0) + local.device->launches();
+      sum += local.transport->moved() + (local.deviceTransport ? local.deviceTransport->moved() : 0) + local.device->launches();
     for (const DeviceStep &device : running)
       sum += device.beside ? device.beside->launches() : 0;
     for (const DeviceStep &device : running)
@@ -295,7 +295,7 @@ private:
   /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
   /// entries on direct queues.
   bool spoils(const DeviceStep &device, const PreparedEntry &entry, const Slot &slot) const {
-    return !device.lastUses.empty() && !slot.request.evaluation && !entry.direct && !device.lastUses[entry.index].regions.empty();
+    return !device.lastUses.empty() && !slot.request.evaluation && !entry.deviceToDevice && !device.lastUses[entry.index].regions.empty();
   }
 
   bool observed(const Entry &entry, bool evaluation) const {
@@ -336,7 +336,7 @@ private:
       slot.result.reported = true;
       return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(entry.report().region()), sizeof slot.result.report};
     default:
-      return prepared.direct ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
+      return prepared.deviceToDevice ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
     }
   }
 

@@ -1,6 +1,6 @@
 // Checks whether the GPUs of a job can exchange data directly, without host staging.
 #include "zorse/Base/Format.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 #include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Hardware.h"
 
@@ -73,7 +73,7 @@ std::string zorse::runtime::stagedCost(const Bundle &bundle) {
 }
 
 std::string zorse::runtime::describeDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
-  const DirectPlan plan = directPlan(bundle);
+  const DeviceTransferPlan plan = deviceTransferPlan(bundle);
   std::string text, nccl, driver;
   size_t count = 0;
   for (size_t r = 0; r < ranks.size(); ++r)

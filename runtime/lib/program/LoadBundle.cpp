@@ -96,7 +96,7 @@ private:
     bundle_.batch = manifest_.batch;
     bundle_.sequence = manifest_.sequence;
     for (const bundle::BundleDevice &device : manifest_.devices)
-      bundle_.devices.push_back({device.name, device.kind, device.threads, device.memory, device.target, device.direct});
+      bundle_.devices.push_back({device.name, device.kind, device.threads, device.memory, device.target, device.d2dGroup});
     return checkFiles();
   }
 

@@ -17,11 +17,11 @@ Status zorse::runtime::verifyBundle(const Bundle &bundle, unsigned threads) {
   verify::VerifyOptions options{threads, 1, {}, {}};
   for (const BundleDevice &device : bundle.devices) {
     options.hostStaged.push_back(deviceKindOf(device.kind).usesHostStaging());
-    options.direct.push_back(deviceKindOf(device.kind).direct ? device.direct : -1);
+    options.d2dGroups.push_back(deviceKindOf(device.kind).deviceToDevice ? device.d2dGroup : -1);
   }
   std::vector<verify::Finding> findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.programs, options);
   if (findings.empty() && !bundle.hostStaged.empty()) {
-    options.direct.clear(); // these programs have no direct transfers
+    options.d2dGroups.clear(); // these programs have no direct transfers
     findings = verify::verifyPrograms(bundle.summary, bundle.bodies, *plan, bundle.hostStaged, options);
   }
   if (findings.empty())

@@ -2,7 +2,7 @@
 #include "Probe.h"
 
 #include "device/cuda/BlasLt.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 #include "zorse/runtime/Drivers.h"
 
 #include <chrono>

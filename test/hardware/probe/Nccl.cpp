@@ -4,7 +4,7 @@
 
 #include "device/cuda/BlasLt.h"
 #include "zorse/runtime/Control.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 
 #include <chrono>
 #include <cstring>
@@ -61,7 +61,7 @@ int probe::tryNccl() {
     return say("NCCL", false, api.failed() ? api.message() : device.message()), 1;
   const CudaApi &cuda = **api;
   const FreeMemory before = freeMemory(cuda);
-  DirectOptions options;
+  DeviceTransportOptions options;
   options.plan.groups = options.plan.peers = {{0}}; // also sends to itself
   options.names = {"kit"};
   auto group = makeSoloGroup();
@@ -72,13 +72,13 @@ int probe::tryNccl() {
     return say("a communicator of one rank", false, made.message()), 1;
   std::snprintf(text, sizeof text, "%.2f s, %zu MiB of the GPU's memory", now() - begin, (before.left - freeMemory(cuda).left) >> 20);
   say("a communicator of one rank", true, text);
-  DirectTransport &transport = *made->front();
+  DeviceTransport &transport = *made->front();
 
   auto memory = (*device)->allocate(bundle::DEVICE, 3 * 256 * 256 * 4 + 2 * kGathered * 4, {});
   auto blas = BlasLt::create(cuda);
   if (memory.failed() || blas.failed())
     return say("NCCL", false, memory.failed() ? memory.message() : blas.message()), 1;
-  DirectGather gather;
+  DeviceAllGather gather;
   gather.shards = {{0, 0, int64_t(kGathered)}};
   gather.reads = {{0, 0, int64_t(kGathered)}};
   gather.full = (*memory)->base() + 3 * 256 * 256 * 4;

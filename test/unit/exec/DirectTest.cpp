@@ -29,9 +29,9 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.hostStaged = true;
-    device.direct = seed % 4 == 3 && d == 0 ? -1 : seed % 4 == 2 ? int32_t(d % 2) : 0;
+    device.d2dGroup = seed % 4 == 3 && d == 0 ? -1 : seed % 4 == 2 ? int32_t(d % 2) : 0;
     made.options.hostStaged.push_back(true);
-    made.options.direct.push_back(device.direct);
+    made.options.d2dGroups.push_back(device.d2dGroup);
   }
   step::LoweringOptions expand;
   expand.directChunk = seed % 2 ? 512 : 4 << 20;

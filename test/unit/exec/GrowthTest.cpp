@@ -87,9 +87,9 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   verify::VerifyOptions options;
   for (step::PlanDevice &device : plan.devices) {
     device.hostStaged = true;
-    device.direct = direct ? 0 : -1;
+    device.d2dGroup = direct ? 0 : -1;
     options.hostStaged.push_back(true);
-    options.direct.push_back(device.direct);
+    options.d2dGroups.push_back(device.d2dGroup);
   }
   Counts counts;
   auto took = [&](const std::string &what) {

@@ -47,9 +47,9 @@ ProgramCase makeRunsCase(int seed) {
   dealOwners(made.plan, made.model.summary, random);
   for (step::PlanDevice &device : made.plan.devices) { // transports that reach device memory, host staging, or direct transfers
     device.hostStaged = seed % 3 != 0;
-    device.direct = seed % 3 == 2 ? 0 : -1;
+    device.d2dGroup = seed % 3 == 2 ? 0 : -1;
     made.options.hostStaged.push_back(device.hostStaged);
-    made.options.direct.push_back(device.direct);
+    made.options.d2dGroups.push_back(device.d2dGroup);
   }
   step::LoweringOptions expand;
   expand.directChunk = seed % 2 ? 512 : 4 << 20;

@@ -463,10 +463,10 @@ TEST(Cluster, DirectGroups) {
                             "  - {name: y, site: west, devices: [{name: h, type: T4}, "
                             "{name: i, type: T4, device_to_device: false}]}\nlinks:\n  inter_site: {bandwidth: 1e9}\n";
   using Groups = std::vector<int32_t>;
-  EXPECT_EQ(directGroups(read(sites)), (Groups{0, -1, 0, -1, 1, -1}));
-  EXPECT_EQ(directGroups(read(sites + "  device_to_device_scope: node\n")), (Groups{0, -1, 1, -1, 2, -1}));
-  EXPECT_EQ(directGroups(read(sites + "  device_to_device_scope: nowhere\n")), (Groups{-1, -1, -1, -1, -1, -1}));
-  EXPECT_EQ(directGroups(read(writeCluster(read(sites + "  device_to_device_scope: node\n")))), (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_EQ(d2dGroups(read(sites)), (Groups{0, -1, 0, -1, 1, -1}));
+  EXPECT_EQ(d2dGroups(read(sites + "  device_to_device_scope: node\n")), (Groups{0, -1, 1, -1, 2, -1}));
+  EXPECT_EQ(d2dGroups(read(sites + "  device_to_device_scope: nowhere\n")), (Groups{-1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(d2dGroups(read(writeCluster(read(sites + "  device_to_device_scope: node\n")))), (Groups{0, -1, 1, -1, 2, -1}));
   EXPECT_MISTAKE(sites + "  device_to_device_scope: [x]\n", "links.device_to_device_scope: expected site, node or nowhere");
   EXPECT_MISTAKE(sites + "  device_to_device_scope: always\n", "got 'always'");
   EXPECT_MISTAKE("nodes: [{name: x, devices: [{name: g, type: T4, device_to_device: maybe}]}]",

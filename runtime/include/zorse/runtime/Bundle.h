@@ -22,7 +22,7 @@ struct BundleDevice {
   int threads = 1;
   uint64_t memory = 0; ///< bytes; 0: unlimited
   uint32_t target = 0; ///< index of its body library
-  int32_t direct = -1; ///< devices with equal numbers exchange from device memory to device memory; -1: none
+  int32_t d2dGroup = -1; ///< devices with equal numbers exchange from device memory to device memory; -1: none
 };
 
 /// Location of the initial bytes of one parameter.

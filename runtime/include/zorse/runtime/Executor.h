@@ -15,7 +15,7 @@
 
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Device.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 #include "zorse/runtime/Transport.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
@@ -94,7 +94,7 @@ struct LocalDevice {
   uint32_t index = 0; ///< index of its program
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
-  std::unique_ptr<DirectTransport> direct = nullptr; ///< set if its program has a queue of kind DIRECT
+  std::unique_ptr<DeviceTransport> deviceTransport = nullptr; ///< set if its program has a queue of kind DIRECT
   double share = 1;                                  ///< fraction of its speed: see makeDevice
 };
 

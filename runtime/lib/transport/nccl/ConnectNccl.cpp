@@ -43,11 +43,11 @@ bool parse(const std::string &text, UniqueId &id) {
 /// Exchanges the id of each group. The rank with the group's first device publishes it; other ranks
 /// publish an empty line.
 /// \param api  null on a rank without members, which creates no id
-Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DirectMember> &members, Group &group, const DirectOptions &options) {
+Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DeviceTransportMember> &members, Group &group, const DeviceTransportOptions &options) {
   const size_t count = options.plan.groups.size();
   std::string mine;
   for (const std::vector<uint32_t> &devices : options.plan.groups) {
-    if (std::any_of(members.begin(), members.end(), [&](const DirectMember &member) { return member.device == devices.front(); })) {
+    if (std::any_of(members.begin(), members.end(), [&](const DeviceTransportMember &member) { return member.device == devices.front(); })) {
       UniqueId id;
       if (int result = api->ncclGetUniqueId(&id); result != kSuccess)
         return userError(api->describe("ncclGetUniqueId", result, nullptr));
@@ -182,8 +182,8 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
   return status.failed() ? Status(failed(status.message())) : status;
 }
 
-Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNccl(const std::vector<DirectMember> &members, Group &group,
-                                                                                  const DirectOptions &given) {
+Result<std::vector<std::unique_ptr<DeviceTransport>>> zorse::runtime::connectNccl(const std::vector<DeviceTransportMember> &members, Group &group,
+                                                                                  const DeviceTransportOptions &given) {
   Result<const NcclApi *> api = members.empty() ? Result<const NcclApi *>(static_cast<const NcclApi *>(nullptr)) : ncclApi();
   if (api.failed())
     return api.error();
@@ -194,7 +194,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   const auto begin = Communicator::Clock::now(), deadline = begin + times(given.connectSeconds, given.plan.groups.size());
   std::vector<std::unique_ptr<NcclTransport>> made;
   made.reserve(members.size());
-  for (const DirectMember &member : members)
+  for (const DeviceTransportMember &member : members)
     made.push_back(std::make_unique<NcclTransport>(**api, member, given));
   std::vector<Status> results(members.size());
   std::vector<std::thread> threads;
@@ -227,7 +227,7 @@ Result<std::vector<std::unique_ptr<DirectTransport>>> zorse::runtime::connectNcc
   for (const Status &status : results)
     if (status.failed())
       return status;
-  std::vector<std::unique_ptr<DirectTransport>> out;
+  std::vector<std::unique_ptr<DeviceTransport>> out;
   out.reserve(made.size());
   for (auto &transport : made)
     out.push_back(std::move(transport));

@@ -1,6 +1,6 @@
 #include "NcclApi.h"
 
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 
 #include <dlfcn.h>
 

@@ -30,7 +30,7 @@ std::vector<uint32_t> devicesOf(const std::vector<Shard> &list) {
 
 } // namespace
 
-NcclTransport::NcclTransport(const NcclApi &api, const DirectMember &member, const DirectOptions &options)
+NcclTransport::NcclTransport(const NcclApi &api, const DeviceTransportMember &member, const DeviceTransportOptions &options)
     : api_(api), member_(member), options_(options) {
   for (const std::vector<uint32_t> &group : options.plan.groups)
     if (contains(group, member.device))
@@ -92,7 +92,7 @@ Status NcclTransport::receive(uint32_t peer, DeviceAddress data, size_t bytes, W
   return done(exchange("ncclRecv", {{false, peer, data, bytes}}, stream));
 }
 
-Status NcclTransport::gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream) {
+Status NcclTransport::gatherInGroup(Communicator &communicator, const DeviceAllGather &gather, WorkStream &stream) {
   const std::vector<Shard> &shards = gather.shards, &reads = gather.reads;
   const std::vector<uint32_t> &devices = communicator.devices();
   const size_t size = gather.elementBytes;
@@ -120,7 +120,7 @@ Status NcclTransport::gatherInGroup(Communicator &communicator, const DirectGath
   });
 }
 
-Status NcclTransport::allGather(const DirectGather &gather, WorkStream &stream) {
+Status NcclTransport::allGather(const DeviceAllGather &gather, WorkStream &stream) {
   const std::vector<uint32_t> readers = devicesOf(gather.reads);
   Shard all{0, INT64_MAX, 0};
   for (const Shard &shard : gather.shards)
@@ -155,7 +155,7 @@ Status NcclTransport::allGather(const DirectGather &gather, WorkStream &stream) 
   return done(status.failed() ? status : exchange("all-gather", transfers, stream));
 }
 
-Status NcclTransport::reduceScatter(const DirectReduction &reduction, WorkStream &stream) {
+Status NcclTransport::reduceScatter(const DeviceReduction &reduction, WorkStream &stream) {
   // An owner's shards take turns: a round brings it terms of one of them.
   std::vector<std::vector<Shard>> turns;
   std::map<uint32_t, size_t> taken; // by owner
@@ -175,7 +175,7 @@ Status NcclTransport::reduceScatter(const DirectReduction &reduction, WorkStream
   return done(Status::success());
 }
 
-Status NcclTransport::reduceRound(const DirectReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream) {
+Status NcclTransport::reduceRound(const DeviceReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream) {
   const uint64_t size = bytesOf(reduction.type), stride = partStride(uint64_t(reduction.chunk) * size);
   const Held held(Compact(reduction.terms, member_.device), Compact(reduction.shards, member_.device), reduction.shard.value - reduction.full.value,
                   size);
@@ -213,7 +213,7 @@ Status NcclTransport::reduceRound(const DirectReduction &reduction, const std::v
   return status;
 }
 
-Status NcclTransport::allReduce(const DirectSum &sum, WorkStream &stream) {
+Status NcclTransport::allReduce(const DeviceSum &sum, WorkStream &stream) {
   const size_t bytes = size_t(sum.count) * sizeof(double);
   Status status;
   Communicator *own = std::is_sorted(sum.members.begin(), sum.members.end()) ? communicatorOf(sum.members) : nullptr;

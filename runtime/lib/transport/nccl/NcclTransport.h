@@ -11,7 +11,7 @@
 
 #include "Communicator.h"
 
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 
 #include <atomic>
 #include <condition_variable>
@@ -22,22 +22,22 @@ namespace zorse::runtime::nccl {
 
 inline void *pointer(DeviceAddress address) { return reinterpret_cast<void *>(uintptr_t(address.value)); } // NOLINT(performance-no-int-to-ptr)
 
-class NcclTransport final : public DirectTransport {
+class NcclTransport final : public DeviceTransport {
 public:
-  NcclTransport(const NcclApi &api, const DirectMember &member, const DirectOptions &options);
+  NcclTransport(const NcclApi &api, const DeviceTransportMember &member, const DeviceTransportOptions &options);
   ~NcclTransport() override;
 
   /// Connects to the other members of every group of this device, in the order of the plan, and
   /// tests each group. Call it in a separate thread. `ids` is indexed by group. The n-th group must
-  /// be connected within n * DirectOptions.connectSeconds after `begin`, because some members reach
+  /// be connected within n * DeviceTransportOptions.connectSeconds after `begin`, because some members reach
   /// it only after the previous group.
   Status connect(const std::vector<UniqueId> &ids, Communicator::Clock::time_point begin);
 
   Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
   Status receive(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) override;
-  Status allGather(const DirectGather &gather, WorkStream &stream) override;
-  Status reduceScatter(const DirectReduction &reduction, WorkStream &stream) override;
-  Status allReduce(const DirectSum &sum, WorkStream &stream) override;
+  Status allGather(const DeviceAllGather &gather, WorkStream &stream) override;
+  Status reduceScatter(const DeviceReduction &reduction, WorkStream &stream) override;
+  Status allReduce(const DeviceSum &sum, WorkStream &stream) override;
   uint64_t moved() const override { return moved_; }
   void onFailure(std::function<void(const Error &)> told) override;
   void abort(const Error &why) override;
@@ -52,9 +52,9 @@ private:
   Status exchange(const char *what, const std::vector<Transfer> &transfers, WorkStream &stream,
                   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max());
   Communicator *communicatorOf(std::vector<uint32_t> devices); ///< null: the devices have no dedicated communicator
-  Status gatherInGroup(Communicator &communicator, const DirectGather &gather, WorkStream &stream);
+  Status gatherInGroup(Communicator &communicator, const DeviceAllGather &gather, WorkStream &stream);
   /// Elements from `begin` on, as many as a round has, of shards of which no owner has two.
-  Status reduceRound(const DirectReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream);
+  Status reduceRound(const DeviceReduction &reduction, const std::vector<Shard> &shards, int64_t begin, WorkStream &stream);
   Status tryOut(Communicator &communicator, Communicator::Clock::time_point deadline);
   const std::vector<uint32_t> &partnersIn(const Communicator &communicator) const;
   Status checkWords(const Communicator &communicator, const std::vector<uint64_t> &found) const;
@@ -63,8 +63,8 @@ private:
   void watch();
 
   const NcclApi &api_;
-  const DirectMember member_;
-  const DirectOptions options_;
+  const DeviceTransportMember member_;
+  const DeviceTransportOptions options_;
   SharedFailure failure_;
   std::vector<std::unique_ptr<Communicator>> communicators_; ///< the first one contains all devices
   std::atomic<uint64_t> moved_{0};

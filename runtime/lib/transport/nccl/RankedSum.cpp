@@ -4,7 +4,7 @@
 
 using namespace zorse::runtime;
 
-Status nccl::addTerms(const DirectSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum,
+Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum,
                       int64_t elements, WorkStream &stream) {
   const size_t most = sums.most(type);
   if (count < 2 || most < 2)

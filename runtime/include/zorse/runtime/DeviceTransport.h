@@ -24,7 +24,7 @@
 
 namespace zorse::runtime {
 
-struct DirectGather {
+struct DeviceAllGather {
   size_t elementBytes = 4;
   std::vector<Shard> shards;
   std::vector<Shard> reads; ///< as AllGatherArguments
@@ -32,7 +32,7 @@ struct DirectGather {
   DeviceAddress shard;      ///< owners: the first byte of their shards; of an owner that reads them inside `full`, at their places
 };
 
-struct DirectReduction {
+struct DeviceReduction {
   NumberType type = NumberType::F32; ///< F32 or F64
   std::vector<Shard> terms;          ///< as ReduceScatterArguments
   std::vector<Shard> shards;
@@ -43,22 +43,22 @@ struct DirectReduction {
 };
 
 /// All-reduce of numbers of type F64.
-struct DirectSum {
+struct DeviceSum {
   std::vector<uint32_t> members; ///< in the order of summation
   DeviceAddress data;            ///< receives the sum
   DeviceAddress parts;           ///< sumPartsBytes of memory
   int64_t count = 0;
 };
 
-class DirectTransport {
+class DeviceTransport {
 public:
-  virtual ~DirectTransport() = default;
+  virtual ~DeviceTransport() = default;
 
   virtual Status send(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) = 0;
   virtual Status receive(uint32_t peer, DeviceAddress data, size_t bytes, WorkStream &stream) = 0;
-  virtual Status allGather(const DirectGather &gather, WorkStream &stream) = 0;
-  virtual Status reduceScatter(const DirectReduction &reduction, WorkStream &stream) = 0;
-  virtual Status allReduce(const DirectSum &sum, WorkStream &stream) = 0;
+  virtual Status allGather(const DeviceAllGather &gather, WorkStream &stream) = 0;
+  virtual Status reduceScatter(const DeviceReduction &reduction, WorkStream &stream) = 0;
+  virtual Status allReduce(const DeviceSum &sum, WorkStream &stream) = 0;
 
   /// Grows as operations are put on streams.
   virtual uint64_t moved() const = 0;
@@ -77,7 +77,7 @@ public:
 /// NCCL communicators of the devices that exchange directly. The first of `groups` contains all of
 /// them, by the number that the bundle assigns. Then follow the groups that gather together, as
 /// long as a device is in at most kMostCommunicators; other groups send and receive.
-struct DirectPlan {
+struct DeviceTransferPlan {
   std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
   std::vector<std::vector<uint32_t>> peers;  ///< by device: devices that it sends to or receives from, ascending
   bool empty() const { return groups.empty(); }
@@ -85,19 +85,19 @@ struct DirectPlan {
 inline constexpr size_t kMostCommunicators = 8;
 
 /// Returns the communicators that the bundle's programs need. Equal on every rank.
-DirectPlan directPlan(const Bundle &bundle);
+DeviceTransferPlan deviceTransferPlan(const Bundle &bundle);
 
 /// The order of terms, and the bodies that add them.
-struct DirectSums {
+struct DeviceSums {
   uint32_t most(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
   uint32_t body(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
   std::vector<uint32_t> f32, f64; ///< bodies with 2, 3, ... terms
 };
-DirectSums directSums(const bundle::ModelSummary &summary);
+DeviceSums deviceSums(const bundle::ModelSummary &summary);
 
-struct DirectOptions {
-  DirectPlan plan;
-  DirectSums sums;
+struct DeviceTransportOptions {
+  DeviceTransferPlan plan;
+  DeviceSums sums;
   std::vector<std::string> names;               ///< names of devices
   double connectSeconds = 60;                   ///< time limit for the members of one group to connect, and for its self-test
   std::string exchange = "direct";              ///< prefix of the names of exchanges
@@ -105,7 +105,7 @@ struct DirectOptions {
 };
 
 /// A device of this process that exchanges directly.
-struct DirectMember {
+struct DeviceTransportMember {
   uint32_t device = 0;
   QueuedDevice *memory = nullptr; ///< with its bodies loaded; must outlive the transport
 };
@@ -114,8 +114,8 @@ struct DirectMember {
 /// bytes. All ranks call it, also those without a member.
 /// \returns one transport per member. Errors name the devices, the failed operation and how to fix
 ///   it.
-Result<std::vector<std::unique_ptr<DirectTransport>>> connectNccl(const std::vector<DirectMember> &members, Group &group,
-                                                                  const DirectOptions &options);
+Result<std::vector<std::unique_ptr<DeviceTransport>>> connectNccl(const std::vector<DeviceTransportMember> &members, Group &group,
+                                                                  const DeviceTransportOptions &options);
 
 /// Returns "2.28.3", or why no usable NCCL was found.
 Result<std::string> ncclVersion();

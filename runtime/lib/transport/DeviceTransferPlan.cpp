@@ -1,7 +1,7 @@
 // Which devices need a communicator together.
 #include "Collectives.h"
 #include "zorse/Summary/Summary.h"
-#include "zorse/runtime/DirectTransport.h"
+#include "zorse/runtime/DeviceTransport.h"
 
 #include <algorithm>
 #include <map>
@@ -25,7 +25,7 @@ std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
 
 /// Peers of device `d` in `entry`: for point-to-point transfers and for collectives without a
 /// dedicated communicator.
-std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const DirectPlan &plan) {
+std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const DeviceTransferPlan &plan) {
   auto list = [](const auto &members) { return std::vector<uint32_t>(members.begin(), members.end()); };
   auto isGroup = [&](std::vector<uint32_t> devices) {
     std::sort(devices.begin(), devices.end());
@@ -61,18 +61,18 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const D
 
 } // namespace
 
-DirectPlan zorse::runtime::directPlan(const Bundle &bundle) {
+DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
   std::map<int32_t, std::set<uint32_t>> all;           // key: group number in the bundle
   std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: entry
   for (uint32_t d = 0; d < bundle.programs.size(); ++d)
     for (const bundle::Entry &entry : bundle.programs[d].entries())
       if (isDirect(bundle.programs[d], entry)) {
-        all[bundle.devices[d].direct].insert(d);
+        all[bundle.devices[d].d2dGroup].insert(d);
         if (entry.has_all_gather())
           if (std::vector<uint32_t> members = gatherersOf(entry); members.size() > 1)
             gatherers[entry.id()] = std::move(members);
       }
-  DirectPlan plan;
+  DeviceTransferPlan plan;
   std::vector<size_t> taken(bundle.devices.size(), 0);
   auto add = [&](std::vector<uint32_t> group) {
     for (uint32_t device : group)
@@ -97,8 +97,8 @@ DirectPlan zorse::runtime::directPlan(const Bundle &bundle) {
   return plan;
 }
 
-DirectSums zorse::runtime::directSums(const bundle::ModelSummary &summary) {
-  DirectSums sums;
+DeviceSums zorse::runtime::deviceSums(const bundle::ModelSummary &summary) {
+  DeviceSums sums;
   for (auto [type, bodies] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
     for (uint32_t terms = 2; terms <= mostTerms(summary, type); ++terms)
       bodies->push_back(sumBody(summary, type, terms));
