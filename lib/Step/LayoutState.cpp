@@ -12,21 +12,21 @@ using namespace zorse::step;
 
 namespace {
 
-struct Extent {
+struct ShardRange {
   uint32_t device;
   int64_t begin, end;
 };
 
 /// Returns extents in proportion to `weights`, in multiples of 512 bytes, so that an owner's bytes are aligned for
 /// every transport.
-std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const std::vector<std::pair<uint32_t, double>> &weights) {
+std::vector<ShardRange> splitShardRanges(int64_t elements, uint64_t elementSize, const std::vector<std::pair<uint32_t, double>> &weights) {
   int64_t align = static_cast<int64_t>(kStateAlignment / elementSize);
   int64_t blocks = (elements + align - 1) / align;
   std::vector<double> w;
   for (auto &[device, weight] : weights)
     w.push_back(weight);
   std::vector<int64_t> parts = apportion(blocks, w);
-  std::vector<Extent> extents;
+  std::vector<ShardRange> extents;
   int64_t begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     int64_t end = std::min(begin + parts[i] * align, elements);
@@ -37,20 +37,20 @@ std::vector<Extent> splitExtents(int64_t elements, uint64_t elementSize, const s
   return extents;
 }
 
-std::vector<Extent> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOwners *listed) {
+std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOwners *listed) {
   const auto &info = x.summary.groups(group);
   uint64_t size = elementBytes(info.type());
   std::vector<std::pair<uint32_t, double>> weights;
   if (listed) {
-    std::vector<Extent> extents;
+    std::vector<ShardRange> extents;
     for (const Owner &owner : listed->owners) {
       if (owner.begin < 0)
         weights.push_back({owner.device, owner.fraction});
       else if (owner.begin < owner.end)
         extents.push_back({owner.device, owner.begin, owner.end});
     }
-    std::sort(extents.begin(), extents.end(), [](const Extent &a, const Extent &b) { return a.begin < b.begin; });
-    return weights.empty() ? extents : splitExtents(info.elements(), size, weights);
+    std::sort(extents.begin(), extents.end(), [](const ShardRange &a, const ShardRange &b) { return a.begin < b.begin; });
+    return weights.empty() ? extents : splitShardRanges(info.elements(), size, weights);
   }
 
   const std::vector<uint32_t> &readers = x.readersOf[group];
@@ -68,7 +68,7 @@ std::vector<Extent> ownersOfGroup(PlanLowering &x, uint32_t group, const GroupOw
   }
   for (uint32_t device : readers)
     weights.push_back({device, x.plan.defaultSharding == ShardSizing::Equal ? 1.0 : x.findGroupState(device, group)->weight});
-  return splitExtents(info.elements(), size, weights);
+  return splitShardRanges(info.elements(), size, weights);
 }
 
 /// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer for all windows if
@@ -120,8 +120,8 @@ void findOwners(PlanLowering &x) {
     const auto &info = x.summary.groups(g);
     if (!info.trainable() || x.readersOf[g].empty() || info.elements() == 0)
       continue;
-    std::vector<Extent> extents = ownersOfGroup(x, g, listed[g]);
-    for (const Extent &extent : extents) {
+    std::vector<ShardRange> extents = ownersOfGroup(x, g, listed[g]);
+    for (const ShardRange &extent : extents) {
       GroupState *groupState = x.findGroupState(extent.device, g);
       if (!groupState) {
         auto &list = x.groupStates[extent.device];
