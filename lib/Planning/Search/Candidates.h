@@ -134,9 +134,9 @@ void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> 
 
 /// Returns one pipeline with this number of stages, and devices and units in proportion to speed,
 /// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.
-/// With `laps`, each device has that many stages, in a ring. Micro-batches have rows()[rows] rows.
+/// With `loops`, each device has that many stages, in a ring. Micro-batches have rows()[rows] rows.
 /// Returns nullopt if there are more stages than devices, units or samples allow.
-std::optional<Candidate> plainCut(const SearchContext &context, size_t stages, size_t laps = 1, size_t rows = 0);
+std::optional<Candidate> plainCut(const SearchContext &context, size_t stages, size_t loops = 1, size_t rows = 0);
 
 /// Makes a random neighbor of a layout. Returns false if this draw found none. Some neighbors of a
 /// layout with whole units share units.

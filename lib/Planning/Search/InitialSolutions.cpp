@@ -485,13 +485,13 @@ std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &cont
   return inTurn(withoutRepeated(SeedSearch(context, thorough).run()));
 }
 
-std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context, size_t stages, size_t laps, size_t rows) {
+std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context, size_t stages, size_t loops, size_t rows) {
   const StageModel &model = context.model;
   const std::vector<Block> blocks = makeBlocks(context, context.devices);
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
   const std::vector<DeviceSet> groups = groupDeviceSets(context, makeDeviceSets(blocks, order, 1), stages);
-  if (groups.size() != stages || static_cast<size_t>(model.units()) < stages * laps)
+  if (groups.size() != stages || static_cast<size_t>(model.units()) < stages * loops)
     return std::nullopt;
   std::vector<double> passed;
   double total = 0;
@@ -502,10 +502,10 @@ std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context,
   }
   Candidate candidate;
   Pipeline pipeline{context.problem.batch, {}};
-  for (size_t s = 0; s < stages * laps; ++s) {
-    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages * laps - 1 - s);
+  for (size_t s = 0; s < stages * loops; ++s) {
+    const int32_t begin = s == 0 ? 0 : pipeline.stages.back().unitEnd, left = static_cast<int32_t>(stages * loops - 1 - s);
     const size_t lap = s / stages;
-    const double part = (static_cast<double>(lap) + passed[s % stages] / total) / static_cast<double>(laps);
+    const double part = (static_cast<double>(lap) + passed[s % stages] / total) / static_cast<double>(loops);
     const auto end = static_cast<int32_t>(std::clamp<long>(std::lround(model.units() * part), begin + 1, model.units() - left));
     pipeline.stages.push_back(makeStage(model, groups[s % stages].devices, begin, end, pipeline.samples, rows));
   }

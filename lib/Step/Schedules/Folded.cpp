@@ -9,7 +9,7 @@
 // Micro-batches enter in groups, one micro-batch per stage of devices. Tasks run in the order of
 // their steady-state times, because no fixed pattern suits ranges and devices of unequal speed.
 
-#include "Laps.h"
+#include "LoopedSchedule.h"
 
 #include <cassert>
 
@@ -17,18 +17,18 @@ using namespace zorse::step;
 
 namespace {
 
-class WaveSchedule final : public LapsRule {
+class WaveSchedule final : public LoopedSchedule {
 public:
-  WaveSchedule() : LapsRule(ScheduleKind::Folded, "wave", Turn::BackAndForth) {}
+  WaveSchedule() : LoopedSchedule(ScheduleKind::Folded, "wave", LoopStyle::V) {}
 
   DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const override {
-    const zorse::Result<Laps> laps = findLaps(x.plan, turn);
+    const zorse::Result<LoopedTiling> tiling = findLoopedTiling(x.plan, style);
     assert(!laps.failed() && "the plan has been checked");
     constexpr double kUsual =
         1.5; // factor on the samples in flight in the steady state: ranges wait for each other longer than their ideal times predict
     Schedule schedule = x.plan.schedule;
     schedule.inFlight *= kUsual;
-    schedule.interleave = static_cast<uint32_t>(laps->stages);
+    schedule.interleave = static_cast<uint32_t>(tiling->stages);
     orderByTime(x, schedule, less, result);
     return DeadlockFreedom::Guaranteed;
   }

@@ -12,34 +12,34 @@ namespace zorse::step {
 
 /// Direction of successive laps: from the last stage of devices to the first again, or back in
 /// reverse order.
-enum class Turn : uint8_t { Ring, BackAndForth };
+enum class LoopStyle : uint8_t { Loop, V };
 
 /// A tiling in laps: the unit ranges of its cells are contiguous, and the sets of devices of
 /// successive ranges follow the laps.
-struct Laps {
-  struct Passage {
-    uint32_t lap = 0;
+struct LoopedTiling {
+  struct LoopPosition {
+    uint32_t virtualRank = 0;
     uint32_t microBatch = 0; ///< index by first sample among the cells of its device and unit range
   };
-  size_t stages = 0, laps = 0;   ///< stages of devices; the last lap of a ring may be shorter
-  std::vector<Passage> passages; ///< per cell
+  size_t stages = 0, virtualPipelineSize = 0;   ///< stages of devices; the last lap of a ring may be shorter
+  std::vector<LoopPosition> positions; ///< per cell
   std::vector<size_t> stageOf;   ///< per device of the plan; 0 for one without cells
 };
 
 /// Base of schedules in laps: the tilings that they support, and their parameter.
-class LapsRule : public ScheduleRule {
+class LoopedSchedule : public ScheduleRule {
 public:
-  LapsRule(ScheduleKind kind, const char *name, Turn turn)
-      : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true}}), turn(turn) {}
+  LoopedSchedule(ScheduleKind kind, const char *name, LoopStyle style)
+      : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true}}), style(style) {}
 
   std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
   std::string memoryHint() const override { return "a smaller \"in_flight_factor\" of the schedule"; }
 
 protected:
-  const Turn turn;
+  const LoopStyle style;
 };
 
 /// Finds the laps of a plan's tiling. The error contains the expected and the found tiling.
-Result<Laps> findLaps(const Plan &plan, Turn turn);
+Result<LoopedTiling> findLoopedTiling(const Plan &plan, LoopStyle style);
 
 } // namespace zorse::step
