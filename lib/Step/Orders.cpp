@@ -14,7 +14,7 @@ uint64_t zorse::step::priorityAt(uint8_t priorityClass, double seconds) {
   return static_cast<uint64_t>(priorityClass) << 61 | bits >> 3;
 }
 
-double RecurringSlots::reserve(double ready, double duration, double cycle) {
+double ModuloReservationTable::reserve(double ready, double duration, double cycle) {
   double at = std::fmod(ready, cycle), wait = 0;
   for (size_t tries = 0; tries <= 2 * slots.size(); ++tries) {
     double end = at + duration, until = at;

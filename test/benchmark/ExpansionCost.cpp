@@ -51,7 +51,7 @@ step::Plan makePlan(const Options &o) {
       devices.push_back({static_cast<uint32_t>(s * o.replicas + r), o.microBatches, 1});
     step::assignMicroBatches(units * s / o.stages, units * (s + 1) / o.stages, 0, devices, plan.cells);
   }
-  plan.schedule.kind = o.timed ? step::ScheduleKind::Timed : step::ScheduleKind::OneForwardOneBackward;
+  plan.schedule.kind = o.timed ? step::ScheduleKind::SteadyState : step::ScheduleKind::OneForwardOneBackward;
   plan.schedule.inFlight = 1.5;
   return plan;
 }

@@ -74,7 +74,7 @@ double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &co
   double best = 1e300;
   for (double factor : {1.0, 1.25, 1.5, 2.0, 3.0, 8.0}) {
     plan.schedule = {};
-    plan.schedule.kind = ScheduleKind::Timed;
+    plan.schedule.kind = ScheduleKind::SteadyState;
     plan.schedule.splitBackward = split;
     plan.schedule.inFlight = factor;
     TimeOptions options;
@@ -173,16 +173,16 @@ int main(int argc, char **argv) {
   add("gpipe", ScheduleKind::GPipe, false, 1);
   add("1f1b", ScheduleKind::OneForwardOneBackward, false, 1);
   add("harp", ScheduleKind::OneForwardOneBackward, false, 1);
-  add("timed", ScheduleKind::Timed, false, 1);
-  add("timed 1.5", ScheduleKind::Timed, false, 1.5);
-  add("timed 2", ScheduleKind::Timed, false, 2);
-  add("timed*", ScheduleKind::Timed, false, 0);
+  add("timed", ScheduleKind::SteadyState, false, 1);
+  add("timed 1.5", ScheduleKind::SteadyState, false, 1.5);
+  add("timed 2", ScheduleKind::SteadyState, false, 2);
+  add("timed*", ScheduleKind::SteadyState, false, 0);
   add("gpipe+w", ScheduleKind::GPipe, true, 1);
   add("1f1b+w", ScheduleKind::OneForwardOneBackward, true, 1);
   add("harp+w", ScheduleKind::OneForwardOneBackward, true, 1);
-  add("timed+w", ScheduleKind::Timed, true, 1);
-  add("timed+w 1.5", ScheduleKind::Timed, true, 1.5);
-  add("timed+w*", ScheduleKind::Timed, true, 0);
+  add("timed+w", ScheduleKind::SteadyState, true, 1);
+  add("timed+w 1.5", ScheduleKind::SteadyState, true, 1.5);
+  add("timed+w*", ScheduleKind::SteadyState, true, 0);
   printf("%-34s", "stages x micro-batches, link/F");
   for (const Column &column : columns)
     printf(" %11s", column.name);

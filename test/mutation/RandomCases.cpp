@@ -168,7 +168,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   step::randomActivations(plan, seed);
   plan.order.clear();
   if (result.kind == "laps" && draw.chance(50)) {
-    plan.schedule.kind = folded ? step::ScheduleKind::Folded : step::ScheduleKind::Interleaved;
+    plan.schedule.kind = folded ? step::ScheduleKind::Wave : step::ScheduleKind::Interleaved;
     plan.schedule.inFlight = double(draw.between(1, 9)) / 4;
     if (step::scheduleRule(plan.schedule.kind).refuses(plan, summary).empty()) { // more chunks than devices
       result.schedule = step::scheduleRule(plan.schedule.kind).name;
@@ -186,7 +186,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     break;
   case 2:
     result.schedule = "steady_state";
-    plan.schedule.kind = step::ScheduleKind::Timed;
+    plan.schedule.kind = step::ScheduleKind::SteadyState;
     break;
   default:
     result.schedule = "random order";

@@ -93,7 +93,7 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     bool earlier = heldBack && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer links. Orders by time
     // place a receive at its arrival time in the expansion and are therefore affected most.
-    const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::Timed || drawn.plan.schedule.kind == step::ScheduleKind::Folded;
+    const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::SteadyState || drawn.plan.schedule.kind == step::ScheduleKind::Wave;
     const double mostLater = byTime ? 0.2 : 0.1;
     bool later = difference > 0.01 && simulation->firstStep > stepTime;
     laterCases += later;

@@ -38,7 +38,7 @@ public:
     makeTasks();
     findTails();
     // Start from the existing schedules.
-    for (auto kind : {step::ScheduleKind::Timed, step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
+    for (auto kind : {step::ScheduleKind::SteadyState, step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe})
       for (double inFlight : {1.0, 2.0, 8.0}) {
         step::Plan other = plan;
         other.schedule = {};

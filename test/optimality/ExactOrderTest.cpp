@@ -63,7 +63,7 @@ TEST(ExactOrder, NoRandomOrderIsBetterAndTimedIsClose) {
     double timed = 1e300;
     for (double factor : {1.0, 1.5, 2.0, 4.0}) {
       Plan other = plan;
-      other.schedule.kind = ScheduleKind::Timed;
+      other.schedule.kind = ScheduleKind::SteadyState;
       other.schedule.inFlight = factor;
       timed = std::min(timed, timeOf(summary, other, costs));
     }

@@ -145,7 +145,7 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
   if (!plan.offload.empty() && plan.schedule.kind != ScheduleKind::Explicit && random.chance(40)) {
     const bool split = plan.schedule.splitBackward;
     plan.schedule = Schedule();
-    plan.schedule.kind = ScheduleKind::Ministages;
+    plan.schedule.kind = ScheduleKind::BreadthFirst;
     plan.schedule.splitBackward = split;
   }
 }
@@ -211,7 +211,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   }
   plan.schedule.splitBackward = random.chance(33);
   if (random.chance(40)) {
-    plan.schedule.kind = ScheduleKind::Timed;
+    plan.schedule.kind = ScheduleKind::SteadyState;
     plan.schedule.inFlight = static_cast<double>(random.between(2, 13)) / 4;
     plan.schedule.weightDelay = static_cast<double>(random.between(0, 3));
     plan.schedule.interleave = static_cast<uint32_t>(random.between(0, 4));

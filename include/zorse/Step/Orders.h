@@ -27,7 +27,7 @@ inline constexpr uint8_t kSteadyStatePriority = 1, kSteadyStateFillPriority = 2;
 uint64_t priorityAt(uint8_t priorityClass, double seconds);
 
 /// A device's tasks in a steady state, in which they repeat with the period of a cell.
-class RecurringSlots {
+class ModuloReservationTable {
 public:
   /// Reserves the first gap of `duration` in the cycle after `ready`, all in seconds.
   /// \returns the seconds that the task waits for the gap; 0 if no gap is long enough

@@ -15,7 +15,7 @@ constexpr double kBroken = 1000;
 
 /// Number of pipelines on the same devices with different stage boundaries, if stages share units.
 int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t most) {
-  const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::Timed;
+  const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::SteadyState;
   return timed && problem.batch >= 4 * most && options.stages == 0 ? most : 1;
 }
 
@@ -123,7 +123,7 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
 }
 
 const std::vector<step::ScheduleKind> &zorse::planning::searchedSchedules() {
-  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe, step::ScheduleKind::Timed};
+  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe, step::ScheduleKind::SteadyState};
   return kinds;
 }
 
@@ -145,16 +145,16 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
   };
   if (context.problem.memoryOptimizations.reshardAfterForward) { // other schedules have no separate phases of a chunk
     for (bool split : {false, true})
-      add(step::ScheduleKind::Ministages, split, 1, 0);
+      add(step::ScheduleKind::BreadthFirst, split, 1, 0);
     return choices;
   }
   // With many stages, samples wait for each other longer than the ideal times predict.
   std::vector<double> factors = every ? std::vector<double>{1, 1.5, 1.25, 2, 3} : std::vector<double>{1.5, 1, 1.25, 2, 3};
   for (bool split : {true, false})
     for (double inFlight : factors)
-      add(step::ScheduleKind::Timed, split, inFlight, 0);
-  add(step::ScheduleKind::Timed, true, 1, 1);
-  add(step::ScheduleKind::Timed, true, 1.5, 3);
+      add(step::ScheduleKind::SteadyState, split, inFlight, 0);
+  add(step::ScheduleKind::SteadyState, true, 1, 1);
+  add(step::ScheduleKind::SteadyState, true, 1.5, 3);
   add(step::ScheduleKind::OneForwardOneBackward, true, 1, 0);
   add(step::ScheduleKind::OneForwardOneBackward, false, 1, 0);
   if (every) {

@@ -22,7 +22,7 @@ bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation 
   const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).gaps : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
     const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.gaps / StrategySimulator::kGaps : limit / 20;
-    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::Timed && evaluation.cellsAlive[d] > 1;
+    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState && evaluation.cellsAlive[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
   }

@@ -33,10 +33,10 @@ Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context
   Candidate to = from;
   if (to.strategy.boundaryDenominator > 1)
     return to;
-  if (to.strategy.schedule.kind != step::ScheduleKind::Timed) { // other schedules support one range of units per device
+  if (to.strategy.schedule.kind != step::ScheduleKind::SteadyState) { // other schedules support one range of units per device
     const bool split = to.strategy.schedule.splitBackward;
     to.strategy.schedule = {};
-    to.strategy.schedule.kind = step::ScheduleKind::Timed;
+    to.strategy.schedule.kind = step::ScheduleKind::SteadyState;
     to.strategy.schedule.splitBackward = split;
     to.strategy.schedule.inFlight = 1.5;
   }

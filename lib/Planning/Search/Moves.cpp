@@ -16,8 +16,8 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
   if (choices.empty())
     return false;
   step::Schedule next = choices[draws.below(choices.size())];
-  if (next.kind == step::ScheduleKind::Timed && draws.chance(60)) { // between the fixed choices
-    next = schedule.kind == step::ScheduleKind::Timed ? schedule : next;
+  if (next.kind == step::ScheduleKind::SteadyState && draws.chance(60)) { // between the fixed choices
+    next = schedule.kind == step::ScheduleKind::SteadyState ? schedule : next;
     next.inFlight *= draws.chance(50) ? 1.12 : 1 / 1.12;
     next.inFlight = std::clamp(next.inFlight, 0.7, 4.0);
   }
@@ -111,7 +111,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   case Move::Rows:
     return moveRows(model, draws, pipeline);
   case Move::Schedule:
-    return moveSchedule(context, draws, strategy.schedule) && (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::Timed);
+    return moveSchedule(context, draws, strategy.schedule) && (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::SteadyState);
   case Move::State:
     return moveState(draws, strategy.state);
   case Move::Level:

@@ -50,7 +50,7 @@ void Neighbours::offer(Candidate candidate) {
 
 void Neighbours::orders() {
   for (const step::Schedule &schedule : schedules) {
-    if (now->strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::Timed)
+    if (now->strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::SteadyState)
       continue; // other schedules support one range of units per device
     Strategy strategy = now->strategy;
     strategy.schedule = schedule;
@@ -381,7 +381,7 @@ void Neighbours::divide(size_t p, size_t s, const std::vector<DeviceSet> &groups
 }
 
 /// Repeats the pipeline's groups, in a ring or back and forth, with equally many units each.
-void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool folded) {
+void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool wave) {
   const size_t stages = groups.size() * times;
   if (groups.size() < 2 || stages > static_cast<size_t>(model->units()))
     return;
@@ -391,12 +391,12 @@ void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t t
     pipeline.stages.clear();
     for (size_t s = 0; s < stages; ++s) {
       size_t lap = s / groups.size(), place = s % groups.size();
-      const DeviceSet &group = groups[folded && lap % 2 ? groups.size() - 1 - place : place];
+      const DeviceSet &group = groups[wave && lap % 2 ? groups.size() - 1 - place : place];
       auto at = [&](size_t i) { return static_cast<int32_t>(static_cast<size_t>(model->units()) * i / stages); };
       pipeline.stages.push_back(makeStage(*model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
     }
     for (const step::Schedule &schedule : schedules)
-      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::Timed || schedule.inFlight == 1.5)) {
+      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::SteadyState || schedule.inFlight == 1.5)) {
         strategy.schedule = schedule;
         offer(strategy);
       }

@@ -60,7 +60,7 @@ private:
   void alone(const Groups &without, uint32_t device);
   void join(size_t p, size_t s, const std::vector<DeviceSet> &groups);
   void divide(size_t p, size_t s, const std::vector<DeviceSet> &groups);
-  void repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool folded);
+  void repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool wave);
   std::vector<Pipeline> variants(const Pipeline &from) const;
 
   SearchContext &context;

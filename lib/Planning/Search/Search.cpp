@@ -146,7 +146,7 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {
-      if (pool[i].strategy.boundaryDenominator > 1 && schedules[s].kind != step::ScheduleKind::Timed)
+      if (pool[i].strategy.boundaryDenominator > 1 && schedules[s].kind != step::ScheduleKind::SteadyState)
         continue; // other schedules support one range of units per device
       Candidate candidate = pool[i];
       candidate.strategy.schedule = schedules[s];
@@ -170,7 +170,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
   std::vector<Candidate> varied;
   for (const Candidate &candidate : tried)
     for (const step::Schedule &schedule : {schedules.front(), pool.front().strategy.schedule}) {
-      if (candidate.strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::Timed)
+      if (candidate.strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::SteadyState)
         continue;
       varied.push_back(candidate);
       varied.back().strategy.schedule = schedule;

@@ -13,7 +13,7 @@ void chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks, Order &
 /// Gives W the lowest priority: it runs when its device would be idle otherwise.
 void fillWithWeights(const PlanLowering &x, Order &order);
 
-/// Orders tasks by their times in a steady state (Timed.cpp), with `inFlight`, `interleave` and
+/// Orders tasks by their times in a steady state (SteadyState.cpp), with `inFlight`, `interleave` and
 /// `weightDelay` of \p schedule.
 /// \param less  see ScheduleRule::order
 void orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order);

@@ -165,7 +165,7 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
     step::StepGraph graph;
     step::Plan plan = planOf(kThree);
     if (phased) {
-      plan.schedule.kind = step::ScheduleKind::Ministages;
+      plan.schedule.kind = step::ScheduleKind::BreadthFirst;
       step::OffloadRule rule;
       rule.gather = step::Gather::Phase;
       rule.parameters = step::MemoryTier::Host;

@@ -194,7 +194,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   Result<SearchResult> found = searchPlan(*made->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_TRUE(found->strategy.memoryOptimizations.reshardAfterForward);
-  EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::Ministages);
+  EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::BreadthFirst);
   EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
   EXPECT_EQ(found->evaluation.excess, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");

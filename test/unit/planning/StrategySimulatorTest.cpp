@@ -119,7 +119,7 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &st
   auto pick = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
   strategy.boundaryDenominator = 1 << pick(1, 3);
   strategy.schedule = {};
-  strategy.schedule.kind = step::ScheduleKind::Timed;
+  strategy.schedule.kind = step::ScheduleKind::SteadyState;
   strategy.schedule.splitBackward = pick(0, 1);
   strategy.schedule.inFlight = 1 + 0.5 * pick(0, 3);
   const StageModel parts(context.problem, context.tables, 0, strategy.boundaryDenominator);

@@ -133,7 +133,7 @@ Plan lapsPlan(int devices, int laps, int64_t batch, bool folded) {
     int lap = chunk / devices, at = chunk % devices;
     assignMicroBatches(chunk, chunk + 1, 0, {{static_cast<uint32_t>(folded && lap % 2 ? devices - 1 - at : at), batch, 1}}, plan.cells);
   }
-  plan.schedule.kind = folded ? ScheduleKind::Folded : ScheduleKind::Interleaved;
+  plan.schedule.kind = folded ? ScheduleKind::Wave : ScheduleKind::Interleaved;
   return plan;
 }
 
@@ -180,7 +180,7 @@ TEST(Schedule, LapsNeedTheirTiling) {
   assignMicroBatches(3, 6, 0, {{1, 4, 1}}, single.cells);
   EXPECT_NE(mistake(single).find("one range on each: \"1f1b\" is the schedule"), std::string::npos);
   Plan uneven = stages(2, 4);
-  uneven.schedule.kind = ScheduleKind::Folded;
+  uneven.schedule.kind = ScheduleKind::Wave;
   uneven.cells = {{0, 3, 0, 2, 0}, {3, 6, 0, 2, 1}, {0, 2, 2, 4, 0}, {2, 6, 2, 4, 1}};
   EXPECT_NE(mistake(uneven).find("expected the same cuts between units for all samples, found cells of units 0-2 and of units 0-3"),
             std::string::npos);
@@ -220,7 +220,7 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       if (seed % 3 == 0) { // reduced memory: timed orders then admit fewer samples
         for (uint32_t d = 0; d < plan.devices.size(); ++d)
           plan.devices[d].memory = full->devices[d].memory.least * 19 / 20 + 1;
-        if (plan.schedule.kind == ScheduleKind::Timed)
+        if (plan.schedule.kind == ScheduleKind::SteadyState)
           continue; // ordered again if the packed arena does not fit, which may need slightly more than the peak
         full = lowerPlan(summary, plan, options);
         ASSERT_FALSE(full.failed()) << full.message();

@@ -44,7 +44,7 @@ struct Pipeline {
 TEST(TimedSchedule, HidesSlowLinks) {
   Pipeline p(2);
   double bound = 24 * 3 + 3 * (3 + 2 * 2);
-  double plain = p.expand(ScheduleKind::OneForwardOneBackward).stepTime, timed = p.expand(ScheduleKind::Timed, 1).stepTime;
+  double plain = p.expand(ScheduleKind::OneForwardOneBackward).stepTime, timed = p.expand(ScheduleKind::SteadyState, 1).stepTime;
   EXPECT_GT(plain, bound * 1.3) << "1F1B waits for the links";
   EXPECT_LT(timed, bound * 1.06);
   // Launch counts that hide the links: 24 s for the round trip over 3 s for the first stage, two or three samples fewer
@@ -55,7 +55,7 @@ TEST(TimedSchedule, HidesSlowLinks) {
 
 TEST(TimedSchedule, HoldsNoMoreSamplesThanTheSteadyStateNeeds) {
   Pipeline p(0);
-  StepGraph graph = p.expand(ScheduleKind::Timed, 1);
+  StepGraph graph = p.expand(ScheduleKind::SteadyState, 1);
   for (uint32_t s = 0; s < 4; ++s)
     EXPECT_LE(graph.devices[s].memory.cellsAlive, 5 - s) << s;
   EXPECT_NEAR(graph.stepTime, (24 + 3) * 3, 3.1);
@@ -67,10 +67,10 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
   for (uint32_t most : {1, 2, 3, 5})
     for (bool split : {false, true}) {
       Pipeline p(2);
-      EXPECT_GT(p.expand(ScheduleKind::Timed, 2, split).devices[0].memory.cellsAlive, 5u);
+      EXPECT_GT(p.expand(ScheduleKind::SteadyState, 2, split).devices[0].memory.cellsAlive, 5u);
       for (PlanDevice &device : p.plan.devices)
         device.memory = static_cast<uint64_t>(most) * kSaved + kSaved / 4;
-      StepGraph graph = p.expand(ScheduleKind::Timed, 2, split);
+      StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, split);
       for (const DeviceProgram &device : graph.devices) {
         EXPECT_LE(device.memory.cellsAlive, most);
         EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
@@ -90,20 +90,20 @@ TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
       unitClass.mutable_deferred_bytes()->set_per_row(kDeferred);
     for (PlanDevice &device : p.plan.devices)
       device.memory = static_cast<uint64_t>(most) * kSaved + kDeferred + kSaved / 4;
-    StepGraph graph = p.expand(ScheduleKind::Timed, 2, true);
+    StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, true);
     EXPECT_EQ(graph.devices[1].memory.cellsAlive, most); // the first unit does not split
     for (const DeviceProgram &device : graph.devices)
       EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
     double limited = graph.stepTime;
     for (PlanDevice &device : p.plan.devices)
       device.memory += (most - 1) * kDeferred; // as if they were allocated from the start
-    EXPECT_LE(p.expand(ScheduleKind::Timed, 2, true).stepTime, limited + 1e-9);
+    EXPECT_LE(p.expand(ScheduleKind::SteadyState, 2, true).stepTime, limited + 1e-9);
   }
 }
 
 TEST(TimedSchedule, WeightGradientsFillTheGaps) {
   Pipeline p(0, 8);
-  for (ScheduleKind kind : {ScheduleKind::Timed, ScheduleKind::OneForwardOneBackward}) {
+  for (ScheduleKind kind : {ScheduleKind::SteadyState, ScheduleKind::OneForwardOneBackward}) {
     double whole = p.expand(kind, 2).stepTime, split = p.expand(kind, 2, true).stepTime;
     EXPECT_NEAR(whole, (8 + 3) * 3, 3.1);
     EXPECT_LT(split, whole - 2);

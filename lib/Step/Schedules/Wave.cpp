@@ -19,7 +19,7 @@ namespace {
 
 class WaveSchedule final : public LoopedSchedule {
 public:
-  WaveSchedule() : LoopedSchedule(ScheduleKind::Folded, "wave", LoopStyle::V) {}
+  WaveSchedule() : LoopedSchedule(ScheduleKind::Wave, "wave", LoopStyle::V) {}
 
   DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const override {
     const zorse::Result<LoopedTiling> tiling = findLoopedTiling(x.plan, style);

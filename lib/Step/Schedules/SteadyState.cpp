@@ -21,15 +21,15 @@ using namespace zorse::step;
 
 namespace {
 
-class TimedOrder {
+class SteadyStateOrder {
 public:
-  TimedOrder(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
+  SteadyStateOrder(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order)
       : x(x), schedule(schedule), order(order), admission(order.admission), less(less), time(x.tables.listScratch.time),
         entry(x.tables.listScratch.entry) {}
 
   void run() {
     waits.assign(x.chunkGroups.size(), {-1, -1});
-    period = steadyPeriod();
+    cycleTime = steadyCycleTime();
     findTimes();
     delayWeights();
     setAdmission();
@@ -38,7 +38,7 @@ public:
 private:
   /// Returns the seconds in which the busiest device, or the busiest link, executes its part of a
   /// step.
-  double steadyPeriod() const {
+  double steadyCycleTime() const {
     double most = 0;
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       double busy = 0;
@@ -59,7 +59,7 @@ private:
     std::vector<double> after(x.chunks.size(), 0); // end of the latest task of this direction on the chunk's device
     setEntries();
     entry.assign(x.cells.size(), 1e300);
-    std::vector<RecurringSlots> slots(x.plan.devices.size());
+    std::vector<ModuloReservationTable> slots(x.plan.devices.size());
     uint32_t end = x.cellOps;
     bool backwards = false;
     for (uint32_t op = 0; op < end; ++op) {
@@ -73,7 +73,7 @@ private:
         const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
         double &previous = after[x.chunkOf[c]], &wait = waits[chunk.chunkGroup][backwards];
         if (c == chunk.cells[0] && wait < 0)
-          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, period / static_cast<double>(chunkGroup.cells.size()));
+          wait = slots[chunk.device].reserve(time[op], x.ops[op].duration, cycleTime / static_cast<double>(chunkGroup.cells.size()));
         time[op] = std::max(time[op] + wait, previous);
         previous = time[op] + x.ops[op].duration;
       }
@@ -105,7 +105,7 @@ private:
       AdmittedCounts &before = entered[chunk.chunkGroup];
       if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
         before.groupRows = before.rows;
-      time[x.cells[c].forward.begin] = period / static_cast<double>(chunkGroup.rows) *
+      time[x.cells[c].forward.begin] = cycleTime / static_cast<double>(chunkGroup.rows) *
                                        (static_cast<double>(before.groupRows) +
                                         static_cast<double>(before.rows - before.groupRows) / static_cast<double>(x.chunkGroupsOf[chunk.device]));
       before.rows += x.plan.cells[c].rows();
@@ -118,7 +118,7 @@ private:
       uint32_t weights = x.cells[c].weights.begin;
       if (weights == kNone)
         continue;
-      double wait = schedule.weightDelay * period / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
+      double wait = schedule.weightDelay * cycleTime / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
       order.priority[weights] = wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait) : priorityAt(kSteadyStateFillPriority, time[weights]);
     }
@@ -136,7 +136,7 @@ private:
         longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(entry[c], time[x.cells[c].forward.begin]));
         mostRows = std::max(mostRows, x.plan.cells[c].rows());
       }
-      const double perRow = period / static_cast<double>(chunkGroup.rows);
+      const double perRow = cycleTime / static_cast<double>(chunkGroup.rows);
       group.mostRows = schedule.inFlight * longest / std::max(perRow, 1e-30) + static_cast<double>(mostRows) - 1e-9;
       admission.groups.push_back(std::move(group));
     }
@@ -171,7 +171,7 @@ private:
   Admission &admission;
   const std::vector<uint64_t> &less;
   std::vector<std::array<double, 2>> waits; ///< per band: seconds that its forwards and backwards wait for other tasks; < 0: not computed yet
-  double period = 0;
+  double cycleTime = 0;
   std::vector<double> &time;  ///< per op of a cell
   std::vector<double> &entry; ///< per cell: start of its first receive
 };
@@ -179,7 +179,7 @@ private:
 class SteadyStateSchedule final : public ScheduleRule {
 public:
   SteadyStateSchedule()
-      : ScheduleRule(ScheduleKind::Timed, "steady_state",
+      : ScheduleRule(ScheduleKind::SteadyState, "steady_state",
                      {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true},
                       {"max_weight_grad_delay", &Schedule::weightDelay},
                       {"microbatch_group_size", &Schedule::interleave}}) {}
@@ -195,7 +195,7 @@ public:
 } // namespace
 
 void zorse::step::orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order) {
-  TimedOrder(x, schedule, less, order).run();
+  SteadyStateOrder(x, schedule, less, order).run();
 }
 
 std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<SteadyStateSchedule>(); }

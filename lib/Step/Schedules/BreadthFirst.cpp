@@ -18,7 +18,7 @@ namespace {
 
 class BreadthFirstSchedule final : public ScheduleRule {
 public:
-  BreadthFirstSchedule() : ScheduleRule(ScheduleKind::Ministages, "breadth_first") {}
+  BreadthFirstSchedule() : ScheduleRule(ScheduleKind::BreadthFirst, "breadth_first") {}
 
   DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
     const int32_t units = x.summary.units_size();
