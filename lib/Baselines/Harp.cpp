@@ -124,10 +124,10 @@ struct Search {
       pipeline.stages.push_back(std::move(stage));
     }
     std::vector<int64_t> counts = launchCounts(times);
-    candidate.strategy.schedule.ahead.assign(problem.cluster.devices.size(), 0);
+    candidate.strategy.schedule.warmupForwards.assign(problem.cluster.devices.size(), 0);
     for (size_t s = 0; s < stages.size(); ++s)
       for (uint32_t d : stages[s])
-        candidate.strategy.schedule.ahead[d] = static_cast<uint32_t>(counts[s] - 1);
+        candidate.strategy.schedule.warmupForwards[d] = static_cast<uint32_t>(counts[s] - 1);
     candidate.cost = latencies + period * (static_cast<double>(problem.batch / rows) - 1) + sync;
     candidate.strategy.pipelines.push_back(std::move(pipeline));
     candidate.strategy.state = ShardSizing::Equal;

@@ -86,7 +86,7 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   x.order.reset(x);
   // An order by times would admit samples that wait for activations of samples that are not admitted. The order of the
   // preliminary list avoids this.
-  if (rule.givesWay() && x.hints && !x.hints->offload.back.empty()) {
+  if (rule.canReduceInFlight() && x.hints && !x.hints->offload.back.empty()) {
     for (const std::vector<TaskId> &tasks : x.hints->offload.order)
       chainTasks(x, tasks, x.order);
     return simulate(x, x.order, x.globalOrder);
@@ -96,7 +96,7 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
   if (status.succeeded() || runs == DeadlockFreedom::Guaranteed)
     return status;
   x.order.reset(x);
-  return rule.orderOtherwise(x, x.order) ? simulate(x, x.order, x.globalOrder) : status;
+  return rule.fallbackOrder(x, x.order) ? simulate(x, x.order, x.globalOrder) : status;
 }
 
 /// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is known. A reduction by
@@ -104,7 +104,7 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
 /// \param lacked  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
 /// flight cannot help
 bool findLack(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
-  if (!scheduleRule(x.plan.schedule.kind).givesWay())
+  if (!scheduleRule(x.plan.schedule.kind).canReduceInFlight())
     return false;
   bool lacks = false;
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {

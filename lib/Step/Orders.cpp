@@ -32,7 +32,7 @@ double ModuloReservationTable::reserve(double ready, double duration, double cyc
   return 0;
 }
 
-std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead) {
+std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mine, CellIndices behind, size_t warmupForwards) {
   next.clear(); // devices of the next stage that share samples
   for (uint32_t c : mine) {
     const uint32_t *it = std::partition_point(behind.begin(), behind.end(), [&](uint32_t o) { return cells[o].sampleEnd <= cells[c].sampleBegin; });
@@ -59,7 +59,7 @@ std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mi
     if (reach > 0 && last != behind.end() && cells[*last].sampleBegin < reach)
       reach = cells[*last].sampleEnd;
     while (forwards < mine.count && (cells[mine.cells[forwards]].sampleBegin < reach || cells[mine.cells[forwards]].sampleBegin < until ||
-                                     forwards < behindReach.size() + ahead))
+                                     forwards < behindReach.size() + warmupForwards))
       tasks.push_back({TaskKind::Forward, mine.cells[forwards++]});
     tasks.push_back({TaskKind::Backward, c});
     behindReach.push_back(reach);

@@ -320,7 +320,7 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   checkResidency(plan, summary, messages);
   checkCommit(plan, summary, messages);
   if (messages.empty())
-    if (std::string why = scheduleRule(schedule.kind).refuses(plan, summary); !why.empty())
+    if (std::string why = scheduleRule(schedule.kind).whyUnsupported(plan, summary); !why.empty())
       messages.add(why);
   if (!messages.empty())
     return userError(messages.take());

@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
   if (show) {
     const step::Schedule &schedule = result->strategy.schedule;
     std::printf("  schedule %d, split %d, in flight %.2f, delay %.2f, state %d\n%s", int(schedule.kind), int(schedule.splitBackward),
-                schedule.inFlight, schedule.weightDelay, int(result->strategy.state), describe(problem, result->strategy).c_str());
+                schedule.inFlightFactor, schedule.maxWeightGradDelay, int(result->strategy.state), describe(problem, result->strategy).c_str());
   }
   return 0;
 }

@@ -76,7 +76,7 @@ double bestTimed(const bundle::ModelSummary &summary, Plan plan, const Costs &co
     plan.schedule = {};
     plan.schedule.kind = ScheduleKind::SteadyState;
     plan.schedule.splitBackward = split;
-    plan.schedule.inFlight = factor;
+    plan.schedule.inFlightFactor = factor;
     TimeOptions options;
     options.costs = &costs;
     if (auto times = timeStep(summary, plan, options); !times.failed())
@@ -167,7 +167,7 @@ int main(int argc, char **argv) {
     Column column{name, {}};
     column.schedule.kind = kind;
     column.schedule.splitBackward = split;
-    column.schedule.inFlight = inFlight;
+    column.schedule.inFlightFactor = inFlight;
     columns.push_back(column);
   };
   add("gpipe", ScheduleKind::GPipe, false, 1);
@@ -195,15 +195,15 @@ int main(int argc, char **argv) {
     Times least = bounds(c);
     printf("%2d: %d x %2d, link %.2f + %.2f        ", i, c.stages, c.microBatches, c.latency, 64 / c.bandwidth);
     for (Column &column : columns) {
-      std::vector<double> factors{column.schedule.inFlight};
-      if (column.schedule.inFlight == 0)
+      std::vector<double> factors{column.schedule.inFlightFactor};
+      if (column.schedule.inFlightFactor == 0)
         factors = {1, 1.25, 1.5, 2, 3, 5, 10};
       double best = 1e300;
       for (double factor : factors) {
         plan.schedule = column.schedule;
-        plan.schedule.inFlight = factor;
+        plan.schedule.inFlightFactor = factor;
         if (std::string(column.name).find("harp") == 0)
-          plan.schedule.ahead = launchCounts(c);
+          plan.schedule.warmupForwards = launchCounts(c);
         LoweringOptions options;
         options.costs = &costs;
         auto graph = lowerPlan(summary, plan, options);

@@ -44,11 +44,11 @@ public:
         other.schedule = {};
         other.schedule.kind = kind;
         other.schedule.splitBackward = plan.schedule.splitBackward;
-        other.schedule.inFlight = inFlight;
+        other.schedule.inFlightFactor = inFlight;
         time(other);
       }
     plan.schedule.kind = step::ScheduleKind::Explicit;
-    plan.schedule.ahead.clear();
+    plan.schedule.warmupForwards.clear();
     plan.order.assign(plan.devices.size(), {});
     missing.resize(tasks.size());
     head.assign(tasks.size(), 0);

@@ -64,7 +64,7 @@ TEST(ExactOrder, NoRandomOrderIsBetterAndTimedIsClose) {
     for (double factor : {1.0, 1.5, 2.0, 4.0}) {
       Plan other = plan;
       other.schedule.kind = ScheduleKind::SteadyState;
-      other.schedule.inFlight = factor;
+      other.schedule.inFlightFactor = factor;
       timed = std::min(timed, timeOf(summary, other, costs));
     }
     worstTimed = std::max(worstTimed, timed / *best - 1);

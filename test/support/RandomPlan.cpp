@@ -212,12 +212,12 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   plan.schedule.splitBackward = random.chance(33);
   if (random.chance(40)) {
     plan.schedule.kind = ScheduleKind::SteadyState;
-    plan.schedule.inFlight = static_cast<double>(random.between(2, 13)) / 4;
-    plan.schedule.weightDelay = static_cast<double>(random.between(0, 3));
-    plan.schedule.interleave = static_cast<uint32_t>(random.between(0, 4));
+    plan.schedule.inFlightFactor = static_cast<double>(random.between(2, 13)) / 4;
+    plan.schedule.maxWeightGradDelay = static_cast<double>(random.between(0, 3));
+    plan.schedule.microbatchGroupSize = static_cast<uint32_t>(random.between(0, 4));
   } else if (plan.schedule.kind == ScheduleKind::OneForwardOneBackward && random.chance(30)) {
     for (uint32_t d = 0; d < devices; ++d)
-      plan.schedule.ahead.push_back(static_cast<uint32_t>(random.between(0, 5)));
+      plan.schedule.warmupForwards.push_back(static_cast<uint32_t>(random.between(0, 5)));
   }
   if (random.chance(20))
     drawOrder(random, plan);

@@ -63,7 +63,7 @@ public:
   /// \param mine    the device's cells
   /// \param behind  cells of the next stage, on all its devices
   /// \param ahead   additional forwards before the first backward (HARP's launch counts)
-  std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind, size_t ahead);
+  std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind, size_t warmupForwards);
 
 private:
   /// Before its backward that starts at `sample`, and with one more forward, a device and those of

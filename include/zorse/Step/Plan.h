@@ -128,19 +128,19 @@ enum class ScheduleKind : uint8_t {
 struct Schedule {
   ScheduleKind kind = ScheduleKind::OneForwardOneBackward;
   bool splitBackward = false; ///< the backward of every cell is two tasks, B and W, if its units support it
-  double inFlight = 1;    ///< Timed, Interleaved, Folded: samples admitted before their backward, as a multiple of those that the steady state needs
-  double weightDelay = 0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
-  /// Timed: samples enter in groups of `interleave` cells, the cells of a group directly one after
+  double inFlightFactor = 1;    ///< Timed, Interleaved, Folded: samples admitted before their backward, as a multiple of those that the steady state needs
+  double maxWeightGradDelay = 0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
+  /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group directly one after
   /// the other, as in interleaved 1F1B if devices have several chunks (a good value is the number
   /// of devices in the ring); 0: evenly.
-  uint32_t interleave = 0;
+  uint32_t microbatchGroupSize = 0;
   /// OneForwardOneBackward: forwards before the first backward, per device of the plan (HARP's
   /// launch counts); empty: the minimum that can run.
-  std::vector<uint32_t> ahead;
+  std::vector<uint32_t> warmupForwards;
 
   bool operator==(const Schedule &o) const {
-    return kind == o.kind && splitBackward == o.splitBackward && inFlight == o.inFlight && weightDelay == o.weightDelay &&
-           interleave == o.interleave && ahead == o.ahead;
+    return kind == o.kind && splitBackward == o.splitBackward && inFlightFactor == o.inFlightFactor && maxWeightGradDelay == o.maxWeightGradDelay &&
+           microbatchGroupSize == o.microbatchGroupSize && warmupForwards == o.warmupForwards;
   }
 };
 

@@ -38,7 +38,7 @@ public:
 
   /// Returns the reason why this schedule does not support the plan's tiling, with the expected and
   /// the found tiling; empty if it does. Precondition: the tiling itself is valid.
-  virtual std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const;
+  virtual std::string whyUnsupported(const Plan &plan, const bundle::ModelSummary &summary) const;
 
   /// Sets edges between tasks of the expansion, their priorities, and the limits on cells in
   /// flight. `result` has been reset.
@@ -48,10 +48,10 @@ public:
 
   /// Sets another order in place of one that contains a cycle. \returns false if the rule has none;
   /// the plan is then refused
-  virtual bool orderOtherwise(const PlanLowering &x, Order &result) const;
+  virtual bool fallbackOrder(const PlanLowering &x, Order &result) const;
 
   /// Whether fewer samples in flight are tried (see `less`) if a device's memory is insufficient.
-  virtual bool givesWay() const { return false; }
+  virtual bool canReduceInFlight() const { return false; }
 
   /// Returns a change of the schedule for messages if several micro-batches in flight do not fit
   /// ("schedule \"1f1b\""); empty: no change helps.

@@ -97,7 +97,7 @@ bool ReplicaFinder::sameNodes(uint32_t a, uint32_t b) {
 
 /// Also fills `mapped`.
 bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pipeline &b) {
-  const auto &ahead = strategy.schedule.ahead;
+  const auto &ahead = strategy.schedule.warmupForwards;
   auto launches = [&](uint32_t device) { return device < ahead.size() ? ahead[device] : 0; };
   const MemoryOptimizations &optimizations = memoryOptimizationsOf(*problem, strategy);
   mapped.clear();

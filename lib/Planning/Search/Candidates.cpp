@@ -139,8 +139,8 @@ std::vector<step::Schedule> zorse::planning::scheduleChoices(const SearchContext
     step::Schedule schedule;
     schedule.kind = kind;
     schedule.splitBackward = split;
-    schedule.inFlight = inFlight;
-    schedule.weightDelay = delay;
+    schedule.inFlightFactor = inFlight;
+    schedule.maxWeightGradDelay = delay;
     choices.push_back(schedule);
   };
   if (context.problem.memoryOptimizations.reshardAfterForward) { // other schedules have no separate phases of a chunk

@@ -38,7 +38,7 @@ Candidate zorse::planning::withFractionalBoundaries(const SearchContext &context
     to.strategy.schedule = {};
     to.strategy.schedule.kind = step::ScheduleKind::SteadyState;
     to.strategy.schedule.splitBackward = split;
-    to.strategy.schedule.inFlight = 1.5;
+    to.strategy.schedule.inFlightFactor = 1.5;
   }
   to.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
   for (Pipeline &pipeline : to.strategy.pipelines)

@@ -18,8 +18,8 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
   step::Schedule next = choices[draws.below(choices.size())];
   if (next.kind == step::ScheduleKind::SteadyState && draws.chance(60)) { // between the fixed choices
     next = schedule.kind == step::ScheduleKind::SteadyState ? schedule : next;
-    next.inFlight *= draws.chance(50) ? 1.12 : 1 / 1.12;
-    next.inFlight = std::clamp(next.inFlight, 0.7, 4.0);
+    next.inFlightFactor *= draws.chance(50) ? 1.12 : 1 / 1.12;
+    next.inFlightFactor = std::clamp(next.inFlightFactor, 0.7, 4.0);
   }
   if (next == schedule)
     return false;

@@ -396,7 +396,7 @@ void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t t
       pipeline.stages.push_back(makeStage(*model, group.devices, at(s), at(s + 1), pipeline.samples, rows));
     }
     for (const step::Schedule &schedule : schedules)
-      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::SteadyState || schedule.inFlight == 1.5)) {
+      if (!schedule.splitBackward && (schedule.kind != step::ScheduleKind::SteadyState || schedule.inFlightFactor == 1.5)) {
         strategy.schedule = schedule;
         offer(strategy);
       }

@@ -43,7 +43,7 @@ class ExplicitSchedule final : public ScheduleRule {
 public:
   ExplicitSchedule() : ScheduleRule(ScheduleKind::Explicit, "explicit order") {}
 
-  std::string refuses(const Plan &plan, const zorse::bundle::ModelSummary &summary) const override {
+  std::string whyUnsupported(const Plan &plan, const zorse::bundle::ModelSummary &summary) const override {
     Messages messages;
     checkOrder(plan, summary, messages);
     return messages.take();

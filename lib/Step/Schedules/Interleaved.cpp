@@ -38,7 +38,7 @@ public:
       // all ranges except the last, and those that it can run until the other devices return
       // gradients.
       const double least = static_cast<double>(2 * (stages - 1 - tiling.stageOf[d]) + (rounds - 1) * stages + 1);
-      const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlight), 1.0, static_cast<double>(forwards.size())));
+      const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlightFactor), 1.0, static_cast<double>(forwards.size())));
       std::vector<TaskId> tasks;
       for (size_t f = 0, b = 0; b < backwards.size(); ++b) {
         for (; f < std::min(ahead + b, forwards.size()); ++f)
@@ -52,7 +52,7 @@ public:
 
   /// For incomplete groups, different micro-batches per stage, or few in flight: list scheduling by
   /// the same ranks, backwards first.
-  bool orderOtherwise(const PlanLowering &x, Order &result) const override {
+  bool fallbackOrder(const PlanLowering &x, Order &result) const override {
     const LoopedTiling tiling = tilingOf(x);
     fillWithWeights(x, result);
     for (uint32_t c = 0; c < x.cells.size(); ++c) {
@@ -61,7 +61,7 @@ public:
       result.priority[x.cells[c].forward.begin] = priorityOf(kForwardPriority, group, microBatch);
       result.priority[x.cells[c].backward.begin] = priorityOf(kBackwardPriority, groupBack, microBatchBack);
     }
-    admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(tiling.stages) * x.plan.schedule.inFlight), 1.0, 1e9)),
+    admitFrontCells(x, static_cast<size_t>(std::clamp(std::ceil(2 * static_cast<double>(tiling.stages) * x.plan.schedule.inFlightFactor), 1.0, 1e9)),
                     result.admission);
     return true;
   }

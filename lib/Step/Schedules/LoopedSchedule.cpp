@@ -71,7 +71,7 @@ zorse::Result<LoopedTiling> zorse::step::findLoopedTiling(const Plan &plan, Loop
   return tiling;
 }
 
-std::string LoopedSchedule::refuses(const Plan &plan, const bundle::ModelSummary &) const {
+std::string LoopedSchedule::whyUnsupported(const Plan &plan, const bundle::ModelSummary &) const {
   Result<LoopedTiling> tiling = findLoopedTiling(plan, style);
   return tiling.failed() ? std::string("schedule \"") + name + "\": " + tiling.message() : "";
 }

@@ -30,9 +30,9 @@ struct LoopedTiling {
 class LoopedSchedule : public ScheduleRule {
 public:
   LoopedSchedule(ScheduleKind kind, const char *name, LoopStyle style)
-      : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true}}), style(style) {}
+      : ScheduleRule(kind, name, {{"in_flight_factor", &Schedule::inFlightFactor, /*positive=*/true}}), style(style) {}
 
-  std::string refuses(const Plan &plan, const bundle::ModelSummary &summary) const override;
+  std::string whyUnsupported(const Plan &plan, const bundle::ModelSummary &summary) const override;
   std::string memoryHint() const override { return "a smaller \"in_flight_factor\" of the schedule"; }
 
 protected:

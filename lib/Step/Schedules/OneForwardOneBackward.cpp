@@ -68,7 +68,7 @@ std::vector<std::vector<TaskId>> orderStages(const PlanLowering &x) {
 
   OneForwardOneBackward stages(plan.cells.data(), devices);
   for (uint32_t d : working) {
-    const uint32_t ahead = d < plan.schedule.ahead.size() ? plan.schedule.ahead[d] : 0;
+    const uint32_t ahead = d < plan.schedule.warmupForwards.size() ? plan.schedule.warmupForwards[d] : 0;
     order[d] = stages.order(d, x.cellsOf[d], x.cellsByBegin[static_cast<size_t>(end(d))], ahead);
   }
   return order;
@@ -76,7 +76,7 @@ std::vector<std::vector<TaskId>> orderStages(const PlanLowering &x) {
 
 class StagesRule final : public ScheduleRule {
 public:
-  StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::ahead}}) {}
+  StagesRule() : ScheduleRule(ScheduleKind::OneForwardOneBackward, "1f1b", {{"warmup_forwards", &Schedule::warmupForwards}}) {}
 
   DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &, Order &result) const override {
     std::vector<std::vector<TaskId>> order = orderStages(x);
@@ -91,7 +91,7 @@ public:
     return DeadlockFreedom::MustCheck;
   }
 
-  bool orderOtherwise(const PlanLowering &x, Order &result) const override {
+  bool fallbackOrder(const PlanLowering &x, Order &result) const override {
     if (x.plan.schedule.splitBackward)
       fillWithWeights(x, result);
     admitChains(x, result);

@@ -14,7 +14,7 @@ void chainTasks(const PlanLowering &x, const std::vector<TaskId> &tasks, Order &
 void fillWithWeights(const PlanLowering &x, Order &order);
 
 /// Orders tasks by their times in a steady state (SteadyState.cpp), with `inFlight`, `interleave` and
-/// `weightDelay` of \p schedule.
+/// `maxWeightGradDelay` of \p schedule.
 /// \param less  see ScheduleRule::order
 void orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less, Order &order);
 

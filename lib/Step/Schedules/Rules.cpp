@@ -21,8 +21,8 @@ const std::vector<std::unique_ptr<ScheduleRule>> &table() {
 
 } // namespace
 
-std::string ScheduleRule::refuses(const Plan &, const bundle::ModelSummary &) const { return {}; }
-bool ScheduleRule::orderOtherwise(const PlanLowering &, Order &) const { return false; }
+std::string ScheduleRule::whyUnsupported(const Plan &, const bundle::ModelSummary &) const { return {}; }
+bool ScheduleRule::fallbackOrder(const PlanLowering &, Order &) const { return false; }
 
 const ScheduleRule &zorse::step::scheduleRule(ScheduleKind kind) { return *table()[static_cast<size_t>(kind)]; }
 

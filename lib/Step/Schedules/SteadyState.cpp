@@ -89,7 +89,7 @@ private:
     }
   }
 
-  /// Sets the times at which samples enter: evenly over the period, or in groups of `interleave`
+  /// Sets the times at which samples enter: evenly over the period, or in groups of `microbatchGroupSize`
   /// cells, directly one after the other.
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
@@ -103,7 +103,7 @@ private:
       const ModelChunk &chunk = x.chunks[x.chunkOf[c]];
       const ChunkGroup &chunkGroup = x.chunkGroups[chunk.chunkGroup];
       AdmittedCounts &before = entered[chunk.chunkGroup];
-      if (schedule.interleave == 0 || before.cells % schedule.interleave == 0)
+      if (schedule.microbatchGroupSize == 0 || before.cells % schedule.microbatchGroupSize == 0)
         before.groupRows = before.rows;
       time[x.cells[c].forward.begin] = cycleTime / static_cast<double>(chunkGroup.rows) *
                                        (static_cast<double>(before.groupRows) +
@@ -118,7 +118,7 @@ private:
       uint32_t weights = x.cells[c].weights.begin;
       if (weights == kNone)
         continue;
-      double wait = schedule.weightDelay * cycleTime / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
+      double wait = schedule.maxWeightGradDelay * cycleTime / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
       order.priority[weights] = wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait) : priorityAt(kSteadyStateFillPriority, time[weights]);
     }
@@ -137,7 +137,7 @@ private:
         mostRows = std::max(mostRows, x.plan.cells[c].rows());
       }
       const double perRow = cycleTime / static_cast<double>(chunkGroup.rows);
-      group.mostRows = schedule.inFlight * longest / std::max(perRow, 1e-30) + static_cast<double>(mostRows) - 1e-9;
+      group.mostRows = schedule.inFlightFactor * longest / std::max(perRow, 1e-30) + static_cast<double>(mostRows) - 1e-9;
       admission.groups.push_back(std::move(group));
     }
     if (std::none_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &d) { return d.memory > 0; }))
@@ -180,16 +180,16 @@ class SteadyStateSchedule final : public ScheduleRule {
 public:
   SteadyStateSchedule()
       : ScheduleRule(ScheduleKind::SteadyState, "steady_state",
-                     {{"in_flight_factor", &Schedule::inFlight, /*positive=*/true},
-                      {"max_weight_grad_delay", &Schedule::weightDelay},
-                      {"microbatch_group_size", &Schedule::interleave}}) {}
+                     {{"in_flight_factor", &Schedule::inFlightFactor, /*positive=*/true},
+                      {"max_weight_grad_delay", &Schedule::maxWeightGradDelay},
+                      {"microbatch_group_size", &Schedule::microbatchGroupSize}}) {}
 
   DeadlockFreedom order(const PlanLowering &x, const std::vector<uint64_t> &less, Order &result) const override {
     orderByTime(x, x.plan.schedule, less, result);
     return DeadlockFreedom::Guaranteed;
   }
 
-  bool givesWay() const override { return true; }
+  bool canReduceInFlight() const override { return true; }
 };
 
 } // namespace

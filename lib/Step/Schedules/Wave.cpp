@@ -27,13 +27,13 @@ public:
     constexpr double kUsual =
         1.5; // factor on the samples in flight in the steady state: ranges wait for each other longer than their ideal times predict
     Schedule schedule = x.plan.schedule;
-    schedule.inFlight *= kUsual;
-    schedule.interleave = static_cast<uint32_t>(tiling->stages);
+    schedule.inFlightFactor *= kUsual;
+    schedule.microbatchGroupSize = static_cast<uint32_t>(tiling->stages);
     orderByTime(x, schedule, less, result);
     return DeadlockFreedom::Guaranteed;
   }
 
-  bool givesWay() const override { return true; }
+  bool canReduceInFlight() const override { return true; }
 };
 
 } // namespace

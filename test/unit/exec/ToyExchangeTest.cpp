@@ -198,7 +198,7 @@ TEST_F(ToyExchanges, TrainAsOneDeviceDoes) {
     for (const step::ScheduleRule *rule : step::namedSchedules()) {
       step::Plan plan = tiling;
       plan.schedule.kind = rule->kind;
-      if (!rule->refuses(plan, toy.summary).empty())
+      if (!rule->whyUnsupported(plan, toy.summary).empty())
         continue;
       SCOPED_TRACE(std::string(rule->name) + ", " + std::to_string(plan.devices.size()) + " devices");
       auto programs = programsOf(toy, plan);

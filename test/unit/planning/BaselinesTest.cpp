@@ -164,10 +164,10 @@ TEST(Baselines, HarpIsHomogeneousAndLaunchesAhead) {
   for (const Stage &stage : pipeline.stages)
     for (const Member &m : stage.members)
       EXPECT_EQ(s.costs->deviceClass(m.device), s.costs->deviceClass(stage.members[0].device));
-  ASSERT_EQ(strategy->schedule.ahead.size(), 4u);
+  ASSERT_EQ(strategy->schedule.warmupForwards.size(), 4u);
   if (pipeline.stages.size() > 1) {
-    EXPECT_GE(strategy->schedule.ahead[pipeline.stages[0].members[0].device], strategy->schedule.ahead[pipeline.stages.back().members[0].device]);
-    EXPECT_EQ(strategy->schedule.ahead[pipeline.stages.back().members[0].device], 0u);
+    EXPECT_GE(strategy->schedule.warmupForwards[pipeline.stages[0].members[0].device], strategy->schedule.warmupForwards[pipeline.stages.back().members[0].device]);
+    EXPECT_EQ(strategy->schedule.warmupForwards[pipeline.stages.back().members[0].device], 0u);
   }
 }
 

@@ -109,7 +109,7 @@ Strategy randomStrategy(std::mt19937 &random, const SearchContext &context) {
   strategy.schedule = schedules[random() % schedules.size()];
   if (strategy.schedule.kind == step::ScheduleKind::OneForwardOneBackward && pick(0, 1))
     for (size_t d = 0; d < context.problem.cluster.devices.size(); ++d)
-      strategy.schedule.ahead.push_back(static_cast<uint32_t>(pick(0, 3)));
+      strategy.schedule.warmupForwards.push_back(static_cast<uint32_t>(pick(0, 3)));
   strategy.state = static_cast<ShardSizing>(random() % 3);
   return strategy;
 }
@@ -121,7 +121,7 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &st
   strategy.schedule = {};
   strategy.schedule.kind = step::ScheduleKind::SteadyState;
   strategy.schedule.splitBackward = pick(0, 1);
-  strategy.schedule.inFlight = 1 + 0.5 * pick(0, 3);
+  strategy.schedule.inFlightFactor = 1 + 0.5 * pick(0, 3);
   const StageModel parts(context.problem, context.tables, 0, strategy.boundaryDenominator);
   for (Pipeline &pipeline : strategy.pipelines) {
     int32_t begin = 0;
@@ -244,13 +244,13 @@ TEST(StrategySimulator, OneOfTwinsStandsForAll) {
     if (trial % 3 == 0)
       shareUnits(random, context, strategy);
     const uint32_t copies = 2 + static_cast<uint32_t>(trial % 3), devices = static_cast<uint32_t>(one->cluster.devices.size());
-    const std::vector<uint32_t> ahead = strategy.schedule.ahead;
+    const std::vector<uint32_t> ahead = strategy.schedule.warmupForwards;
     for (uint32_t k = 1; k < copies; ++k) {
       strategy.pipelines.push_back(strategy.pipelines.front());
       for (Stage &stage : strategy.pipelines.back().stages)
         for (Member &member : stage.members)
           member.device += k * devices;
-      strategy.schedule.ahead.insert(strategy.schedule.ahead.end(), ahead.begin(), ahead.end());
+      strategy.schedule.warmupForwards.insert(strategy.schedule.warmupForwards.end(), ahead.begin(), ahead.end());
     }
     auto replicas = repeated(*one, copies, false), apart = repeated(*one, copies, true);
     StrategySimulator once(*replicas->problem), all(*apart->problem);
@@ -305,8 +305,8 @@ TEST(StrategySimulator, UnlikePipelinesAreNoTwins) {
   ++strategy.pipelines[1].stages[0].members[0].microBatchSize;
   EXPECT_FALSE(replica());
   strategy = good;
-  strategy.schedule.ahead.assign(2 * devices, 0);
-  strategy.schedule.ahead[devices] = 1;
+  strategy.schedule.warmupForwards.assign(2 * devices, 0);
+  strategy.schedule.warmupForwards[devices] = 1;
   EXPECT_FALSE(replica());
   strategy = good;
   std::swap(strategy.pipelines[0].stages[0].members[0].device,

@@ -157,7 +157,7 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         // As many micro-batches as needed to keep all devices busy, not the whole batch.
         for (const DeviceProgram &device : graph->devices)
           EXPECT_LE(device.memory.cellsAlive, static_cast<uint32_t>(2 * devices * laps));
-        plan.schedule.inFlight = 0.01; // few micro-batches in flight: slow, but no deadlock
+        plan.schedule.inFlightFactor = 0.01; // few micro-batches in flight: slow, but no deadlock
         auto alone = lowerPlan(summary, plan);
         ASSERT_FALSE(alone.failed()) << alone.message();
         EXPECT_GT(alone->stepTime, graph->stepTime);

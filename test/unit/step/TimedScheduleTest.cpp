@@ -27,7 +27,7 @@ struct Pipeline {
   }
   StepGraph expand(ScheduleKind kind, double inFlight = 1, bool split = false) {
     plan.schedule.kind = kind;
-    plan.schedule.inFlight = inFlight;
+    plan.schedule.inFlightFactor = inFlight;
     plan.schedule.splitBackward = split;
     LoweringOptions options;
     options.costs = &costs;
@@ -49,7 +49,7 @@ TEST(TimedSchedule, HidesSlowLinks) {
   EXPECT_LT(timed, bound * 1.06);
   // Launch counts that hide the links: 24 s for the round trip over 3 s for the first stage, two or three samples fewer
   // for each later one.
-  p.plan.schedule.ahead = {9, 6, 4, 1};
+  p.plan.schedule.warmupForwards = {9, 6, 4, 1};
   EXPECT_LT(p.expand(ScheduleKind::OneForwardOneBackward).stepTime, bound * 1.08);
 }
 
