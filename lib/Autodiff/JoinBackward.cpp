@@ -65,7 +65,7 @@ private:
       if (isSlot(slot, SlotKind::BoundaryOut) && function.getResultAttr(i, kGradientAttr))
         seed = addArgument(function, returned.getType(), SlotKind::BoundaryOutGradient, slot.getIndex(), loc);
       else if (isSlot(slot, SlotKind::Loss) && active.contains(returned))
-        seed = lossSeed(cast<RankedTensorType>(returned.getType()), slot.getIndex(), loc);
+        seed = lossGradient(cast<RankedTensorType>(returned.getType()), slot.getIndex(), loc);
       if (!seed)
         continue;
       Value &sum = gradients[returned];
@@ -73,8 +73,8 @@ private:
     }
   }
 
-  /// Returns lossSeed[k], read at run time, for every row.
-  Value lossSeed(RankedTensorType type, uint32_t index, Location loc) {
+  /// Returns lossGradient[k], read at run time, for every row.
+  Value lossGradient(RankedTensorType type, uint32_t index, Location loc) {
     auto f64 = RankedTensorType::get({}, builder.getF64Type());
     Value seed = addArgument(function, f64, SlotKind::Scalars, index, loc);
     if (!type.getElementType().isF64())

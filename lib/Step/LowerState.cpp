@@ -48,7 +48,7 @@ public:
     }
     limitImages();
     if (zorse::scalesLoss(x.summary))
-      scaleSeeds();
+      scaleLossGradient();
     // One op between a chunk's state and its forwards replaces edges from every group to every cell.
     for (const ModelChunk &chunk : x.chunks) {
       uint32_t ready = x.addOp(0, kShortPriority, 0, chunk.unitBegin);
@@ -290,7 +290,7 @@ private:
 
   /// Adds the scaling of loss gradients on devices. The scale depends on the decision of the previous step, which the
   /// host does not know when it submits the step.
-  void scaleSeeds() {
+  void scaleLossGradient() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       std::vector<uint32_t> users;
       for (uint32_t c : x.cellsOf[d])
@@ -300,7 +300,7 @@ private:
         continue;
       uint32_t op = x.addOp(0, kShortPriority, 0, x.plan.cells[users.front()].unitBegin);
       x.addInstruction(d, kCompute);
-      x.describe(OpKind::ScaleSeeds, d);
+      x.describe(OpKind::ScaleLossGradient, d);
       x.addEdge(x.loadScalars[d], op);
       for (uint32_t c : users)
         x.addEdge(op, x.cells[c].backward.begin);
@@ -405,7 +405,7 @@ private:
   uint32_t addDecision(uint32_t d, QueueIndex queue, bool first) {
     const uint32_t op = x.addOp(0, kShortPriority, 0, 0);
     x.addInstruction(d, queue);
-    x.describe(OpKind::Decide, first);
+    x.describe(OpKind::ClipAndCheck, first);
     return op;
   }
 

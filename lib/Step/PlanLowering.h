@@ -102,13 +102,13 @@ enum class OpKind : uint8_t {
   SumLoss,   ///< cell
   LoadInput, ///< index in PlanLowering::inputs
   LoadScalars,
-  ScaleSeeds, ///< device
+  ScaleLossGradient, ///< device
   Move,       ///< index in PlanLowering::moves
   Copy,       ///< index in PlanLowering::copies
   Cast,       ///< index in PlanLowering::copies; converts to another type
   Collective, ///< index in PlanLowering::parts of its first half
   Norm,       ///< group
-  Decide,     ///< 1: decides before the sums are available
+  ClipAndCheck,     ///< 1: decides before the sums are available
   Update,     ///< index in PlanLowering::updates
   Report,     ///< 1: after a decision about the scalars
 };

@@ -50,7 +50,7 @@ private:
       entry.region = region(x.scalars[device], 0, kScalarsBlock);
       entry.value = Value::scalars();
       return;
-    case OpKind::ScaleSeeds:
+    case OpKind::ScaleLossGradient:
       return computeState(bundle::Compute::SCALE_SEEDS, bundle::BACKWARD, -1);
     case OpKind::Move:
       return move(x.moves[op.subject]);
@@ -62,7 +62,7 @@ private:
       return collective(x.parts[op.subject + instruction - op.instructions.begin]);
     case OpKind::Norm:
       return computeState(bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(op.subject));
-    case OpKind::Decide:
+    case OpKind::ClipAndCheck:
       return computeState(bundle::Compute::DECIDE, bundle::COMMIT, -1);
     case OpKind::Update:
       return computeState(bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(x.updates[op.subject].group));
@@ -150,11 +150,11 @@ public:
     switch (op.kind) {
     case OpKind::Cast:
       return cast(x.copies[op.subject]);
-    case OpKind::ScaleSeeds:
-      return scaleSeeds(device);
+    case OpKind::ScaleLossGradient:
+      return scaleLossGradient(device);
     case OpKind::Norm:
       return norm(op.subject, device);
-    case OpKind::Decide:
+    case OpKind::ClipAndCheck:
       return decide(device, op.subject != 0);
     case OpKind::Update:
       return update(x.updates[op.subject]);
@@ -179,7 +179,7 @@ private:
     x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, made.to, Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
   }
 
-  void scaleSeeds(uint32_t device) {
+  void scaleLossGradient(uint32_t device) {
     x.addCall(x.summary.scale_seeds_body(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);
     addStep(device, bundle::READ);

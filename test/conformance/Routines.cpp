@@ -55,10 +55,10 @@ struct Routines {
     sums[2] = special(sums[2]);
     scalars.clipNorm = sizes.below(2) ? 0.5 : 0;
     scalars.skipNonFinite = uint64_t(sizes.below(2));
-    for (double &seed : scalars.lossSeed)
+    for (double &seed : scalars.lossGradient)
       seed = number();
     if (sizes.below(4) == 0)
-      scalars.lossSeed[sizes.below(16)] = special(std::numeric_limits<double>::infinity());
+      scalars.lossGradient[sizes.below(16)] = special(std::numeric_limits<double>::infinity());
     state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)), double(sizes.below(kInterval)), double(sizes.below(5))};
     const size_t stateBytes = scales ? sizeof state : sizeof state.updates;
     if (char *to = at<char>(body, bundle::SUMS_SLOT))
@@ -154,8 +154,8 @@ struct Routines {
   void scaleSeeds(int index, const bundle::Body &body) {
     if (!run(index))
       return;
-    for (size_t i = 0; i < std::size(scalars.lossSeed); ++i)
-      expect("seed", at<StepScalars>(body, bundle::SCALARS)->lossSeed[i], scalars.lossSeed[i] * state.lossScale);
+    for (size_t i = 0; i < std::size(scalars.lossGradient); ++i)
+      expect("seed", at<StepScalars>(body, bundle::SCALARS)->lossGradient[i], scalars.lossGradient[i] * state.lossScale);
   }
 
   /// docs/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
@@ -165,7 +165,7 @@ struct Routines {
     for (size_t i = 2; i < sums.size(); ++i)
       finite &= std::isfinite(sums[i]);
     bool seeds = true;
-    for (double seed : scalars.lossSeed)
+    for (double seed : scalars.lossGradient)
       seeds &= std::isfinite(seed);
     const bool skip = !seeds || (scalars.skipNonFinite && !finite);
     const double factor = 1 / scale * (scalars.clipNorm > 0 ? ratio > 1 ? 1 : ratio : 1);

@@ -146,7 +146,7 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
     zorse::abi::StepScalars scalars = {};
     scalars.clipNorm = clip;
     scalars.skipNonFinite = skipNonFinite;
-    scalars.lossSeed[1] = seed;
+    scalars.lossGradient[1] = seed;
     double sums[16] = {squares, bad, loss};
     zorse::runtime::test::HostSlots slots{sums, &scalars, &optimizerStep};
     EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
@@ -180,7 +180,7 @@ TEST(CpuDevice, DecideKeepsTheScale) {
     zorse::abi::StepScalars scalars = {};
     scalars.clipNorm = 1;
     scalars.skipNonFinite = 1;
-    scalars.lossSeed[13] = seed;
+    scalars.lossGradient[13] = seed;
     double sums[16] = {squares, bad, loss};
     zorse::runtime::test::HostSlots slots{sums, &scalars, &state};
     EXPECT_FALSE(device->runBody(body, {{1}, slots}).failed());
@@ -214,13 +214,13 @@ TEST(CpuDevice, DecideKeepsTheScale) {
 
   zorse::abi::StepScalars scalars = {};
   scalars.learningRate = 3;
-  scalars.lossSeed[0] = 0.25;
-  scalars.lossSeed[13] = 0.5;
+  scalars.lossGradient[0] = 0.25;
+  scalars.lossGradient[13] = 0.5;
   state.lossScale = 1024;
   zorse::runtime::test::HostSlots slots{&scalars, &state};
   EXPECT_FALSE(device->runBody(libraryBody("scale_seeds", {1024, 32}), {{1}, slots}).failed());
-  EXPECT_EQ(scalars.lossSeed[0], 256.0);
-  EXPECT_EQ(scalars.lossSeed[13], 512.0);
+  EXPECT_EQ(scalars.lossGradient[0], 256.0);
+  EXPECT_EQ(scalars.lossGradient[13], 512.0);
   EXPECT_EQ(scalars.learningRate, 3.0);
 }
 

@@ -63,7 +63,7 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     scalars.step = 1;
     scalars.learningRate = 1e-4;
     scalars.decided.clipFactor = 1;
-    std::fill(std::begin(scalars.lossSeed), std::end(scalars.lossSeed), 1e-3);
+    std::fill(std::begin(scalars.lossGradient), std::end(scalars.lossGradient), 1e-3);
     memcpy(out.data(), &scalars, std::min(out.size(), sizeof scalars));
     return out;
   }

@@ -204,8 +204,8 @@ private:
     using abi::OptimizerStep, abi::StepScalars;
     Value scalars = operand(0), scale = word(operand(1), offsetof(OptimizerStep, lossScale), f64());
     k.ifTrue(isFirstThread(), [&] {
-      for (size_t i = 0; i < std::size(StepScalars().lossSeed); ++i) {
-        const size_t at = offsetof(StepScalars, lossSeed) + 8 * i;
+      for (size_t i = 0; i < std::size(StepScalars().lossGradient); ++i) {
+        const size_t at = offsetof(StepScalars, lossGradient) + 8 * i;
         put(mul(word(scalars, at, f64()), scale), scalars, at);
       }
     });
@@ -213,9 +213,9 @@ private:
   }
 
   Value everySeedIsFinite(Value scalars) {
-    Value finite = isFinite(word(scalars, offsetof(abi::StepScalars, lossSeed), f64()));
-    for (size_t i = 1; i < std::size(abi::StepScalars().lossSeed); ++i)
-      finite = both(finite, isFinite(word(scalars, offsetof(abi::StepScalars, lossSeed) + 8 * i, f64())));
+    Value finite = isFinite(word(scalars, offsetof(abi::StepScalars, lossGradient), f64()));
+    for (size_t i = 1; i < std::size(abi::StepScalars().lossGradient); ++i)
+      finite = both(finite, isFinite(word(scalars, offsetof(abi::StepScalars, lossGradient) + 8 * i, f64())));
     return finite;
   }
 

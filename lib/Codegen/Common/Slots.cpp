@@ -106,7 +106,7 @@ int64_t zorse::codegen::offsetOfScalar(SlotAttr scalar) {
   constexpr int64_t kDecided = offsetof(StepScalars, decided);
   switch (scalar.getField()) {
   case ScalarField::LossSeed:
-    return offsetof(StepScalars, lossSeed) + 8 * scalar.getIndex();
+    return offsetof(StepScalars, lossGradient) + 8 * scalar.getIndex();
   case ScalarField::Known:
     return offsetof(StepScalars, known) + 8 * scalar.getIndex();
   case ScalarField::PerRow:
@@ -141,7 +141,7 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
     return place;
   }
   if (kind == bundle::SCALARS) {
-    const uint32_t most = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossSeed);
+    const uint32_t most = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossGradient);
     if (index >= most)
       return diagnose() << "expects an index from 0 to " << most - 1 << ", got " << attribute;
     return scalars(offsetOfScalar(attribute));

@@ -332,7 +332,7 @@ void GradientDump::observe(const ObservedCall &call) {
   for (int i = 0; i < call.body.slots_size(); ++i)
     if (call.body.slots(i).kind() == bundle::SCALARS) {
       abi::StepScalars scalars;
-      keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossSeed)));
+      keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossGradient)));
       scale = scalars.decided.lossScale;
     }
   const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);

@@ -148,7 +148,7 @@ private:
     scalars.decided.clipFactor = 1;
     scalars.decided.gradientNorm = std::numeric_limits<double>::quiet_NaN();
     std::vector<double> factors = numbers_->factors(samples, counts), known = numbers_->known(samples, counts);
-    std::copy(factors.begin(), factors.end(), scalars.lossSeed);
+    std::copy(factors.begin(), factors.end(), scalars.lossGradient);
     std::copy(known.begin(), known.end(), scalars.known);
     const bool hasSeeds = isFinite(factors);
     pending_.push_back({step, std::move(counts), std::move(factors), scalars.learningRate, hasSeeds});

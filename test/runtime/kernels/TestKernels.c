@@ -40,7 +40,7 @@ void zorse_test_dot(void *const *operands, const struct call *call, int64_t begi
 }
 const int64_t zorse_test_dot_needs[] = {3, -1, 0, 0, 0, 16, 0, 16, 0, 0, 0, 0, 0, 4, 1};
 
-/* operand 2[j] (+)= lossSeed[0] * sum over rows of operand 0[row, j]; operand 1 is the step scalars; a point is an element. */
+/* operand 2[j] (+)= lossGradient[0] * sum over rows of operand 0[row, j]; operand 1 is the step scalars; a point is an element. */
 void zorse_test_dot_gradient(void *const *operands, const struct call *call, int64_t begin, int64_t end, uint64_t accumulate) {
   const float *y = operands[0];
   const double *scalars = operands[1];

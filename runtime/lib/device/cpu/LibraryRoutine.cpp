@@ -97,9 +97,9 @@ private:
 };
 
 /// The clip/skip decision. Clips like torch.nn.utils.clip_grad_norm_.
-class Decide final : public LibraryRoutine {
+class ClipAndCheck final : public LibraryRoutine {
 public:
-  explicit Decide(int64_t scaleInterval) : scaleInterval_(scaleInterval) {}
+  explicit ClipAndCheck(int64_t scaleInterval) : scaleInterval_(scaleInterval) {}
 
   void run(const LibraryArguments &arguments) override {
     const auto *sums = static_cast<const double *>(arguments.operands[0]);
@@ -117,7 +117,7 @@ public:
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (int term = 0; term < abi::kMaxLossTerms; ++term)
       finite = finite && std::isfinite(sums[2 + term]);
-    const bool nothing = !std::all_of(std::begin(scalars.lossSeed), std::end(scalars.lossSeed), [](double seed) { return std::isfinite(seed); });
+    const bool nothing = !std::all_of(std::begin(scalars.lossGradient), std::end(scalars.lossGradient), [](double seed) { return std::isfinite(seed); });
     bool skip = nothing || (scalars.skipNonFinite != 0 && !finite);
 
     scalars.decided.clipFactor = factor;
@@ -147,11 +147,11 @@ private:
 };
 
 /// Multiplies the loss gradients, with which the backward begins, by the loss scale.
-class ScaleSeeds final : public LibraryRoutine {
+class ScaleLossGradient final : public LibraryRoutine {
 public:
   void run(const LibraryArguments &arguments) override {
     auto &scalars = *static_cast<abi::StepScalars *>(arguments.operands[0]);
-    for (double &seed : scalars.lossSeed)
+    for (double &seed : scalars.lossGradient)
       seed *= static_cast<const abi::OptimizerStep *>(arguments.operands[1])->lossScale;
   }
 };
@@ -201,12 +201,12 @@ Result<std::unique_ptr<LibraryRoutine>> zorse::runtime::makeLibraryRoutine(const
     if (Status status = checkOperands(call, 3, 3, 0); status.failed())
       return status;
     auto interval = call.integers().find("scale_interval");
-    return std::unique_ptr<LibraryRoutine>(new Decide(interval == call.integers().end() ? 0 : interval->second));
+    return std::unique_ptr<LibraryRoutine>(new ClipAndCheck(interval == call.integers().end() ? 0 : interval->second));
   }
   if (name == "scale_seeds") {
     if (Status status = checkOperands(call, 2, 2, 0); status.failed())
       return status;
-    return std::unique_ptr<LibraryRoutine>(new ScaleSeeds());
+    return std::unique_ptr<LibraryRoutine>(new ScaleLossGradient());
   }
   return userError(
       "unknown library routine '" + name +

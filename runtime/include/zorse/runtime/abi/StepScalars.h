@@ -30,7 +30,7 @@ struct StepScalars {
     uint64_t reserved[4];
   } decided;
 
-  double lossSeed[16];     ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: gradient of the loss with respect to every element
+  double lossGradient[16];     ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: gradient of the loss with respect to every element
                            ///< of numerator k
   double known[kMaxKnown]; ///< values of ModelSummary.known: numbers that functions of units read
 
@@ -42,7 +42,7 @@ struct StepScalars {
 static_assert(sizeof(StepScalars) == 1024);
 static_assert(offsetof(StepScalars, evaluation) == 56);
 static_assert(offsetof(StepScalars, decided) == 64);
-static_assert(offsetof(StepScalars, lossSeed) == 128);
+static_assert(offsetof(StepScalars, lossGradient) == 128);
 static_assert(offsetof(StepScalars, known) == 256);
 static_assert(offsetof(StepScalars, sums) == 768);
 
