@@ -1,9 +1,9 @@
-#include "Replay.h"
+#include "SymbolicExecution.h"
 
 using namespace zorse;
 using namespace zorse::verify;
 
-std::string Replay::held(const Content &content) const {
+std::string SymbolicExecution::held(const Content &content) const {
   bundle::Value value;
   value.set_kind(content.kind);
   value.set_id(content.id);
@@ -21,7 +21,7 @@ std::string Replay::held(const Content &content) const {
   return text + ", left by entry " + std::to_string(program.entries(content.writer).id()) + ", " + device.describe(program.entries(content.writer));
 }
 
-void Replay::write(const Place &place, const Logical &value) {
+void SymbolicExecution::write(const Place &place, const Logical &value) {
   Content content = contentOf(value, place.begin);
   if (value.kind == bundle::Value::ACTIVATION_GRADIENT) { // received: the sum that it declares
     std::vector<Contribution> items;
@@ -33,13 +33,13 @@ void Replay::write(const Place &place, const Logical &value) {
   writeBytes(place, content);
 }
 
-void Replay::scratch(const Place &place) {
+void SymbolicExecution::scratch(const Place &place) {
   Content content;
   content.writer = current;
   memory.assign(place.intervals, content);
 }
 
-void Replay::writeScalars(const Place &block) {
+void SymbolicExecution::writeScalars(const Place &block) {
   const Place scalars = part(block, 0, Block::scalarsEnd), norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
               loss = part(block, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
   Content content;
@@ -62,7 +62,7 @@ void Replay::writeScalars(const Place &block) {
 
 /// Checks that every byte contains the expected value, and that accumulators contain exactly the
 /// contributions that their reader needs.
-bool Replay::compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
+bool SymbolicExecution::compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
   memory.forEach(place.intervals, [&](Intervals piece, const Content &found) {
@@ -118,13 +118,13 @@ bool Replay::compareBytes(const Place &place, const Content &expected, const Log
   return good;
 }
 
-bool Replay::requireSlot(const Place &place, const Logical &value) {
+bool SymbolicExecution::requireSlot(const Place &place, const Logical &value) {
   if (isState(value.kind) && value.parameter < 0)
     return require(place, value);
   return requireBytes(place, contentOf(value, place.begin), value, value.parameter);
 }
 
-bool Replay::require(const Place &place, const Logical &value) {
+bool SymbolicExecution::require(const Place &place, const Logical &value) {
   if (place.begin == place.end)
     return true;
   Content expected = contentOf(value, place.begin);
@@ -139,7 +139,7 @@ bool Replay::require(const Place &place, const Logical &value) {
 
 /// Requires the scalars of LoadScalars, with seeds in the given state and, with `decided`, the
 /// decision.
-bool Replay::requireScalars(const Place &block, bool decided, LossGradientScaling seeds) {
+bool SymbolicExecution::requireScalars(const Place &block, bool decided, LossGradientScaling seeds) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
   Content expected = contentOf(value, block.begin);
@@ -164,7 +164,7 @@ bool Replay::requireScalars(const Place &block, bool decided, LossGradientScalin
 /// Requires the sums of this device (`global` false) or of all devices. Global sums must contain
 /// every contribution once. A device may read its own sums as global if it is the only one with
 /// contributions; the check over all devices verifies that it is.
-bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
+bool SymbolicExecution::requireSums(const Place &sums, bool global, bool norm, bool loss) {
   bool good = true;
   auto check = [&](int64_t begin, int64_t end, bool isNorm) {
     memory.forEach(part(sums, begin, end).intervals, [&](Intervals, const Content &found) {
@@ -196,7 +196,7 @@ bool Replay::requireSums(const Place &sums, bool global, bool norm, bool loss) {
 }
 
 /// Requires sums without any contribution. A decision reads them if it precedes all gradients.
-bool Replay::requireNoSums(const Place &sums) {
+bool SymbolicExecution::requireNoSums(const Place &sums) {
   bool good = true;
   memory.forEach(sums.intervals, [&](Intervals, const Content &found) {
     if (good && (found.kind != bundle::Value::SUMS || found.id != kNoSums || found.delta != -sums.begin))
@@ -207,7 +207,7 @@ bool Replay::requireNoSums(const Place &sums) {
 }
 
 /// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
-bool Replay::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite,
+bool SymbolicExecution::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite,
                              const bundle::Slot *slot) {
   if (place.begin >= place.end)
     return true;

@@ -1,4 +1,4 @@
-#include "Replay.h"
+#include "SymbolicExecution.h"
 
 #include <set>
 
@@ -55,7 +55,7 @@ bool verify::tiles(const std::vector<Contribution> &contributions, const std::ve
 
 /// Compares `found` with `expected` and reports the first difference. If only the union of ranges matters, the caller
 /// has joined adjacent ranges.
-bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
+bool SymbolicExecution::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
   if (found == expected)
@@ -79,7 +79,7 @@ bool Replay::compare(std::vector<Contribution> found, std::vector<Contribution> 
   return fail(code, name + " holds a contribution of " + text(found[i]) + " that it should not");
 }
 
-bool Replay::checkValueGradient(const ContributionList &list, const Logical &value) {
+bool SymbolicExecution::checkValueGradient(const ContributionList &list, const Logical &value) {
   // Units add in descending order, or all together when they arrive: most lists are as expected,
   // from one end or the other.
   const auto &units = model.valueContributors[value.id];
@@ -100,7 +100,7 @@ bool Replay::checkValueGradient(const ContributionList &list, const Logical &val
                  "unit");
 }
 
-bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
+bool SymbolicExecution::checkGradient(const ContributionList &list, uint32_t parameter) {
   // If backwards run in the order of samples, the list is already sorted.
   size_t next = 0;
   bool ordered = true;
@@ -121,7 +121,7 @@ bool Replay::checkGradient(const ContributionList &list, uint32_t parameter) {
 
 /// Whether the contributions of every unit tile its rows, in any division into samples and parts. Contributions are
 /// sorted.
-bool Replay::tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const {
+bool SymbolicExecution::tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const {
   auto next = contributions.begin();
   for (uint32_t unit : units) {
     const auto first = next;
@@ -146,7 +146,7 @@ static std::vector<Contribution> joined(std::vector<Contribution> items) {
   return items;
 }
 
-bool Replay::checkNorm(const ContributionList &list) {
+bool SymbolicExecution::checkNorm(const ContributionList &list) {
   const auto &owned = device.getResult().owned;
   std::vector<Contribution> expected;
   for (const auto &extent : owned)
@@ -156,7 +156,7 @@ bool Replay::checkNorm(const ContributionList &list) {
   return compare(joined(list.items), joined(std::move(expected)), Code::Norm, "the gradient norm", "group");
 }
 
-bool Replay::checkLoss(const ContributionList &list) {
+bool SymbolicExecution::checkLoss(const ContributionList &list) {
   std::vector<Contribution> expected;
   for (int u = 0; u < model.summary.units_size(); ++u)
     for (uint32_t term : model.summary.units(u).loss_terms())

@@ -108,7 +108,7 @@ private:
            report(Code::Mismatched, int64_t(entry.id()), where(entry) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
   }
   bool checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
-  void collectLaunches(); // Launches.cpp
+  void collectLaunches(); // LaunchOrder.cpp
   void collectHalves();   // Matching.cpp
   void checkRaces();      // Races.cpp
   void checkTasks();      // Tasks.cpp: cells, calls, slots against plan and summary
@@ -138,10 +138,10 @@ public:
 inline Held heldBy(uint32_t device, const bundle::Collective &collective) { return collective.heldBy(device, size_t(elementSize(collective.type))); }
 
 /// Replays a training step and an evaluation of a device's program on the contents of its arenas
-/// (Replay.h). The program must have passed the other checks.
+/// (SymbolicExecution.h). The program must have passed the other checks.
 void replayValues(Device &device);
 
-/// Checks that devices launch their direct transfers in compatible orders (Launches.cpp). The
+/// Checks that devices launch their direct transfers in compatible orders (LaunchOrder.cpp). The
 /// programs may be invalid.
 void checkLaunches(const Model &model, const std::vector<DeviceResult> &results, std::vector<Finding> &findings);
 

@@ -1,6 +1,6 @@
 // Tests contributions to the gradient of a parameter: they are rectangles of samples and of parts of an axis, and must
-// tile the whole (lib/Verify/Replay.h).
-#include "Replay.h"
+// tile the whole (lib/Verify/SymbolicExecution.h).
+#include "SymbolicExecution.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 // the same bytes. Data from other devices is assumed to be the declared value; the sender's replay
 // verifies that.
 //
-//   Replay.cpp         entries: values that are read, written and accumulated
+//   SymbolicExecution.cpp         entries: values that are read, written and accumulated
 //   Contents.cpp       contents of bytes: reading, writing, adding
 //   Contributions.cpp  required contributions of an accumulator when it is read
 #pragma once
@@ -66,9 +66,9 @@ struct Content {
 /// Content::id of cleared sums: a block's load clears its sums.
 inline constexpr uint32_t kNoSums = 1;
 
-class Replay {
+class SymbolicExecution {
 public:
-  explicit Replay(Device &device)
+  explicit SymbolicExecution(Device &device)
       : device(device), model(device.getModel()), program(device.getProgram()), places(device.getPlaces()), bound(device.getBound()),
         rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {

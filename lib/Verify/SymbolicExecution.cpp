@@ -1,9 +1,9 @@
-#include "Replay.h"
+#include "SymbolicExecution.h"
 
 using namespace zorse;
 using namespace zorse::verify;
 
-void Replay::call(const bundle::Call &call) {
+void SymbolicExecution::call(const bundle::Call &call) {
   const auto &body = model.bodies.bodies(int(call.body()));
   const Logical *values = slots.data() + nextSlot;
   const uint32_t *numbers = bound.data() + nextSlot;
@@ -83,7 +83,7 @@ void Replay::call(const bundle::Call &call) {
   }
 }
 
-Replay::LossGradientScaling Replay::seedsFor(const bundle::Call &call) const {
+SymbolicExecution::LossGradientScaling SymbolicExecution::seedsFor(const bundle::Call &call) const {
   if (!model.scales() || model.isScaling(call.unit(), call.body()))
     return LossGradientScaling::Loaded;
   const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
@@ -93,7 +93,7 @@ Replay::LossGradientScaling Replay::seedsFor(const bundle::Call &call) const {
   return begins ? LossGradientScaling::Scaled : LossGradientScaling::Either;
 }
 
-void Replay::transfer() {
+void SymbolicExecution::transfer() {
   const bundle::Entry &e = entry();
   const Logical &value = transfers[nextTransfer++];
   switch (e.what_case()) {
@@ -155,7 +155,7 @@ void Replay::transfer() {
 }
 
 /// Copies a value. Copies of accumulators must be complete; they are accumulators themselves.
-void Replay::copy(const Place &from, const Place &to, const Logical &value) {
+void SymbolicExecution::copy(const Place &from, const Place &to, const Logical &value) {
   if (value.kind == bundle::Value::STEP_SCALARS)
     return copyScalars(from, to);
   if (value.kind == bundle::Value::SUMS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
@@ -184,7 +184,7 @@ void Replay::copy(const Place &from, const Place &to, const Logical &value) {
 }
 
 /// Copies the scalars with the decision. Their parts keep their contents.
-void Replay::copyScalars(const Place &from, const Place &to) {
+void SymbolicExecution::copyScalars(const Place &from, const Place &to) {
   if (!requireScalars(from, /*decided=*/true, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded))
     return;
   Logical value;
@@ -202,7 +202,7 @@ void Replay::copyScalars(const Place &from, const Place &to) {
 
 /// Computes the logical values of all slots and transfers, once for all steps. Returns false after any finding; sizes
 /// are then unreliable.
-bool Replay::prepare() {
+bool SymbolicExecution::prepare() {
   bool good = true;
   UnitSlots units(model);
   slots.reserve(bound.size());
@@ -218,14 +218,14 @@ bool Replay::prepare() {
   return good;
 }
 
-bool Replay::declare(const bundle::Value &value, uint64_t bytes) {
+bool SymbolicExecution::declare(const bundle::Value &value, uint64_t bytes) {
   Logical logical;
   const bool good = fromDeclared(device, entry(), value, bytes, logical);
   transfers.push_back(logical);
   return good;
 }
 
-bool Replay::declareTransfer() {
+bool SymbolicExecution::declareTransfer() {
   const bundle::Entry &e = entry();
   switch (e.what_case()) {
   case bundle::Entry::kCopy:
@@ -272,7 +272,7 @@ bool Replay::declareTransfer() {
 }
 
 /// Declares the values of a collective. Its runs and shards specify the elements of the whole that each device has.
-bool Replay::declareCollective(const bundle::Collective &collective) {
+bool SymbolicExecution::declareCollective(const bundle::Collective &collective) {
   const bundle::Region &full = collective.full, &region = collective.shard;
   Logical whole, term;
   bool good = fromCollective(device, entry(), collective, whole, term);
@@ -298,7 +298,7 @@ bool Replay::declareCollective(const bundle::Collective &collective) {
 
 /// Checks that only finished values are transferred. Sums and unreduced gradients stay on their device, but may be
 /// copied to its host and back.
-bool Replay::checkMoved() {
+bool SymbolicExecution::checkMoved() {
   const bundle::Entry &e = entry();
   if ((e.has_send() || e.has_receive()) && transfers.back().stays)
     return fail(Code::Unsupported, "such a value is not moved by transfers");
@@ -308,7 +308,7 @@ bool Replay::checkMoved() {
   return true;
 }
 
-void Replay::checkState(uint32_t version) {
+void SymbolicExecution::checkState(uint32_t version) {
   current = -1;
   for (const auto &state : program.state()) {
     Logical value;
@@ -328,7 +328,7 @@ void Replay::checkState(uint32_t version) {
 }
 
 /// Resets the arenas to their contents before the first step: state only.
-void Replay::load() {
+void SymbolicExecution::load() {
   current = -1;
   Content nothing;
   nothing.writer = Content::kNobody;
@@ -350,7 +350,7 @@ void Replay::load() {
 // order: everything that is read is either state at its place or was written earlier in the same
 // step. After a step, state is again at its place, one update later or unchanged. The next step
 // therefore starts from the same contents.
-void Replay::run() {
+void SymbolicExecution::run() {
   if (!prepare())
     return;
   for (bool evaluation : {false, true}) {
@@ -376,4 +376,4 @@ void Replay::run() {
   }
 }
 
-void verify::replayValues(Device &device) { Replay(device).run(); }
+void verify::replayValues(Device &device) { SymbolicExecution(device).run(); }
