@@ -1,4 +1,4 @@
-#include "Replay.h"
+#include "ProgramSimulator.h"
 
 #include <algorithm>
 #include <cmath>
@@ -41,18 +41,18 @@ bundle::Topology scaled(bundle::Topology topology, double times) {
 }
 
 /// Follows the causes from the last end of the step back to the end of the previous step.
-Seconds criticalPath(const Tasks &tasks, const Replay &replay) {
+Seconds criticalPath(const Tasks &tasks, const ProgramSimulator &simulator) {
   Seconds path = {};
-  uint64_t step = replay.stepEnds.size() - 1;
-  uint32_t task = replay.lastTasks[step];
-  double at = replay.stepEnds[step], from = step == 0 ? 0 : replay.stepEnds[step - 1];
+  uint64_t step = simulator.stepEnds.size() - 1;
+  uint32_t task = simulator.lastTasks[step];
+  double at = simulator.stepEnds[step], from = step == 0 ? 0 : simulator.stepEnds[step - 1];
   uint64_t last = step;
   while (task != UINT32_MAX && at > from) {
-    const Run &run = replay.ran(task, step);
+    const Run &run = simulator.ran(task, step);
     double begin = std::max(run.start, from), took = at - begin;
     Activity activity = tasks.tasks[task].activity;
     if (activity == Activity::Transfer) {
-      double alone = std::min(took, std::max(0.0, replay.alone(tasks.tasks[task])));
+      double alone = std::min(took, std::max(0.0, simulator.alone(tasks.tasks[task])));
       path[size_t(Activity::BusyLink)] += took - alone;
       took = alone;
     }
@@ -62,7 +62,7 @@ Seconds criticalPath(const Tasks &tasks, const Replay &replay) {
       break;
     step -= run.causeSteps;
     task = run.cause;
-    double end = std::min(at, replay.ran(task, step).end);
+    double end = std::min(at, simulator.ran(task, step).end);
     if (end > from)
       path[size_t(Activity::Nothing)] += at - end;
     else
@@ -91,20 +91,20 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   sim::Network network;
   if (result.usesTopology)
     network = sim::Network(options.linkTimes == 1 ? bundle.topology : scaled(bundle.topology, options.linkTimes));
-  Replay replay(tasks, options, result.usesTopology ? &network : nullptr);
-  if (Status status = replay.run(); status.failed())
+  ProgramSimulator simulator(tasks, options, result.usesTopology ? &network : nullptr);
+  if (Status status = simulator.run(); status.failed())
     return status;
 
   size_t last = options.steps - 1, instruction = options.steps / 2;
-  result.stepEnds = replay.stepEnds;
-  result.firstStep = replay.stepEnds[0];
-  result.step = instruction > 0 ? (replay.stepEnds[last] - replay.stepEnds[instruction - 1]) / double(last - instruction + 1) : result.firstStep;
-  result.devices = std::move(replay.devices);
+  result.stepEnds = simulator.stepEnds;
+  result.firstStep = simulator.stepEnds[0];
+  result.step = instruction > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[instruction - 1]) / double(last - instruction + 1) : result.firstStep;
+  result.devices = std::move(simulator.devices);
   for (SimulatedDevice &device : result.devices)
     for (Seconds *seconds : {&device.busy, &device.waiting})
       for (double &s : *seconds)
-        s /= double(options.steps - replay.countedFrom);
-  result.criticalPath = criticalPath(tasks, replay);
-  result.trace = std::move(replay.trace);
+        s /= double(options.steps - simulator.countedFrom);
+  result.criticalPath = criticalPath(tasks, simulator);
+  result.trace = std::move(simulator.trace);
   return result;
 }

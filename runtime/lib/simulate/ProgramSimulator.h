@@ -23,9 +23,9 @@ struct Participants {
 };
 Participants participantsOf(const bundle::Entry &entry, uint32_t device);
 
-class Replay {
+class ProgramSimulator {
 public:
-  Replay(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network);
+  ProgramSimulator(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network);
 
   /// Runs all steps. Calls `finished` after the last task of each step, when run() still has the
   /// data of that step and the previous one.

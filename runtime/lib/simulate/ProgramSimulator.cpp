@@ -1,4 +1,4 @@
-#include "Replay.h"
+#include "ProgramSimulator.h"
 
 #include "Collectives.h"
 
@@ -42,7 +42,7 @@ const sim::Network kNoNetwork;
 
 } // namespace
 
-Replay::Replay(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network)
+ProgramSimulator::ProgramSimulator(const Tasks &tasks, const SimulationOptions &options, const sim::Network *network)
     : countedFrom(options.steps / 2), tasks(tasks), options(options), network(network), gathers(sim::algorithmOf(tasks.bundle.topology.gathers())),
       reductions(sim::algorithmOf(tasks.bundle.topology.reductions())), traffic(network ? *network : kNoNetwork),
       idle(network ? *network : kNoNetwork) {
@@ -70,7 +70,7 @@ Replay::Replay(const Tasks &tasks, const SimulationOptions &options, const sim::
   isReadyNow.assign(tasks.tasks.size(), 0);
 }
 
-Status Replay::run() {
+Status ProgramSimulator::run() {
   for (uint32_t d = 0; d < devices.size(); ++d)
     advance(d);
   for (;;) {
@@ -108,7 +108,7 @@ Status Replay::run() {
   return Status::success();
 }
 
-bool Replay::isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const {
+bool ProgramSimulator::isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const {
   for (uint32_t w = entry.waits; w < tasks.entries[index + 1].waits; ++w) {
     const FlatWait &wait = tasks.waits[w];
     if (wait.previousStep && step == 0)
@@ -120,7 +120,7 @@ bool Replay::isReady(const FlatEntry &entry, uint32_t index, uint64_t step) cons
 }
 
 /// Advances the threads of a device as far as possible at the current time.
-void Replay::advance(uint32_t device) {
+void ProgramSimulator::advance(uint32_t device) {
   for (bool again = true; again;) {
     again = false;
     for (uint32_t s = tasks.serversOf[device]; s < tasks.serversOf[device + 1]; ++s) {
@@ -151,7 +151,7 @@ void Replay::advance(uint32_t device) {
 }
 
 /// A thread has arrived at its entry.
-void Replay::arrive(uint32_t index, uint64_t step) {
+void ProgramSimulator::arrive(uint32_t index, uint64_t step) {
   uint32_t task = tasks.entries[index].task;
   if (early[task]) {
     if (tasks.source(index).has_receive())
@@ -167,7 +167,7 @@ void Replay::arrive(uint32_t index, uint64_t step) {
 }
 
 /// Whether the receiver of a send has announced the receive.
-bool Replay::isEarly(uint32_t send, uint64_t step) const {
+bool ProgramSimulator::isEarly(uint32_t send, uint64_t step) const {
   const Task &task = tasks.tasks[tasks.entries[send].task];
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
     if (tasks.instructions[h] != send && announced[tasks.instructions[h]] == step)
@@ -177,7 +177,7 @@ bool Replay::isEarly(uint32_t send, uint64_t step) const {
 
 /// Announces receives that follow the thread's current entry, like the executor does for transports
 /// that benefit from it (Executor.cpp, expectAhead).
-void Replay::expectAhead(uint32_t s) {
+void ProgramSimulator::expectAhead(uint32_t s) {
   constexpr size_t kAhead = 16;
   const Server &server = tasks.servers[s];
   if (server.computes || !deviceKindOf(tasks.bundle.devices[server.device].kind).joins("gloo"))
@@ -214,7 +214,7 @@ void Replay::expectAhead(uint32_t s) {
 }
 
 /// The receiver arrives at a transfer that has begun or has ended.
-void Replay::receiveEarly(uint32_t index, uint64_t step) {
+void ProgramSimulator::receiveEarly(uint32_t index, uint64_t step) {
   const FlatEntry &entry = tasks.entries[index];
   Run &run = runs[step % kKept][entry.task];
   double end = std::max({now, run.end, lastEnd[entry.queue]});
@@ -234,7 +234,7 @@ void Replay::receiveEarly(uint32_t index, uint64_t step) {
   }
 }
 
-double Replay::alone(const Task &task) const {
+double ProgramSimulator::alone(const Task &task) const {
   if (!network || !task.entry->has_send())
     return task.seconds;
   idle.reset();
@@ -242,7 +242,7 @@ double Replay::alone(const Task &task) const {
 }
 
 /// Finds the last event that the task waited for.
-void Replay::findCause(uint32_t index, uint64_t step, uint8_t instructions) {
+void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instructions) {
   const Task &task = tasks.tasks[index];
   Run &run = runs[step % kKept][index];
   double latest = -1;
@@ -289,7 +289,7 @@ void Replay::findCause(uint32_t index, uint64_t step, uint8_t instructions) {
 }
 
 /// Returns when a task that begins now releases its threads, and when it ends.
-sim::Passage Replay::passageOf(const Task &task) {
+sim::Passage ProgramSimulator::passageOf(const Task &task) {
   sim::Passage passage = {now + task.seconds, now + task.seconds};
   if (task.activity < Activity::Transfer) {
     if (!options.speedTimes.empty() && task.entry->has_compute())
@@ -318,7 +318,7 @@ sim::Passage Replay::passageOf(const Task &task) {
   return passage;
 }
 
-void Replay::start(uint32_t index, uint64_t step) {
+void ProgramSimulator::start(uint32_t index, uint64_t step) {
   const Task &task = tasks.tasks[index];
   uint8_t instructions = come[index] < task.instructions ? kSenders : kBoth;
   early[index] = instructions != kBoth;
@@ -349,7 +349,7 @@ void Replay::start(uint32_t index, uint64_t step) {
 }
 
 /// The thread continues with its next entry.
-void Replay::leave(uint32_t index) {
+void ProgramSimulator::leave(uint32_t index) {
   const FlatEntry &entry = tasks.entries[index];
   const Server &server = tasks.servers[entry.server];
   Place &place = places[entry.server];
@@ -366,9 +366,9 @@ void Replay::leave(uint32_t index) {
   }
 }
 
-void Replay::finish(uint32_t index) { ++finished[tasks.entries[index].queue]; }
+void ProgramSimulator::finish(uint32_t index) { ++finished[tasks.entries[index].queue]; }
 
-void Replay::account(uint32_t index, uint64_t step, uint8_t instructions) {
+void ProgramSimulator::account(uint32_t index, uint64_t step, uint8_t instructions) {
   const Task &task = tasks.tasks[index];
   const Run &run = runs[step % kKept][index];
   if (step < options.traceSteps)
@@ -395,7 +395,7 @@ void Replay::account(uint32_t index, uint64_t step, uint8_t instructions) {
 }
 
 /// Lists what every blocked thread waits for, for a limited number of threads.
-std::string Replay::waiting() const {
+std::string ProgramSimulator::waiting() const {
   constexpr size_t kMost = 12;
   std::string text = "these programs cannot run; these waits are never satisfied:";
   size_t lines = 0;
