@@ -1,6 +1,6 @@
 #include "NcclTransport.h"
 
-#include "RankedSum.h"
+#include "FixedOrderSum.h"
 #include "zorse/Summary/Summary.h"
 
 #include "bundle.pb.h"

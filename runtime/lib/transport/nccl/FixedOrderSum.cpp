@@ -1,4 +1,4 @@
-#include "RankedSum.h"
+#include "FixedOrderSum.h"
 
 #include <algorithm>
 
