@@ -279,7 +279,7 @@ private:
   /// The points of an elementwise kernel and their distribution over threads.
   struct Elements {
     SmallVector<Size> all; ///< dimensions; the last but one is divided by `rows`, which a thread processes sequentially
-    Size points;
+    Size iterations;
     int width = 1, groups = 1;
     int64_t rows = 1;
     bool isFlat = false, isOneWalk = false;
@@ -305,7 +305,7 @@ private:
     x.isOneWalk = x.rows == 1 && x.numbers.empty() && isOneWalk(x.all);
     if (x.isOneWalk)
       x.groups = groupsOfThread(x.width);
-    x.points = product(x.all);
+    x.iterations = product(x.all);
     return x;
   }
 
@@ -360,7 +360,7 @@ private:
 
   void emitGroups(const Elements &x, Value total) {
     // A partial last group is not counted.
-    Value count = x.points.count % x.width == 0 ? k.size(Size{x.points.count / x.width, x.points.sampled})
+    Value count = x.iterations.count % x.width == 0 ? k.size(Size{x.iterations.count / x.width, x.iterations.sampled})
                                                 : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
     auto whole = [&](Value first) {
       std::vector<Group> all;
@@ -379,13 +379,13 @@ private:
 
   Kernel emitElements() {
     const Elements x = elements();
-    Value total = k.size(x.points);
+    Value total = k.size(x.iterations);
     if (x.groups > 1)
       emitGroups(x, total);
     else
       emitGroupOrTail(x, k.begin, total);
     // As on CPUs: the result of an optimizer update must not depend on the device that computes it.
-    return k.finish(hint(), x.points, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
+    return k.finish(hint(), x.iterations, x.groups > 1 ? cuda::kGroupThreads : kBlockThreads, x.width * x.groups, /*takesRegisters=*/false,
                     /*contract=*/false);
   }
 

@@ -210,7 +210,7 @@ void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPo
   for (size_t i = 0; i < kernel.operands.size(); ++i)
     operands_[i] = resolve(kernel.operands[i], arguments);
   uint64_t accumulate = accumulateBits(kernel.accumulates, kernel.operands, arguments);
-  int64_t points = kernel.points.at(arguments.rows);
+  int64_t points = kernel.iterations.at(arguments.rows);
   if (points <= 0)
     return;
 

@@ -46,7 +46,7 @@ private:
     ZorseKernel *function;
     std::vector<Address> operands;
     uint64_t accumulates; ///< bit i: operand i
-    Linear points, cost;
+    Linear iterations, cost;
   };
   struct Product {
     bool isDouble, transposeA, transposeB, accumulates;

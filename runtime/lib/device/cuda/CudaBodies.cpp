@@ -134,7 +134,7 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
         return userError("operand " + std::to_string(operand) + " is added to and does not exist");
       out.accumulates |= uint64_t(1) << operand;
     }
-    out.points = linear(kernel.points());
+    out.iterations = linear(kernel.points());
     out.threads = kernel.threads();
     out.perThread = kernel.per_thread();
     if (out.threads == 0 || out.threads > 1024 || out.threads % 32 || out.perThread == 0)
@@ -199,7 +199,7 @@ Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &argum
     parameters_.push_back(&value);
   for (uint64_t &value : addresses_)
     parameters_.push_back(&value);
-  const int64_t perBlock = int64_t(launch.threads) * launch.perThread, blocks = (launch.points.at(arguments.rows) + perBlock - 1) / perBlock;
+  const int64_t perBlock = int64_t(launch.threads) * launch.perThread, blocks = (launch.iterations.at(arguments.rows) + perBlock - 1) / perBlock;
   if (blocks == 0)
     return Status::success();
   if (blocks > INT32_MAX)

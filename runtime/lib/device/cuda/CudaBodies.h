@@ -55,7 +55,7 @@ private:
     CUfunction function = nullptr;
     std::vector<Place> operands;
     uint64_t accumulates = 0; ///< bit i: operand i; of a product: bit 0
-    Linear points;
+    Linear iterations;
     uint32_t threads = 0, perThread = 0, sharedBytes = 0;
     // Products.
     BlasProduct product;
