@@ -47,7 +47,7 @@ public:
   Attempt(const MemberOptions &options, const Address &address, double until) : options_(options), address_(address), until_(until) {}
 
   /// Returns true if admitted.
-  bool run(double patience, Admission *out, Outcome *outcome) {
+  bool run(double patience, JoinResult *out, Outcome *outcome) {
     double now = monotonicSeconds();
     Result<FileDescriptor> socket = connectTo(address_, std::min(until_, now + patience));
     if (socket.failed())
@@ -224,7 +224,7 @@ private:
 };
 
 /// Returns true if admitted.
-bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until, double patience, Admission *admission, Outcome *outcome) {
+bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double until, double patience, JoinResult *result, Outcome *outcome) {
   Result<std::vector<Address>> addresses = resolve(endpoint);
   if (addresses.failed()) {
     *outcome = {Outcome::Absent, addresses.message(), 0};
@@ -232,8 +232,8 @@ bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double 
   }
   for (const Address &address : *addresses) {
     Outcome here;
-    if (Attempt(options, address, until).run(patience, admission, &here)) {
-      admission->endpoint = endpoint;
+    if (Attempt(options, address, until).run(patience, result, &here)) {
+      result->endpoint = endpoint;
       return true;
     }
     if (here.kind == Outcome::Final) {
@@ -249,7 +249,7 @@ bool tryEndpoint(const MemberOptions &options, const Endpoint &endpoint, double 
 
 } // namespace
 
-Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
+Result<JoinResult> zorse::control::joinJob(const MemberOptions &options) {
   const double start = monotonicSeconds(), until = start + std::max(options.times.joinSeconds, 0.0);
   std::vector<Outcome> last(options.endpoints.size());
   std::minstd_rand random(uint32_t(::getpid()) * 31 + options.rank);
@@ -258,10 +258,10 @@ Result<Admission> zorse::control::joinJob(const MemberOptions &options) {
   while (true) {
     bool settled = true;
     for (size_t i = 0; i < options.endpoints.size(); ++i) {
-      Admission admission;
+      JoinResult result;
       Outcome outcome;
-      if (tryEndpoint(options, options.endpoints[i], until, patience, &admission, &outcome))
-        return admission;
+      if (tryEndpoint(options, options.endpoints[i], until, patience, &result, &outcome))
+        return result;
       if (outcome.kind == Outcome::Final || last[i].text.empty() ||
           monotonicSeconds() < until) // an attempt that was cut short reports less than the one before
         last[i] = outcome;

@@ -9,7 +9,7 @@
 
 namespace zorse::control {
 
-struct Admission {
+struct JoinResult {
   std::unique_ptr<Connection> connection; ///< its reader may already contain frames that follow the welcome
   Welcome welcome;
   runtime::Endpoint endpoint;
@@ -19,6 +19,6 @@ struct Admission {
 /// - This job's coordinator refuses this rank permanently.
 /// - For a while, the program at every endpoint does not know the secret, belongs to another job or
 ///   speaks another protocol version.
-runtime::Result<Admission> joinJob(const runtime::MemberOptions &options);
+runtime::Result<JoinResult> joinJob(const runtime::MemberOptions &options);
 
 } // namespace zorse::control

@@ -31,8 +31,8 @@ std::string secondsText(double value) { return zorse::format("%.1f s", value); }
 
 class Member::Implementation {
 public:
-  Implementation(MemberOptions options, Admission admission)
-      : options_(std::move(options)), connection_(std::move(admission.connection)), welcome_(admission.welcome), endpoint_(admission.endpoint),
+  Implementation(MemberOptions options, JoinResult result)
+      : options_(std::move(options)), connection_(std::move(result.connection)), welcome_(result.welcome), endpoint_(result.endpoint),
         clock_(2 * welcome_.heartbeat_seconds()), progress_(options_.progress) {
     if (welcome_.stopping()) {
       asked_ = true;
@@ -500,10 +500,10 @@ Result<std::unique_ptr<Member>> Member::join(MemberOptions options) {
   if (options.key.job.size() > kJobBytes || options.device.size() > kDeviceBytes)
     return userError("the names of the job and of the device may have " + std::to_string(kJobBytes) + " bytes, found " +
                      std::to_string(options.key.job.size()) + " and " + std::to_string(options.device.size()));
-  Result<Admission> admission = joinJob(options);
-  if (admission.failed())
-    return admission.error();
-  auto implementation = std::make_unique<Implementation>(std::move(options), std::move(*admission));
+  Result<JoinResult> result = joinJob(options);
+  if (result.failed())
+    return result.error();
+  auto implementation = std::make_unique<Implementation>(std::move(options), std::move(*result));
   if (Status failed = implementation->start(); failed.failed())
     return failed;
   return std::unique_ptr<Member>(new Member(std::move(implementation)));
