@@ -124,9 +124,9 @@ private:
   }
 
   Region place(uint32_t number, uint64_t offset, uint64_t bytes) const {
-    if (bytes == 0 || x.placement.places.empty())
+    if (bytes == 0 || x.placement.allocations.empty())
       return {};
-    return {x.placement.places[number].arena, x.placement.places[number].offset + offset, bytes};
+    return {x.placement.allocations[number].arena, x.placement.allocations[number].offset + offset, bytes};
   }
   Region placeBuffer(uint32_t buffer, uint64_t offset, uint64_t bytes) const { return place(x.buffers[buffer].number, offset, bytes); }
   Region placeRows(const BufferRange &at, uint64_t row) const {

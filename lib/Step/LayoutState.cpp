@@ -176,7 +176,7 @@ struct HoldingLayout {
   void keepState() {
     groupState.persistentShard = groupState.readsPersistentBuffer ? x.images[groupState.firstImage] : keepApart(groupState.at.parameters);
     for (const Compact::Run &run : kept.runs())
-      keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.place(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
+      keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.position(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
       groupState.moments[m] = keepApart(groupState.at.moments);
       for (const Compact::Run &run : kept.runs())

@@ -77,7 +77,7 @@ void keepBuffers(PlanLowering &x) {
       x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
       x.graph.buffers.push_back(
-          {buffer.device, buffer.purpose, buffer.bytes, x.globalOrder.startOf(buffer.first), x.placement.places[buffer.number].freeTime});
+          {buffer.device, buffer.purpose, buffer.bytes, x.globalOrder.startOf(buffer.first), x.placement.allocations[buffer.number].freeTime});
 }
 
 /// Orders and simulates the step. If the order has a cycle, tries the rule's other order, if any.
@@ -205,7 +205,7 @@ StepGraph withoutPlaces(PlanLowering &x) {
       if (x.ops[op].instructions.size() != 0)
         x.globalOrder.ops.push_back(op);
   writeEntries(x);
-  x.placement.places.clear();
+  x.placement.allocations.clear();
   addCellCalls(x);
   placeEntries(x);
   for (Entry &entry : x.graph.entries)
@@ -252,7 +252,7 @@ Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const P
   if (options.keepBuffers)
     keepBuffers(x);
   writeEntries(x);
-  placeRegions(x);
+  resolveOffsets(x);
   addCellCalls(x);
   placeEntries(x);
   return std::move(x.graph);

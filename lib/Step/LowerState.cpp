@@ -215,7 +215,7 @@ private:
       const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
       x.addAccess(window.gather, image);
       x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
-                h.owns() ? elementRegion(image, h.place(h.owned.runs()[0]), h.owned.elements(), gatheredSize(g)) : Region());
+                h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(), gatheredSize(g)) : Region());
     }
   }
 
@@ -226,7 +226,7 @@ private:
     if (h.readsPersistentBuffer || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
       return;
     for (const Compact::Run &run : h.owned.runs())
-      makeImage(w, h, d, run, x.placeInImage(d, h, w, run));
+      makeImage(w, h, d, run, x.offsetInUnsharded(d, h, w, run));
     if (!h.owns())
       makeImage(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
   }
@@ -281,7 +281,7 @@ private:
       return ops;
     for (const Compact::Run &run : h.owned.runs()) {
       auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
-      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPlace(run)), at(h.left, run.place),
+      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPosition(run)), at(h.left, run.place),
                                   Value::reducedGradients(h.group, {run.begin, run.end}), x.ops[norm].priority));
       x.addEdge(norm, ops.back());
     }
@@ -318,7 +318,7 @@ private:
       if (h.owns() && (!h.reads || h.reduced != h.gradients))
         x.addAccess(reduction[g], h.reduced, PlanLowering::AccessSide::After);
       x.addPart(d, h.reads ? elementRegion(h.gradients, 0, info.elements(), size(g)) : Region(),
-                h.owns() ? elementRegion(h.reduced, h.reducedPlace(h.owned.runs()[0]), h.owned.elements(), size(g)) : Region());
+                h.owns() ? elementRegion(h.reduced, h.reducedPosition(h.owned.runs()[0]), h.owned.elements(), size(g)) : Region());
     }
   }
 

@@ -73,8 +73,8 @@ private:
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
     BufferRange arrays[4] = {
-        bring(Value::parameters(g, {begin, end}), h.readsPersistentBuffer ? at(h.persistentShard, run, h.place(run)) : at(h.persistentShard, run), h.at.parameters, true),
-        h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.left, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPlace(run))};
+        bring(Value::parameters(g, {begin, end}), h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run)) : at(h.persistentShard, run), h.at.parameters, true),
+        h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.left, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPosition(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)

@@ -106,7 +106,7 @@ uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fi
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return x.placement.buffers[a].bytes > x.placement.buffers[b].bytes; });
   auto before = [&](uint32_t a, uint32_t b) {
     return x.placement.buffers[a].last < x.placement.buffers[b].first &&
-           (!patient || x.placement.places[a].freeTime <= x.globalOrder.startOf(x.placement.buffers[b].first));
+           (!patient || x.placement.allocations[a].freeTime <= x.globalOrder.startOf(x.placement.buffers[b].first));
   };
   struct AllocatedBuffer {
     uint64_t offset, end;
@@ -140,7 +140,7 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
                          bool patient) {
   ArenaAllocator allocator(patient);
   for (uint32_t b : fixed) {
-    x.placement.places[b].offset = allocator.end;
+    x.placement.allocations[b].offset = allocator.end;
     allocator.end += alignRegion(x.placement.buffers[b].bytes);
   }
   size_t next = 0;
@@ -148,10 +148,10 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
     const Buffer &buffer = x.placement.buffers[b];
     double now = x.globalOrder.startOf(buffer.first);
     for (; next < byLast.size() && x.placement.buffers[byLast[next]].last < buffer.first; ++next) {
-      const Place &old = x.placement.places[byLast[next]];
+      const Allocation &old = x.placement.allocations[byLast[next]];
       allocator.give(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
     }
-    x.placement.places[b].offset = allocator.take(alignRegion(buffer.bytes), now);
+    x.placement.allocations[b].offset = allocator.take(alignRegion(buffer.bytes), now);
   }
   return allocator.end;
 }
@@ -213,7 +213,7 @@ uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint6
     std::vector<uint32_t> byIndex(byFirst);
     std::sort(byIndex.begin(), byIndex.end());
     for (size_t i = 0; i < byIndex.size(); ++i)
-      x.placement.places[byIndex[i]].offset = offsets[i];
+      x.placement.allocations[byIndex[i]].offset = offsets[i];
   };
   tighten(/*patient=*/true);
   if (limit && behind && total + behind > limit) { // they do not fit separately
@@ -231,7 +231,7 @@ uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint6
     tighten(/*patient=*/false);
   }
   for (uint32_t b : lateFirst) {
-    x.placement.places[b].offset += total;
+    x.placement.allocations[b].offset += total;
     byFirst.push_back(b);
   }
   return total + behind;
@@ -277,7 +277,7 @@ public:
 
   void find() {
     x.placement.buffers.assign(x.numbers, Buffer());
-    x.placement.places.assign(x.numbers, Place());
+    x.placement.allocations.assign(x.numbers, Allocation());
     for (const Buffer &buffer : x.buffers)
       x.placement.buffers[buffer.number] = buffer;
     for (const PlanLowering::BufferAccess &access : x.accesses)
@@ -292,7 +292,7 @@ public:
 
 private:
   void extend(uint32_t number, uint32_t op) {
-    x.placement.places[number].freeTime = std::max(x.placement.places[number].freeTime, x.globalOrder.endTime[op]);
+    x.placement.allocations[number].freeTime = std::max(x.placement.allocations[number].freeTime, x.globalOrder.endTime[op]);
   }
 
   const CellTask &taskOf(uint32_t c, int kind) const { return x.cells[c].of(static_cast<TaskKind>(kind)); }
@@ -358,7 +358,7 @@ void zorse::step::packArenas(PlanLowering &x, bool shareBytes) {
       const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, onDevice ? measured.least : measured.host);
       for (const auto *list : {&buffers.fixed, &buffers.byFirst})
         for (uint32_t b : *list)
-          x.placement.places[b].arena = static_cast<uint32_t>(program.arenas.size());
+          x.placement.allocations[b].arena = static_cast<uint32_t>(program.arenas.size());
       program.arenas.push_back({kind, total});
       if (onDevice) {
         itemise(x, buffers, total, program.memory);
@@ -391,11 +391,11 @@ zorse::Status zorse::step::checkMemory(const PlanLowering &x) {
   return error.empty() ? Status::success() : Status(userError(error));
 }
 
-void zorse::step::placeRegions(PlanLowering &x) {
+void zorse::step::resolveOffsets(PlanLowering &x) {
   auto place = [&](Region &r) {
     if (r.bytes == 0)
       return void(r = {});
-    const Place &at = x.placement.places[x.buffers[r.arena].number];
+    const Allocation &at = x.placement.allocations[x.buffers[r.arena].number];
     r = {at.arena, at.offset + r.offset, r.bytes};
   };
   for (Entry &entry : x.graph.entries) {

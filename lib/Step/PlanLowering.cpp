@@ -42,7 +42,7 @@ PlanLowering::~PlanLowering() {
 
 void LoweringArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
-  each(buffers, placement.buffers, placement.places, ops, instructionQueues, edges, accesses, next.begins, next.items);
+  each(buffers, placement.buffers, placement.allocations, ops, instructionQueues, edges, accesses, next.begins, next.items);
   each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions, globalOrder.positions, globalOrder.startTime, globalOrder.endTime, globalOrder.busy);
   each(shapeOf, secondsOf, chunkOf, cells, boundaryValues, producers, inputs, moves, copies, parts, loads, offloads);
 }

@@ -64,7 +64,7 @@ struct Buffer {
 };
 
 /// Offset of a buffer, and the end time of the last op that accesses it.
-struct Place {
+struct Allocation {
   double freeTime = 0;
   uint32_t arena = 0; ///< index among its device's arenas
   uint64_t offset = 0;
@@ -73,7 +73,7 @@ struct Place {
 /// Buffers and their offsets, by number; bytes are 0 for a buffer that is not accessed.
 struct Placement {
   std::vector<Buffer> buffers;
-  std::vector<Place> places;
+  std::vector<Allocation> allocations;
 };
 
 /// Queues that a device can have. Entry.queue is an index of this table until placeEntries numbers the queues in use.
@@ -145,8 +145,8 @@ struct GroupState {
   bool owns() const { return !owned.empty(); }
   /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in other buffers it is
   /// run.place.
-  int64_t place(const Compact::Run &run) const { return reads ? run.begin : run.place; }
-  int64_t reducedPlace(const Compact::Run &run) const { return reduced == gradients ? place(run) : run.place; }
+  int64_t position(const Compact::Run &run) const { return reads ? run.begin : run.place; }
+  int64_t reducedPosition(const Compact::Run &run) const { return reduced == gradients ? position(run) : run.place; }
 };
 
 /// The update of the elements of a group that a device owns.
@@ -355,7 +355,7 @@ struct PlanLowering : LoweringArrays {
   const StepOptions &options;
   LoweringTables &tables;
   const Costs *costs;
-  StepGraph graph; ///< until placeRegions, Region.arena is a buffer and offset is relative to it
+  StepGraph graph; ///< until resolveOffsets, Region.arena is a buffer and offset is relative to it
 
   uint32_t numbers = 0;          ///< number of buffers, with those inside cells
   std::vector<double> linkLoads; ///< by network resource: seconds that transfers between cells occupy it
@@ -426,9 +426,9 @@ struct PlanLowering : LoweringArrays {
   uint32_t imageOf(const GroupState &groupState, uint32_t window) const { return images[groupState.firstImage + window - firstWindow[groupState.group]]; }
   /// Returns the position of an owned run in an image. If the device does not read the image, its runs are concatenated
   /// there, as gathers expect them.
-  int64_t placeInImage(uint32_t device, const GroupState &groupState, uint32_t window, const Compact::Run &run) const {
+  int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t window, const Compact::Run &run) const {
     const auto &readers = windows[window].readers;
-    return std::binary_search(readers.begin(), readers.end(), device) ? groupState.place(run) : groupState.place(groupState.owned.runs()[0]) + run.place;
+    return std::binary_search(readers.begin(), readers.end(), device) ? groupState.position(run) : groupState.position(groupState.owned.runs()[0]) + run.place;
   }
   /// Returns the groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);
@@ -486,8 +486,8 @@ private:
 inline Region region(uint32_t buffer, uint64_t offset, uint64_t bytes) { return {buffer, offset, bytes}; }
 
 /// Returns the region of `elements` elements that starts at position `place` of a buffer.
-inline Region elementRegion(uint32_t buffer, int64_t place, int64_t elements, uint64_t elementSize) {
-  return region(buffer, static_cast<uint64_t>(place) * elementSize, static_cast<uint64_t>(elements) * elementSize);
+inline Region elementRegion(uint32_t buffer, int64_t position, int64_t elements, uint64_t elementSize) {
+  return region(buffer, static_cast<uint64_t>(position) * elementSize, static_cast<uint64_t>(elements) * elementSize);
 }
 
 /// Returns the bytes of a cell's loss rows of one term.
@@ -543,7 +543,7 @@ void measureMemory(PlanLowering &x);
 /// Returns an itemized error for the devices with insufficient memory.
 Status checkMemory(const PlanLowering &x);
 /// Converts regions of buffers to regions of arenas.
-void placeRegions(PlanLowering &x);
+void resolveOffsets(PlanLowering &x);
 /// Sorts entries by device and list order, and numbers queues.
 void placeEntries(PlanLowering &x);
 void insertWaits(StepGraph &graph, bool blocking);

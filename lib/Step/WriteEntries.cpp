@@ -191,7 +191,7 @@ private:
     const GroupState &h = *x.findGroupState(device, g);
     for (const Compact::Run &owned : h.owned.runs())
       for (const PlanLowering::Run &run : x.runsOf(g, owned.begin, owned.end)) {
-        const int64_t count = run.end - run.begin, place = h.reducedPlace(owned) + run.begin - owned.begin;
+        const int64_t count = run.end - run.begin, place = h.reducedPosition(owned) + run.begin - owned.begin;
         x.addCall(x.summary.norm_body(), -1, count, 0);
         x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)), Value::reducedGradients(g, {run.begin, run.end}));
         x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
