@@ -21,26 +21,26 @@ std::string SymbolicExecution::held(const Content &content) const {
   return text + ", left by entry " + std::to_string(program.entries(content.writer).id()) + ", " + device.describe(program.entries(content.writer));
 }
 
-void SymbolicExecution::write(const Place &place, const Logical &value) {
-  Content content = contentOf(value, place.begin);
+void SymbolicExecution::write(const IntervalRange &range, const Logical &value) {
+  Content content = contentOf(value, range.begin);
   if (value.kind == bundle::Value::ACTIVATION_GRADIENT) { // received: the sum that it declares
     std::vector<Contribution> items;
     for (uint32_t unit : model.valueContributors[value.id])
       if (unit >= value.cut)
         items.push_back({unit, 0, 0, 0});
-    content.list = newList(place.intervals, std::move(items));
+    content.list = newList(range.intervals, std::move(items));
   }
-  writeBytes(place, content);
+  writeBytes(range, content);
 }
 
-void SymbolicExecution::scratch(const Place &place) {
+void SymbolicExecution::scratch(const IntervalRange &range) {
   Content content;
   content.writer = current;
-  memory.assign(place.intervals, content);
+  memory.assign(range.intervals, content);
 }
 
-void SymbolicExecution::writeScalars(const Place &block) {
-  const Place scalars = part(block, 0, Block::scalarsEnd), norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
+void SymbolicExecution::writeScalars(const IntervalRange &block) {
+  const IntervalRange scalars = part(block, 0, Block::scalarsEnd), norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
               loss = part(block, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
   Content content;
   content.kind = bundle::Value::STEP_SCALARS;
@@ -53,7 +53,7 @@ void SymbolicExecution::writeScalars(const Place &block) {
   writeBytes(norm, content);
   content.list = newList(loss.intervals, {});
   writeBytes(loss, content);
-  const Place rest = part(block, Block::sumsEnd, Block::bytes);
+  const IntervalRange rest = part(block, Block::sumsEnd, Block::bytes);
   content.id = kNoSums;
   content.delta = -rest.begin;
   content.list = 0;
@@ -62,14 +62,14 @@ void SymbolicExecution::writeScalars(const Place &block) {
 
 /// Checks that every byte contains the expected value, and that accumulators contain exactly the
 /// contributions that their reader needs.
-bool SymbolicExecution::compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
+bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
   bool good = true;
   uint32_t checked = 0;
-  memory.forEach(place.intervals, [&](Intervals piece, const Content &found) {
+  memory.forEach(range.intervals, [&](Intervals piece, const Content &found) {
     if (!good)
       return;
     auto bytes = [&] {
-      int64_t from = std::max(place.begin, places.address(piece.begin)), to = std::min(place.end, places.address(piece.end));
+      int64_t from = std::max(range.begin, addresses.address(piece.begin)), to = std::min(range.end, addresses.address(piece.end));
       return "bytes " + std::to_string(offsetOf(from)) + "-" + std::to_string(offsetOf(to)) + " of arena " + std::to_string(arenaOf(from));
     };
     auto expects = [&] {
@@ -118,28 +118,28 @@ bool SymbolicExecution::compareBytes(const Place &place, const Content &expected
   return good;
 }
 
-bool SymbolicExecution::requireSlot(const Place &place, const Logical &value) {
+bool SymbolicExecution::requireSlot(const IntervalRange &range, const Logical &value) {
   if (isState(value.kind) && value.parameter < 0)
-    return require(place, value);
-  return requireBytes(place, contentOf(value, place.begin), value, value.parameter);
+    return require(range, value);
+  return requireBytes(range, contentOf(value, range.begin), value, value.parameter);
 }
 
-bool SymbolicExecution::require(const Place &place, const Logical &value) {
-  if (place.begin == place.end)
+bool SymbolicExecution::require(const IntervalRange &range, const Logical &value) {
+  if (range.begin == range.end)
     return true;
-  Content expected = contentOf(value, place.begin);
+  Content expected = contentOf(value, range.begin);
   if (!isState(value.kind))
-    return requireBytes(place, expected, value, -1);
+    return requireBytes(range, expected, value, -1);
   bool good = true;
   model.forPieces(value.id, value.begin, value.end, [&](int64_t begin, int64_t end, uint32_t parameter) {
-    good = good && requireBytes(part(place, (begin - value.begin) * value.stride, (end - value.begin) * value.stride), expected, value, parameter);
+    good = good && requireBytes(part(range, (begin - value.begin) * value.stride, (end - value.begin) * value.stride), expected, value, parameter);
   });
   return good;
 }
 
 /// Requires the scalars of LoadScalars, with seeds in the given state and, with `decided`, the
 /// decision.
-bool SymbolicExecution::requireScalars(const Place &block, bool decided, LossGradientScaling seeds) {
+bool SymbolicExecution::requireScalars(const IntervalRange &block, bool decided, LossGradientScaling seeds) {
   Logical value;
   value.kind = bundle::Value::STEP_SCALARS;
   Content expected = contentOf(value, block.begin);
@@ -164,7 +164,7 @@ bool SymbolicExecution::requireScalars(const Place &block, bool decided, LossGra
 /// Requires the sums of this device (`global` false) or of all devices. Global sums must contain
 /// every contribution once. A device may read its own sums as global if it is the only one with
 /// contributions; the check over all devices verifies that it is.
-bool SymbolicExecution::requireSums(const Place &sums, bool global, bool norm, bool loss) {
+bool SymbolicExecution::requireSums(const IntervalRange &sums, bool global, bool norm, bool loss) {
   bool good = true;
   auto check = [&](int64_t begin, int64_t end, bool isNorm) {
     memory.forEach(part(sums, begin, end).intervals, [&](Intervals, const Content &found) {
@@ -196,7 +196,7 @@ bool SymbolicExecution::requireSums(const Place &sums, bool global, bool norm, b
 }
 
 /// Requires sums without any contribution. A decision reads them if it precedes all gradients.
-bool SymbolicExecution::requireNoSums(const Place &sums) {
+bool SymbolicExecution::requireNoSums(const IntervalRange &sums) {
   bool good = true;
   memory.forEach(sums.intervals, [&](Intervals, const Content &found) {
     if (good && (found.kind != bundle::Value::SUMS || found.id != kNoSums || found.delta != -sums.begin))
@@ -207,20 +207,20 @@ bool SymbolicExecution::requireNoSums(const Place &sums) {
 }
 
 /// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
-bool SymbolicExecution::accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite,
+bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
                              const bundle::Slot *slot) {
-  if (place.begin >= place.end)
+  if (range.begin >= range.end)
     return true;
   if (overwrite) {
     Content content = expected;
-    content.list = newList(place.intervals, {contribution});
-    writeBytes(place, content);
+    content.list = newList(range.intervals, {contribution});
+    writeBytes(range, content);
     return true;
   }
   auto adds = [&] { return "adds to " + (slot ? "slot '" + slot->name() + "'" : std::string("this device's sums")); };
   bool good = true, whole = true;
   taking.clear();
-  const Intervals intervals = exactly(place);
+  const Intervals intervals = exactly(range);
   memory.forEach(intervals, [&](Intervals, const Content &found) {
     if (!good)
       return;

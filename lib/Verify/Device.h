@@ -4,7 +4,7 @@
 
 #include "Collectives.h"
 #include "Model.h"
-#include "Places.h"
+#include "AddressIntervals.h"
 #include "SlotBindings.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ private:
   DeviceResult &result;
   std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
   std::vector<uint32_t> position;                  ///< position of each entry in its queue
-  Places places;                                   ///< finished by checkRaces, which knows all writes
+  AddressIntervals addresses;                                   ///< finished by checkRaces, which knows all writes
   std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, for the slots checked so far
   std::vector<uint32_t> bound;                     ///< numbers of the places to which the slots of all calls are bound, in order
 
@@ -130,7 +130,7 @@ public:
   const Model &getModel() const { return model; }
   const bundle::Program &getProgram() const { return program; }
   DeviceResult &getResult() { return result; }
-  Places &getPlaces() { return places; }
+  AddressIntervals &getAddresses() { return addresses; }
   const std::vector<uint32_t> &getBound() const { return bound; }
 };
 

@@ -24,17 +24,17 @@ struct Touch {
 class Touches {
 public:
   explicit Touches(Device &device)
-      : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), places(device.getPlaces()) {}
+      : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), addresses(device.getAddresses()) {}
   std::vector<Touch> list;
 
   void addSlot(const bundle::Call &call, const bundle::Slot &slot, uint32_t place) {
-    if (place == Places::kAbsent)
+    if (place == AddressIntervals::kAbsent)
       return;
     const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
     if (slot.kind() == bundle::SCALARS || slot.kind() == bundle::SUMS_SLOT)
       addBlock(call, slot, place, write);
     else
-      list.push_back({places[place].begin, place, write});
+      list.push_back({addresses[place].begin, place, write});
   }
 
   void addTransfer(const bundle::Entry &entry) {
@@ -101,31 +101,31 @@ public:
     const int64_t begin = addressOf(region.arena(), region.offset());
     to = std::min(int64_t(region.bytes()), to);
     if (from < to)
-      list.push_back({begin + from, places.number(begin + from, begin + to), write});
+      list.push_back({begin + from, addresses.number(begin + from, begin + to), write});
   }
 
 private:
   const Model &model;
   const bundle::ModelSummary &summary;
   const uint32_t device;
-  Places &places;
-  uint32_t lastBlock = Places::kAbsent; ///< block of the parts in `scalars`; a device has one block
+  AddressIntervals &addresses;
+  uint32_t lastBlock = AddressIntervals::kAbsent; ///< block of the parts in `scalars`; a device has one block
   Touch scalars[3];
 
   /// Scalars and sums share a block: each call accesses only its part of it.
   void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
-      const int64_t begin = places[place].begin, end = std::min(begin + to, places[place].end);
-      return Touch{begin + from, begin + from < end ? places.number(begin + from, end) : Places::kAbsent, false};
+      const int64_t begin = addresses[place].begin, end = std::min(begin + to, addresses[place].end);
+      return Touch{begin + from, begin + from < end ? addresses.number(begin + from, end) : AddressIntervals::kAbsent, false};
     };
     auto touch = [&](Touch part, bool writes) {
       part.write = writes;
-      if (part.place != Places::kAbsent)
+      if (part.place != AddressIntervals::kAbsent)
         list.push_back(part);
     };
     if (slot.kind() == bundle::SUMS_SLOT) {
       if (!write)
-        return list.push_back({places[place].begin, place, false});
+        return list.push_back({addresses[place].begin, place, false});
       if (call.body() != summary.sum_loss_body())
         touch(part(0, Block::normBytes), true);
       if (call.body() != summary.norm_body())
@@ -241,17 +241,17 @@ private:
       }
     for (const auto &state : program.state())
       others.add(state.region(), true);
-    Places &places = device.getPlaces();
+    AddressIntervals &addresses = device.getAddresses();
     for (const auto *list : {&touches.list, &others.list})
       for (const Touch &touch : *list)
         if (touch.write)
-          places.addWrite(touch.place);
-    places.finish(uint32_t(program.arenas_size()));
+          addresses.addWrite(touch.place);
+    addresses.finish(uint32_t(program.arenas_size()));
   }
 
   /// Computes the accesses of each entry. Two slots of one call must not overlap if one is written.
   void collectAccesses() {
-    const Places &places = device.getPlaces();
+    const AddressIntervals &addresses = device.getAddresses();
     accesses.reset(new Access[touches.list.size()]);
     firstAccess.reserve(entries + 1);
     Access *next = accesses.get();
@@ -269,8 +269,8 @@ private:
         touch = last;
       }
       for (Touch *const last = touches.list.data() + *end++; touch < last; ++touch) {
-        const Place &place = places[touch->place];
-        *next++ = {place.begin, place.end, place.intervals, touch->write};
+        const IntervalRange &range = addresses[touch->place];
+        *next++ = {range.begin, range.end, range.intervals, touch->write};
       }
       if (entry.what_case() == bundle::Entry::kCopy && next == first + 2 && first[0].begin < first[1].end && first[1].begin < first[0].end)
         device.report(Code::Alias, entry.id(), device.where(entry) + ": source and target overlap");
@@ -281,24 +281,24 @@ private:
   /// Writes a call's accesses to `next` in the order of addresses and returns their end.
   Access *collectCall(const bundle::Entry &entry, const bundle::Body &body, Touch *touch, Touch *const last, Access *next) {
     const Access *const start = next;
-    const Places &places = device.getPlaces();
+    const AddressIntervals &addresses = device.getAddresses();
     std::sort(touch, last, [](const Touch &a, const Touch &b) { return a.begin < b.begin; });
     int64_t end = 0, writtenEnd = 0;
     for (; touch < last; ++touch) {
-      const Place &place = places[touch->place];
+      const IntervalRange &range = addresses[touch->place];
       const bool write = touch->write;
-      if (place.begin < (write ? end : writtenEnd))
+      if (range.begin < (write ? end : writtenEnd))
         device.report(Code::Alias, entry.id(),
-                      device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(place.begin)) +
-                          " of arena " + std::to_string(arenaOf(place.begin)) + " and one is written");
-      end = std::max(end, place.end);
+                      device.where(entry) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(range.begin)) +
+                          " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
+      end = std::max(end, range.end);
       if (write)
-        writtenEnd = std::max(writtenEnd, place.end);
-      if (next > start && next[-1].write == write && place.begin <= next[-1].end) {
-        next[-1].end = std::max(next[-1].end, place.end);
-        next[-1].intervals.end = std::max(next[-1].intervals.end, place.intervals.end);
+        writtenEnd = std::max(writtenEnd, range.end);
+      if (next > start && next[-1].write == write && range.begin <= next[-1].end) {
+        next[-1].end = std::max(next[-1].end, range.end);
+        next[-1].intervals.end = std::max(next[-1].intervals.end, range.intervals.end);
       } else {
-        *next++ = {place.begin, place.end, place.intervals, write};
+        *next++ = {range.begin, range.end, range.intervals, write};
       }
     }
     return next;
@@ -364,7 +364,7 @@ private:
   /// with itself and with the first. An entry never conflicts with itself, because its clock
   /// includes it.
   template <unsigned Queues> void replay() {
-    std::vector<LastAccess<Queues>> memory(device.getPlaces().count());
+    std::vector<LastAccess<Queues>> memory(device.getAddresses().count());
     for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {
       const uint32_t index = event < entries ? event : event - entries, queue = program.entries(int(index)).queue();
       const bool compares = event >= entries;

@@ -133,8 +133,8 @@ bool Device::checkCall(const bundle::Entry &entry, const bundle::Call &call, boo
                     what() + " is bound to memory of the " +
                         (byHost ? "device, expects the host's, where its first slot is" : "host, expects the device's"));
     uint32_t &place = placeOfRegion[bindings.regionNumber(s)];
-    if (region.bytes() && place == Places::kAbsent)
-      place = places.number(addressOf(region.arena(), region.offset()), addressOf(region.arena(), region.offset() + region.bytes()));
+    if (region.bytes() && place == AddressIntervals::kAbsent)
+      place = addresses.number(addressOf(region.arena(), region.offset()), addressOf(region.arena(), region.offset() + region.bytes()));
     bound.push_back(place);
   }
   return true;
@@ -285,7 +285,7 @@ bool Device::checkStructure() {
   }
   if (!checkOrder())
     return false;
-  placeOfRegion.assign(size_t(program.regions_size()), Places::kAbsent);
+  placeOfRegion.assign(size_t(program.regions_size()), AddressIntervals::kAbsent);
   for (int e = 0; e < program.entries_size(); ++e)
     if (!checkEntry(e) ||
         (program.queues(int(program.entries(e).queue())).kind() == bundle::DIRECT ? !checkDirect(e) : !checkNoParts(program.entries(e))))

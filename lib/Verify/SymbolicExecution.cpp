@@ -13,16 +13,16 @@ void SymbolicExecution::call(const bundle::Call &call) {
   // Reads come first: slots of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &slot = body.slots(s);
-    if (slot.kind() == bundle::WORKSPACE || numbers[s] == Places::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
+    if (slot.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
       continue;
-    const Place place = places[numbers[s]];
+    const IntervalRange range = addresses[numbers[s]];
     if (slot.kind() == bundle::SCALARS)
-      requireScalars(place, call.unit() < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body()), seedsFor(call));
+      requireScalars(range, call.unit() < 0 && slot.mode() == bundle::READ && model.isUpdate(call.body()), seedsFor(call));
     else if (slot.kind() == bundle::SUMS_SLOT) {
       if (slot.mode() == bundle::READ)
-        model.plan.commitsByGroup ? requireNoSums(place) : requireSums(place, /*global=*/true, /*norm=*/true, /*loss=*/true);
+        model.plan.commitsByGroup ? requireNoSums(range) : requireSums(range, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
-      requireSlot(place, values[s]);
+      requireSlot(range, values[s]);
   }
   std::vector<Contribution> norm, loss;
   for (int s = 0; s < bindings.size() && call.unit() < 0; ++s) {
@@ -41,44 +41,44 @@ void SymbolicExecution::call(const bundle::Call &call) {
   }
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &slot = body.slots(s);
-    if (numbers[s] == Places::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
+    if (numbers[s] == AddressIntervals::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
       continue;
-    const Place place = places[numbers[s]];
+    const IntervalRange range = addresses[numbers[s]];
     bool overwrite = bindings[s].overwrite || slot.mode() == bundle::WRITE;
     if (slot.kind() == bundle::WORKSPACE) {
-      scratch(place);
+      scratch(range);
     } else if (slot.kind() == bundle::SUMS_SLOT) {
       bool isNorm = call.body() == model.summary.norm_body();
       Content sums;
       sums.kind = bundle::Value::SUMS;
-      sums.delta = -place.begin;
+      sums.delta = -range.begin;
       sums.writer = current;
       for (const Contribution &contribution : isNorm ? norm : loss) {
-        accumulateBytes(isNorm ? part(place, 0, Block::normBytes) : part(place, Block::normBytes, Block::sumsBytes), sums, contribution, overwrite,
+        accumulateBytes(isNorm ? part(range, 0, Block::normBytes) : part(range, Block::normBytes, Block::sumsBytes), sums, contribution, overwrite,
                         nullptr);
         overwrite = false;
       }
     } else if (slot.kind() == bundle::SCALARS) { // decision or seeds
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
-      Content content = contentOf(decided, place.begin);
+      Content content = contentOf(decided, range.begin);
       const bool scales = model.isScaling(call.unit(), call.body());
       content.id = scales ? 2 : 1;
-      writeBytes(scales ? part(place, Block::seedsBegin, Block::scalarsEnd) : part(place, Block::decidedBegin, Block::decidedEnd), content);
+      writeBytes(scales ? part(range, Block::seedsBegin, Block::scalarsEnd) : part(range, Block::decidedBegin, Block::decidedEnd), content);
     } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
       bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
-      accumulateBytes(place, contentOf(values[s], place.begin), contribution, overwrite, &slot);
+      accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &slot);
     } else if (slot.mode() == bundle::UPDATE) {
       Logical next = values[s];
       if (slot.kind() == bundle::STATE || slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
         ++next.version;
-        write(place, next);
+        write(range, next);
       } else {
-        scratch(place); // consumed
+        scratch(range); // consumed
       }
     } else {
-      write(place, values[s]);
+      write(range, values[s]);
     }
   }
 }
@@ -98,52 +98,52 @@ void SymbolicExecution::transfer() {
   const Logical &value = transfers[nextTransfer++];
   switch (e.what_case()) {
   case bundle::Entry::kCopy: {
-    copy(placeOf(e.copy().from()), placeOf(e.copy().to()), value);
+    copy(rangeOf(e.copy().from()), rangeOf(e.copy().to()), value);
     return;
   }
   case bundle::Entry::kSend:
-    require(placeOf(e.send().region()), value);
+    require(rangeOf(e.send().region()), value);
     return;
   case bundle::Entry::kReceive:
-    write(placeOf(e.receive().region()), value);
+    write(rangeOf(e.receive().region()), value);
     return;
   case bundle::Entry::kLoadInput:
-    write(placeOf(e.load_input().region()), value);
+    write(rangeOf(e.load_input().region()), value);
     return;
   case bundle::Entry::kLoadScalars:
-    writeScalars(placeOf(e.load_scalars().region()));
+    writeScalars(rangeOf(e.load_scalars().region()));
     return;
   case bundle::Entry::kAllGather: {
     const bundle::Collective gather = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), gather);
-    forRuns(held.shards, gather, gather.shard, value, [&](const Place &place, const Logical &shard) { require(place, shard); });
-    forRuns(held.whole, gather, gather.full, value, [&](const Place &place, const Logical &run) { write(place, run); });
+    forRuns(held.shards, gather, gather.shard, value, [&](const IntervalRange &range, const Logical &shard) { require(range, shard); });
+    forRuns(held.whole, gather, gather.full, value, [&](const IntervalRange &range, const Logical &run) { write(range, run); });
     return;
   }
   case bundle::Entry::kReduceScatter: {
     const bundle::Collective reduction = *bundle::collectiveOf(e);
     const Held held = heldBy(program.device(), reduction);
-    forRuns(held.whole, reduction, reduction.full, terms[current], [&](const Place &place, const Logical &term) { require(place, term); });
-    forRuns(held.shards, reduction, reduction.shard, value, [&](const Place &place, const Logical &sum) { write(place, sum); });
+    forRuns(held.whole, reduction, reduction.full, terms[current], [&](const IntervalRange &range, const Logical &term) { require(range, term); });
+    forRuns(held.shards, reduction, reduction.shard, value, [&](const IntervalRange &range, const Logical &sum) { write(range, sum); });
     if (e.reduce_scatter().parts().bytes())
-      scratch(placeOf(e.reduce_scatter().parts()));
+      scratch(rangeOf(e.reduce_scatter().parts()));
     return;
   }
   case bundle::Entry::kAllReduce: {
-    const Place place = placeOf(e.all_reduce().region());
-    if (!requireSums(place, /*global=*/false, true, true))
+    const IntervalRange range = rangeOf(e.all_reduce().region());
+    if (!requireSums(range, /*global=*/false, true, true))
       return;
     Content sums;
     sums.kind = bundle::Value::GLOBAL_SUM;
-    sums.delta = -place.begin;
+    sums.delta = -range.begin;
     sums.writer = current;
-    writeBytes(place, sums);
+    writeBytes(range, sums);
     if (e.all_reduce().parts().bytes())
-      scratch(placeOf(e.all_reduce().parts()));
+      scratch(rangeOf(e.all_reduce().parts()));
     return;
   }
   case bundle::Entry::kReport: {
-    const Place block = placeOf(e.report().region());
+    const IntervalRange block = rangeOf(e.report().region());
     if (requireScalars(block, /*decided=*/model.decides() && !evaluating, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded) &&
         requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
       (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
@@ -155,14 +155,14 @@ void SymbolicExecution::transfer() {
 }
 
 /// Copies a value. Copies of accumulators must be complete; they are accumulators themselves.
-void SymbolicExecution::copy(const Place &from, const Place &to, const Logical &value) {
+void SymbolicExecution::copy(const IntervalRange &from, const IntervalRange &to, const Logical &value) {
   if (value.kind == bundle::Value::STEP_SCALARS)
     return copyScalars(from, to);
   if (value.kind == bundle::Value::SUMS ? !requireSums(from, /*global=*/false, /*norm=*/true, /*loss=*/true) : !require(from, value))
     return;
-  auto list = [&](const Place &place) {
+  auto list = [&](const IntervalRange &range) {
     uint32_t found = 0;
-    memory.forEach(place.intervals, [&](Intervals, const Content &content) { found = content.list; });
+    memory.forEach(range.intervals, [&](Intervals, const Content &content) { found = content.list; });
     return found;
   };
   if (value.kind == bundle::Value::GRADIENTS) {
@@ -184,7 +184,7 @@ void SymbolicExecution::copy(const Place &from, const Place &to, const Logical &
 }
 
 /// Copies the scalars with the decision. Their parts keep their contents.
-void SymbolicExecution::copyScalars(const Place &from, const Place &to) {
+void SymbolicExecution::copyScalars(const IntervalRange &from, const IntervalRange &to) {
   if (!requireScalars(from, /*decided=*/true, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded))
     return;
   Logical value;
@@ -321,7 +321,7 @@ void SymbolicExecution::checkState(uint32_t version) {
     value.version = version;
     value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
     size_t before = device.getResult().findings.size();
-    require(placeOf(state.region()), value);
+    require(rangeOf(state.region()), value);
     for (size_t f = before; f < device.getResult().findings.size(); ++f)
       device.getResult().findings[f].code = Code::Update;
   }
@@ -332,7 +332,7 @@ void SymbolicExecution::load() {
   current = -1;
   Content nothing;
   nothing.writer = Content::kNobody;
-  memory = Pieces<Content>(places.count(), nothing);
+  memory = IntervalMap<Content>(addresses.count(), nothing);
   for (const auto &state : program.state()) {
     Logical value;
     const auto &declared = state.value();
@@ -342,7 +342,7 @@ void SymbolicExecution::load() {
     value.begin = declared.begin();
     value.end = declared.end();
     value.stride = value.kind == bundle::Value::OPTIMIZER_STEP ? 0 : model.groupElementSize(value.id);
-    write(placeOf(state.region()), value);
+    write(rangeOf(state.region()), value);
   }
 }
 

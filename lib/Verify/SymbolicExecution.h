@@ -11,7 +11,7 @@
 #pragma once
 
 #include "Logical.h"
-#include "Pieces.h"
+#include "IntervalMap.h"
 
 #include <cassert>
 #include <map>
@@ -69,7 +69,7 @@ inline constexpr uint32_t kNoSums = 1;
 class SymbolicExecution {
 public:
   explicit SymbolicExecution(Device &device)
-      : device(device), model(device.getModel()), program(device.getProgram()), places(device.getPlaces()), bound(device.getBound()),
+      : device(device), model(device.getModel()), program(device.getProgram()), addresses(device.getAddresses()), bound(device.getBound()),
         rowsOfUnit(model.summary.units_size()) {
     for (uint32_t c : model.cellsOfDevice[program.device()]) {
       const auto &cell = model.plan.cells[c];
@@ -87,9 +87,9 @@ private:
   Device &device;
   const Model &model;
   const bundle::Program &program;
-  Places &places;
+  AddressIntervals &addresses;
   const std::vector<uint32_t> &bound;
-  Pieces<Content> memory; ///< contents of all arenas
+  IntervalMap<Content> memory; ///< contents of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
   std::vector<Logical> slots;       ///< of all calls, in the order of `bound`
@@ -98,7 +98,7 @@ private:
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0, nextTransfer = 0;
-  Place lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
+  IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
   std::vector<uint32_t> taking;    ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
@@ -140,26 +140,26 @@ private:
   }
 
   std::string held(const Content &content) const;
-  Place placeOf(const bundle::Region &region) {
+  IntervalRange rangeOf(const bundle::Region &region) {
     const int64_t begin = addressOf(region.arena(), region.offset());
-    return region.bytes() ? places.of(begin, begin + int64_t(region.bytes())) : Place();
+    return region.bytes() ? addresses.of(begin, begin + int64_t(region.bytes())) : IntervalRange();
   }
   /// Bytes [from, to) of a place.
-  Place part(const Place &place, int64_t from, int64_t to) { return places.of(place.begin + from, place.begin + to); }
+  IntervalRange part(const IntervalRange &range, int64_t from, int64_t to) { return addresses.of(range.begin + from, range.begin + to); }
 
   /// The intervals of a written place, which contain exactly its bytes.
-  Intervals exactly(const Place &place) const {
+  Intervals exactly(const IntervalRange &range) const {
     assert(places.address(place.intervals.begin) == place.begin &&
            (place.intervals.end == places.count() || places.address(place.intervals.end) == place.end));
-    return place.intervals;
+    return range.intervals;
   }
-  void writeBytes(const Place &place, const Content &content) {
-    if (place.begin < place.end)
-      memory.assign(exactly(place), content);
+  void writeBytes(const IntervalRange &range, const Content &content) {
+    if (range.begin < range.end)
+      memory.assign(exactly(range), content);
   }
-  void write(const Place &place, const Logical &value);
-  void writeScalars(const Place &block);
-  void scratch(const Place &place);
+  void write(const IntervalRange &range, const Logical &value);
+  void writeScalars(const IntervalRange &block);
+  void scratch(const IntervalRange &range);
   /// Whether all of these bytes contain the expected value in the expected version and are not an
   /// accumulator. Most reads need no further check.
   bool holds(Intervals intervals, const Content &expected) const {
@@ -167,20 +167,20 @@ private:
                       [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
   }
   /// Requires that the bytes contain the value. Slots of calls mostly read a single parameter.
-  bool requireSlot(const Place &place, const Logical &value);
-  bool require(const Place &place, const Logical &value);
-  bool requireBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter) {
-    return holds(place.intervals, expected) || compareBytes(place, expected, value, parameter);
+  bool requireSlot(const IntervalRange &range, const Logical &value);
+  bool require(const IntervalRange &range, const Logical &value);
+  bool requireBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
+    return holds(range.intervals, expected) || compareBytes(range, expected, value, parameter);
   }
-  bool compareBytes(const Place &place, const Content &expected, const Logical &value, int64_t parameter);
+  bool compareBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter);
   enum class LossGradientScaling : uint8_t { Loaded, Scaled, Either };
   /// The state of the seeds that the call reads.
   LossGradientScaling seedsFor(const bundle::Call &call) const;
-  bool requireScalars(const Place &block, bool decided, LossGradientScaling seeds);
-  bool requireSums(const Place &sums, bool global, bool norm, bool loss);
-  bool requireNoSums(const Place &sums);
+  bool requireScalars(const IntervalRange &block, bool decided, LossGradientScaling seeds);
+  bool requireSums(const IntervalRange &sums, bool global, bool norm, bool loss);
+  bool requireNoSums(const IntervalRange &sums);
   /// \param slot  the accumulator's slot, for messages; null: this device's sums
-  bool accumulateBytes(const Place &place, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
+  bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);
@@ -196,8 +196,8 @@ private:
   void load();
   void call(const bundle::Call &call);
   void transfer();
-  void copy(const Place &from, const Place &to, const Logical &value);
-  void copyScalars(const Place &from, const Place &to);
+  void copy(const IntervalRange &from, const IntervalRange &to, const Logical &value);
+  void copyScalars(const IntervalRange &from, const IntervalRange &to);
   /// Calls f(Place, Logical) on runs of a collective's whole. Its memory starts at the region.
   template <typename F> void forRuns(const Compact &runs, const bundle::Collective &collective, const bundle::Region &region, Logical whole, F f) {
     const int64_t begin = addressOf(region.arena(), region.offset()), size = elementSize(collective.type), first = whole.begin;
@@ -205,7 +205,7 @@ private:
       whole.begin = first + run.begin * size / whole.stride;
       whole.end = first + run.end * size / whole.stride;
       whole.bytes = run.size() * size;
-      f(places.of(begin + run.place * size, begin + run.place * size + whole.bytes), whole);
+      f(addresses.of(begin + run.place * size, begin + run.place * size + whole.bytes), whole);
     }
   }
   void checkState(uint32_t version);

@@ -28,13 +28,13 @@ struct Intervals {
 
 /// Bytes [begin, end). If they are written, `intervals` contains exactly these bytes; otherwise all
 /// intervals that they touch.
-struct Place {
+struct IntervalRange {
   int64_t begin = 0, end = 0; ///< addresses
   Intervals intervals{};
   bool written = false;
 };
 
-class Places {
+class AddressIntervals {
 public:
   static constexpr uint32_t kAbsent = ~0u; ///< the number of an empty range
 
@@ -45,16 +45,16 @@ public:
     return known != kAbsent ? known : insert(known, begin, end);
   }
   /// Valid until the next call of `number` or `of`.
-  const Place &operator[](uint32_t number) const { return places[number]; }
-  Place of(int64_t begin, int64_t end) { return begin < end ? places[number(begin, end)] : Place{begin, end, {}, false}; }
+  const IntervalRange &operator[](uint32_t number) const { return ranges[number]; }
+  IntervalRange of(int64_t begin, int64_t end) { return begin < end ? ranges[number(begin, end)] : IntervalRange{begin, end, {}, false}; }
 
   /// Marks bytes that a write may touch exactly. Only before `finish`.
   void addWrite(uint32_t number) {
-    Place &place = places[number];
-    if (place.written)
+    IntervalRange &range = ranges[number];
+    if (range.written)
       return;
-    place.written = true;
-    for (int64_t end : {place.begin, place.end})
+    range.written = true;
+    for (int64_t end : {range.begin, range.end})
       if (int64_t &same = latest[uint64_t(end) * kMix >> (64 - 9)]; same != end) // most ends belong to two places; this leaves fewer to sort
         ends.push_back(same = end);
   }
@@ -63,8 +63,8 @@ public:
       ends.push_back(addressOf(arena, 0));
     std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    for (Place &place : places)
-      place.intervals = search(place.begin, place.end);
+    for (IntervalRange &range : ranges)
+      range.intervals = search(range.begin, range.end);
     finished = true;
   }
 
@@ -75,7 +75,7 @@ public:
 
 private:
   static constexpr uint64_t kMix = 0xD6E8FEB86659FD93ull;
-  std::vector<Place> places;
+  std::vector<IntervalRange> ranges;
   std::vector<uint32_t> table = std::vector<uint32_t>(size_t(1) << 11, kAbsent); ///< numbers by hash, open addressing; at most half full
   int shift = 64 - 11;                                                           ///< shift from a hash to an index of `table`
   std::vector<int64_t> ends;                                                     ///< starts of the intervals; ascending after `finish`
@@ -92,21 +92,21 @@ private:
   uint32_t &find(int64_t begin, int64_t end) {
     const uint64_t hash = (uint64_t(begin) ^ uint64_t(end) * 0x9E3779B97F4A7C15ull) * kMix;
     for (size_t i = size_t(hash >> shift);; i = (i + 1) & (table.size() - 1))
-      if (table[i] == kAbsent || (places[table[i]].begin == begin && places[table[i]].end == end))
+      if (table[i] == kAbsent || (ranges[table[i]].begin == begin && ranges[table[i]].end == end))
         return table[i];
   }
   [[gnu::noinline]] uint32_t insert(uint32_t &entry, int64_t begin, int64_t end) {
-    const uint32_t fresh = entry = uint32_t(places.size());
-    places.push_back({begin, end, finished ? search(begin, end) : Intervals{}, false});
-    if (places.size() * 2 > table.size())
+    const uint32_t fresh = entry = uint32_t(ranges.size());
+    ranges.push_back({begin, end, finished ? search(begin, end) : Intervals{}, false});
+    if (ranges.size() * 2 > table.size())
       grow();
     return fresh;
   }
   void grow() {
     table.assign(table.size() * 2, kAbsent);
     --shift;
-    for (uint32_t i = 0; i < places.size(); ++i)
-      find(places[i].begin, places[i].end) = i;
+    for (uint32_t i = 0; i < ranges.size(); ++i)
+      find(ranges[i].begin, ranges[i].end) = i;
   }
 };
 

@@ -1,16 +1,16 @@
-// The contents of the intervals of a device's arenas (Places.h).
+// The contents of the intervals of a device's arenas (AddressIntervals.h).
 #pragma once
 
-#include "Places.h"
+#include "AddressIntervals.h"
 
 namespace zorse::verify {
 
 /// An interval map. Adjacent intervals that were last written together form a piece. Regions have
 /// few intervals, mostly one.
-template <typename T> class Pieces {
+template <typename T> class IntervalMap {
 public:
-  Pieces() = default;
-  Pieces(uint32_t intervals, const T &everywhere) : values(intervals, everywhere), writes(intervals) {}
+  IntervalMap() = default;
+  IntervalMap(uint32_t intervals, const T &everywhere) : values(intervals, everywhere), writes(intervals) {}
 
   /// Calls f(Intervals, const T &) for each piece of the range, clipped to it.
   template <typename F> void forEach(Intervals range, F f) const {
