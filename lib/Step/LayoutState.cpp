@@ -73,17 +73,17 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
 
 /// Adds the buffers that units of a device read, and that its shards are gathered from: one buffer for all windows if
 /// it is the home, else one per window.
-void addImages(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
-  groupState.firstImage = static_cast<uint32_t>(x.images.size());
+void addUnshardedParams(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
+  groupState.firstUnshardedParam = static_cast<uint32_t>(x.unshardedParams.size());
   const Purpose purpose = groupState.readsPersistentBuffer ? Purpose::State : x.usesOf[groupState.group].empty() ? Purpose::Gathered : Purpose::Images;
   for (uint32_t w = x.firstWindow[groupState.group]; w < x.firstWindow[groupState.group + 1]; ++w) {
     const std::vector<uint32_t> &readers = x.windows[w].readers;
     if (groupState.readsPersistentBuffer && w > x.firstWindow[groupState.group])
-      x.images.push_back(x.images.back());
+      x.unshardedParams.push_back(x.unshardedParams.back());
     else if (groupState.readsPersistentBuffer || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
-      x.images.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/groupState.readsPersistentBuffer));
+      x.unshardedParams.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/groupState.readsPersistentBuffer));
     else
-      x.images.push_back(kNone);
+      x.unshardedParams.push_back(kNone);
   }
 }
 
@@ -164,7 +164,7 @@ struct HoldingLayout {
     // elements stay inside it. This does not apply if the other elements are gathered by phase.
     groupState.readsPersistentBuffer = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == MemoryTier::Device &&
                         (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
-    addImages(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
+    addUnshardedParams(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
       groupState.gradients = x.addBuffer(device, bytes(held), Purpose::Gradients);
     if (keeps)
@@ -174,7 +174,7 @@ struct HoldingLayout {
   }
 
   void keepState() {
-    groupState.persistentShard = groupState.readsPersistentBuffer ? x.images[groupState.firstImage] : keepApart(groupState.at.parameters);
+    groupState.persistentShard = groupState.readsPersistentBuffer ? x.unshardedParams[groupState.firstUnshardedParam] : keepApart(groupState.at.parameters);
     for (const Compact::Run &run : kept.runs())
       keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.position(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {

@@ -480,7 +480,7 @@ private:
     for (size_t i = 0; i < shape.gradIn.size(); ++i)
       touchBy(info, shape.gradIn[i], gradIn(i).buffer);
     touchKept(info, shape);
-    afterImages(info);
+    afterUnshardedParams(info);
     info.numberOfB = x.takeNumbers(shape.numbersOfB);
     addGradOut(info, cell, shape);
   }
@@ -497,7 +497,7 @@ private:
   }
 
   /// Makes tasks wait for the offloaded data that they read.
-  void afterImages(const CellInfo &info) {
+  void afterUnshardedParams(const CellInfo &info) {
     for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
       const OffloadedValue &item = x.offloads[i];
       if (item.back != kNone)

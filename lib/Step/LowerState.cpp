@@ -21,7 +21,7 @@ namespace bundle = zorse::bundle;
 
 class StateLowering {
 public:
-  explicit StateLowering(PlanLowering &x) : x(x), reduction(x.summary.groups_size(), kNone), imagesMade(x.windows.size()) {}
+  explicit StateLowering(PlanLowering &x) : x(x), reduction(x.summary.groups_size(), kNone), unshardedParamsMade(x.windows.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -33,7 +33,7 @@ public:
     }
     for (uint32_t w = 0; w < x.windows.size(); ++w)
       for (uint32_t d : keepersOf(w))
-        makeImage(w, *x.findGroupState(d, x.windows[w].group), d);
+        gatherUnshardedParam(w, *x.findGroupState(d, x.windows[w].group), d);
     // Windows of early units first, because their readers start first. For windows that only backwards read, late units
     // first.
     std::vector<uint32_t> gathers;
@@ -43,10 +43,10 @@ public:
     std::stable_sort(gathers.begin(), gathers.end(), [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
     for (uint32_t w : gathers) {
       addGather(w);
-      for (const ImageOps &made : imagesMade[w])
+      for (const ImageOps &made : unshardedParamsMade[w])
         x.addEdge(made.last, x.windows[w].gather);
     }
-    limitImages();
+    limitUnshardedParams();
     if (zorse::scalesLoss(x.summary))
       scaleLossGradient();
     // One op between a chunk's state and its forwards replaces edges from every group to every cell.
@@ -147,14 +147,14 @@ private:
     if (x.windows[w].gather != kNone)
       return {x.windows[w].gather};
     std::vector<uint32_t> ops;
-    for (const ImageOps &made : imagesMade[w])
+    for (const ImageOps &made : unshardedParamsMade[w])
       if (made.device == device)
         ops.push_back(made.last);
     return ops;
   }
 
   /// Limits the number of images on a device at the same time: see WindowHints.
-  void limitImages() {
+  void limitUnshardedParams() {
     if (!x.hints)
       return;
     for (const WindowHints::Limit &limit : x.hints->limits) {
@@ -162,7 +162,7 @@ private:
       std::vector<uint32_t> begins;
       if (x.windows[w].gather != kNone)
         begins.push_back(x.windows[w].gather);
-      for (const ImageOps &made : imagesMade[w])
+      for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == limit.device)
           begins.push_back(made.first);
       if (begins.empty())
@@ -211,7 +211,7 @@ private:
     addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), window.readers);
     for (uint32_t d : participants(g, window.readers)) {
       const GroupState &h = *x.findGroupState(d, g);
-      const uint32_t image = x.imageOf(h, w);
+      const uint32_t image = x.unshardedParamOf(h, w);
       const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
       x.addAccess(window.gather, image);
       x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
@@ -221,22 +221,22 @@ private:
 
   /// Adds the ops that make a device's part of a window's image from separately stored parameters: copied from the
   /// host, and cast or copied to their position in the image.
-  void makeImage(uint32_t w, const GroupState &h, uint32_t d) {
+  void gatherUnshardedParam(uint32_t w, const GroupState &h, uint32_t d) {
     const uint32_t g = h.group;
     if (h.readsPersistentBuffer || x.summary.groups(g).elements() == 0 || (x.hasMaster(g) && !x.casts(g) && h.at.parameters == MemoryTier::Device))
       return;
     for (const Compact::Run &run : h.owned.runs())
-      makeImage(w, h, d, run, x.offsetInUnsharded(d, h, w, run));
+      gatherUnshardedParam(w, h, d, run, x.offsetInUnsharded(d, h, w, run));
     if (!h.owns())
-      makeImage(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
+      gatherUnshardedParam(w, h, d, {0, x.summary.groups(g).elements(), 0}, 0);
   }
 
-  void makeImage(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run, int64_t place) {
+  void gatherUnshardedParam(uint32_t w, const GroupState &h, uint32_t d, const Compact::Run &run, int64_t place) {
     const uint32_t g = h.group;
     const bool host = h.at.parameters == MemoryTier::Host, casts = x.casts(g);
     const Value value = Value::parameters(g, {run.begin, run.end});
     const Region home = elementRegion(h.persistentShard, run.place, run.size(), size(g));
-    const Region image = elementRegion(x.imageOf(h, w), place, run.size(), gatheredSize(g));
+    const Region image = elementRegion(x.unshardedParamOf(h, w), place, run.size(), gatheredSize(g));
     ImageOps made{d, kNone, kNone};
     if (!casts) {
       made.first = made.last = bring(w, d, host, home, image, value);
@@ -248,7 +248,7 @@ private:
     } else {
       made.first = made.last = addCast(w, d, home, image, value);
     }
-    imagesMade[w].push_back(made);
+    unshardedParamsMade[w].push_back(made);
   }
 
   uint32_t bring(uint32_t w, uint32_t d, bool host, Region home, Region here, Value value) {
@@ -452,7 +452,7 @@ private:
   std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};
     for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1]; ++w) {
-      for (const ImageOps &made : imagesMade[w])
+      for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == d)
           before.push_back(made.last);
       if (x.windows[w].gather != kNone && h.readsPersistentBuffer)
@@ -490,7 +490,7 @@ private:
   struct ImageOps {
     uint32_t device, first, last;
   };
-  std::vector<std::vector<ImageOps>> imagesMade; ///< per window
+  std::vector<std::vector<ImageOps>> unshardedParamsMade; ///< per window
 };
 
 } // namespace

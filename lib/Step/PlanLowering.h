@@ -137,7 +137,7 @@ struct GroupState {
   StatePlacement at;
   uint32_t persistentShard = kNone;                ///< persistent buffer of parameters in the group's type: the owned elements; see `readsPersistentBuffer`
   bool readsPersistentBuffer = false;               ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
-  uint32_t firstImage = kNone;          ///< PlanLowering::images: the first window's buffer, which units read: compute type, as large
+  uint32_t firstUnshardedParam = kNone;          ///< PlanLowering::unshardedParams: the first window's buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
   uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
   uint32_t left = kNone;                ///< host buffer of the owned reduced gradients, from their norm to the update
@@ -377,7 +377,7 @@ struct PlanLowering : LoweringArrays {
   std::vector<Window> windows;                                ///< by group
   std::vector<uint32_t> firstWindow;                          ///< per group, and the end
   std::vector<std::vector<WindowUse>> usesOf;                 ///< per group; empty: it has one window
-  std::vector<uint32_t> images;                               ///< buffers; kNone: the device does not take part in the window
+  std::vector<uint32_t> unshardedParams;                               ///< buffers; kNone: the device does not take part in the window
   const WindowHints *hints;                                   ///< null: there is no preliminary list
   std::vector<UpdateOp> updates;                              ///< by op
   /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in place of its regions,
@@ -423,7 +423,7 @@ struct PlanLowering : LoweringArrays {
   GroupState *findGroupState(uint32_t device, uint32_t group);
   /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the group.
   uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
-  uint32_t imageOf(const GroupState &groupState, uint32_t window) const { return images[groupState.firstImage + window - firstWindow[groupState.group]]; }
+  uint32_t unshardedParamOf(const GroupState &groupState, uint32_t window) const { return unshardedParams[groupState.firstUnshardedParam + window - firstWindow[groupState.group]]; }
   /// Returns the position of an owned run in an image. If the device does not read the image, its runs are concatenated
   /// there, as gathers expect them.
   int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t window, const Compact::Run &run) const {
