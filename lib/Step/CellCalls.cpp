@@ -101,7 +101,7 @@ private:
     bindMade(inside->remade, info->numberOfB, values);
     for (uint32_t i = info->offloads.begin; i < info->offloads.end; ++i)
       if (const OffloadedValue &item = x.offloads[i]; item.out != kNone && !item.block)
-        values[item.id] = {x.buffers[item.image].number, cell->sampleBegin};
+        values[item.id] = {x.buffers[item.prefetchBuffer].number, cell->sampleBegin};
   }
 
   void bindGradients() {
@@ -113,7 +113,7 @@ private:
     const auto place = static_cast<uint32_t>(u - cell->unitBegin);
     if (shape->again)
       return later ? info->numberOfB + inside->savedAgain + place : info->numberOfF;
-    return (later && info->numberOfImages != kNone ? info->numberOfImages : info->numberOfF) + place;
+    return (later && info->numberOfPrefetchBuffers != kNone ? info->numberOfPrefetchBuffers : info->numberOfF) + place;
   }
 
   /// Returns the loss rows of the term at index `term` of the unit's own list.

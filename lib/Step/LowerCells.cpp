@@ -502,7 +502,7 @@ private:
       const OffloadedValue &item = x.offloads[i];
       if (item.back != kNone)
         x.addEdge(item.back, (item.later & kInB ? info.backward : info.weights).begin);
-      touchBy(info, item.later, item.image);
+      touchBy(info, item.later, item.prefetchBuffer);
     }
   }
 

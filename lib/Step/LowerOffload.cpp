@@ -45,15 +45,15 @@ void zorse::step::bringBack(PlanLowering &x, uint32_t c) {
   if (info.offloads.size() == 0)
     return;
   if (x.offloads[info.offloads.begin].out != kNone) // a cell copies all of its items, or none
-    info.numberOfImages = x.takeNumbers(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin));
+    info.numberOfPrefetchBuffers = x.takeNumbers(static_cast<uint32_t>(cell.unitEnd - cell.unitBegin));
   for (uint32_t i = info.offloads.begin; i < info.offloads.end; ++i) {
     OffloadedValue &item = x.offloads[i];
     if (item.out == kNone)
       continue;
     const uint64_t bytes = x.buffers[item.host].bytes;
-    item.image = item.block ? x.addNumbered(cell.device, bytes, info.numberOfImages + item.id - static_cast<uint32_t>(cell.unitBegin))
+    item.prefetchBuffer = item.block ? x.addNumbered(cell.device, bytes, info.numberOfPrefetchBuffers + item.id - static_cast<uint32_t>(cell.unitBegin))
                             : x.addBuffer(cell.device, bytes, Purpose::Activations);
-    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.image, 0, bytes), valueOf(item, cell),
+    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.prefetchBuffer, 0, bytes), valueOf(item, cell),
                               priorityOf(kShortPriority, cell.sampleBegin, -cell.unitEnd));
     x.addEdge(item.out, item.back);
   }

@@ -247,7 +247,7 @@ struct CellInfo {
   Span offloads;        ///< range of PlanLowering::offloads, in the order of CellTemplate::leaving
   // First numbers of buffers: those of F, the additional ones of B and W, and those of saved blocks copied back from
   // the host.
-  uint32_t numberOfF = kNone, numberOfB = kNone, numberOfImages = kNone;
+  uint32_t numberOfF = kNone, numberOfB = kNone, numberOfPrefetchBuffers = kNone;
 };
 
 /// One item of a cell's CellTemplate::leaving.
@@ -255,7 +255,7 @@ struct OffloadedValue {
   bool block;
   uint32_t id;
   TaskSet later;
-  uint32_t image = kNone, host = kNone; ///< buffers; the image is the original if the cell's activations stay
+  uint32_t prefetchBuffer = kNone, host = kNone; ///< buffers; the image is the original if the cell's activations stay
   uint32_t out = kNone, back = kNone;   ///< ops; none if they stay
 };
 
