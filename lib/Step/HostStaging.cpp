@@ -48,10 +48,10 @@ private:
   const uint32_t transfers;                             ///< ops below may be transfers
   IndexLists before, after;                             ///< by op
   std::map<std::pair<uint32_t, uint32_t>, Copies> made; ///< by op and device
-  struct Image {
+  struct StagingBuffer {
     uint32_t op, device, buffer;
   };
-  std::vector<Image> images;
+  std::vector<StagingBuffer> stagingBuffers;
 
   uint32_t deviceOf(uint32_t instruction) const { return x.instructionQueues[instruction] / kQueues; }
 
@@ -71,9 +71,9 @@ private:
 
   // ---- Images and copies.
 
-  uint32_t image(uint32_t op, uint32_t device, uint64_t bytes) {
+  uint32_t stagingBuffer(uint32_t op, uint32_t device, uint64_t bytes) {
     const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
-    images.push_back({op, device, buffer});
+    stagingBuffers.push_back({op, device, buffer});
     return buffer;
   }
 
@@ -109,7 +109,7 @@ private:
   void stageTransfer(uint32_t op, uint32_t instruction, uint32_t device) {
     const bool sends = x.instructionQueues[instruction] % kQueues == kSend;
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
-    const uint32_t buffer = image(op, device, bytes);
+    const uint32_t buffer = stagingBuffer(op, device, bytes);
     const Region host = inside(buffer, 0, bytes);
     const Entry entry = entryOf(x, x.ops[op], instruction);
     x.hostStaged[instruction] = {host, {}};
@@ -147,7 +147,7 @@ private:
   /// elements) to a region
   auto imageOf(uint32_t op, const Share &part, uint32_t instruction, uint32_t device) {
     const int64_t owned = part.owned.elements(), count = part.whole ? part.elements : owned;
-    const uint32_t buffer = image(op, device, part.bytes(count));
+    const uint32_t buffer = stagingBuffer(op, device, part.bytes(count));
     auto at = [buffer, size = part.size](int64_t place, int64_t elements) {
       return elements ? elementRegion(buffer, place, elements, size) : Region{};
     };
@@ -202,7 +202,7 @@ private:
 
   void stageSum(uint32_t op, uint32_t instruction, uint32_t device) {
     const auto bytes = static_cast<uint64_t>(x.ops[op].bytes);
-    const Region host = inside(image(op, device, bytes), 0, bytes);
+    const Region host = inside(stagingBuffer(op, device, bytes), 0, bytes);
     const Entry entry = entryOf(x, x.ops[op], instruction);
     const Region there = entry.region;
     x.hostStaged[instruction] = {host, {}};
@@ -285,12 +285,12 @@ private:
       for (size_t k = 1; k < all.size(); ++k)
         x.accesses.push_back({all[k], buffer, side});
     }
-    for (const Image &image : images) {
-      x.addAccess(image.op, image.buffer);
-      const Copies &copies = made[{image.op, image.device}];
+    for (const StagingBuffer &stagingBuffer : stagingBuffers) {
+      x.addAccess(stagingBuffer.op, stagingBuffer.buffer);
+      const Copies &copies = made[{stagingBuffer.op, stagingBuffer.device}];
       for (const auto *list : {&copies.out, &copies.in})
         for (uint32_t copy : *list)
-          x.addAccess(copy, image.buffer);
+          x.addAccess(copy, stagingBuffer.buffer);
     }
   }
 };
