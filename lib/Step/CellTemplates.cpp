@@ -337,7 +337,7 @@ const CellInside &CellTemplates::inside(const CellTemplate &shape) {
 std::vector<uint64_t> zorse::step::fixedBytes(const PlanLowering &x) {
   std::vector<uint64_t> bytes(x.plan.devices.size(), 0);
   for (const Buffer &buffer : x.buffers)
-    if (buffer.memory == bundle::DEVICE && buffer.purpose != Purpose::Activations && buffer.purpose != Purpose::Images)
+    if (buffer.memory == bundle::DEVICE && buffer.category != MemoryCategory::Activations && buffer.category != MemoryCategory::UpdateStaging)
       bytes[buffer.device] += alignRegion(buffer.bytes);
   return bytes;
 }

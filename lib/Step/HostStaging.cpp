@@ -72,7 +72,7 @@ private:
   // ---- Images and copies.
 
   uint32_t stagingBuffer(uint32_t op, uint32_t device, uint64_t bytes) {
-    const uint32_t buffer = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
+    const uint32_t buffer = x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
     stagingBuffers.push_back({op, device, buffer});
     return buffer;
   }

@@ -75,13 +75,13 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
 /// it is the home, else one per window.
 void addUnshardedParams(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
   groupState.firstUnshardedParam = static_cast<uint32_t>(x.unshardedParams.size());
-  const Purpose purpose = groupState.readsPersistentBuffer ? Purpose::State : x.usesOf[groupState.group].empty() ? Purpose::Gathered : Purpose::Images;
+  const MemoryCategory category = groupState.readsPersistentBuffer ? MemoryCategory::State : x.usesOf[groupState.group].empty() ? MemoryCategory::Gathered : MemoryCategory::UpdateStaging;
   for (uint32_t w = x.firstWindow[groupState.group]; w < x.firstWindow[groupState.group + 1]; ++w) {
     const std::vector<uint32_t> &readers = x.windows[w].readers;
     if (groupState.readsPersistentBuffer && w > x.firstWindow[groupState.group])
       x.unshardedParams.push_back(x.unshardedParams.back());
     else if (groupState.readsPersistentBuffer || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
-      x.unshardedParams.push_back(x.addBuffer(device, bytes, purpose, /*persistent=*/groupState.readsPersistentBuffer));
+      x.unshardedParams.push_back(x.addBuffer(device, bytes, category, /*persistent=*/groupState.readsPersistentBuffer));
     else
       x.unshardedParams.push_back(kNone);
   }
@@ -166,7 +166,7 @@ struct HoldingLayout {
                         (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
     addUnshardedParams(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
-      groupState.gradients = x.addBuffer(device, bytes(held), Purpose::Gradients);
+      groupState.gradients = x.addBuffer(device, bytes(held), MemoryCategory::Gradients);
     if (keeps)
       keepState();
     if (keeps && info.trainable())
@@ -184,7 +184,7 @@ struct HoldingLayout {
     }
   }
 
-  uint32_t keepApart(MemoryTier tier) { return x.addBuffer(device, keptBytes(), Purpose::State, /*persistent=*/true, tier); }
+  uint32_t keepApart(MemoryTier tier) { return x.addBuffer(device, keptBytes(), MemoryCategory::State, /*persistent=*/true, tier); }
 
   void keep(uint32_t buffer, int64_t place, Value value) {
     x.graph.state.push_back({elementRegion(buffer, place, value.end - value.begin, size), value, info.type()});
@@ -194,9 +194,9 @@ struct HoldingLayout {
     // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a separate buffer.
     const bool alone = x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
     groupState.reduced =
-        x.usesOf[groupState.group].empty() || alone || !groupState.reads ? groupState.gradients : x.addBuffer(device, keptBytes(), Purpose::Gradients);
+        x.usesOf[groupState.group].empty() || alone || !groupState.reads ? groupState.gradients : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
     if (groupState.at.gradients == MemoryTier::Host)
-      groupState.left = x.addBuffer(device, keptBytes(), Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
+      groupState.left = x.addBuffer(device, keptBytes(), MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
   }
 };
 
@@ -214,16 +214,16 @@ void zorse::step::layoutState(PlanLowering &x) {
     stateSpan.begin = stateSpan.end = static_cast<uint32_t>(x.graph.state.size());
     if (x.groupStates[d].empty() && x.cellsOf[d].empty())
       continue;
-    x.scalars[d] = x.addBuffer(d, kScalarsBlock, Purpose::Workspace, /*persistent=*/true);
+    x.scalars[d] = x.addBuffer(d, kScalarsBlock, MemoryCategory::Workspace, /*persistent=*/true);
     for (GroupState &groupState : x.groupStates[d]) {
       const bundle::GroupInfo &info = x.summary.groups(groupState.group);
       HoldingLayout{x, d, groupState, info}.run();
       if (info.trainable() && groupState.owns() && x.optimizerStep[d] == kNone)
-        x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
+        x.optimizerStep[d] = x.addBuffer(d, stepBytes, MemoryCategory::State, true);
     }
     // Devices that scale loss gradients also keep the scale.
     if (x.optimizerStep[d] == kNone && zorse::scalesLoss(x.summary) && std::any_of(x.cellsOf[d].begin(), x.cellsOf[d].end(), hasLoss))
-      x.optimizerStep[d] = x.addBuffer(d, stepBytes, Purpose::State, true);
+      x.optimizerStep[d] = x.addBuffer(d, stepBytes, MemoryCategory::State, true);
     if (x.optimizerStep[d] != kNone)
       x.graph.state.push_back({region(x.optimizerStep[d], 0, stepBytes), Value::optimizerStep(), bundle::F64});
     stateSpan.end = static_cast<uint32_t>(x.graph.state.size());

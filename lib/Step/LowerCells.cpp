@@ -117,7 +117,7 @@ private:
   InputRows loadRange(uint32_t c, uint32_t input, int64_t begin, int64_t end) {
     const Cell &cell = x.plan.cells[c];
     const uint64_t bytes = static_cast<uint64_t>(end - begin) * x.summary.inputs(static_cast<int>(input)).bytes_per_row();
-    const uint32_t buffer = x.addBuffer(cell.device, bytes, Purpose::Activations);
+    const uint32_t buffer = x.addBuffer(cell.device, bytes, MemoryCategory::Activations);
     const uint32_t op = x.addOp(x.costs->load(cell.device, bytes), kShortPriority, begin, cell.unitBegin);
     x.ops[op].cell = c;
     x.ops[op].needsAdmission = true;
@@ -133,12 +133,12 @@ private:
       for (uint32_t c : x.cellsOf[d])
         bytes = std::max(bytes, x.shapeOf[c]->workspace);
       if (bytes)
-        x.workspace[d] = x.addBuffer(d, bytes, Purpose::Workspace, /*persistent=*/true);
+        x.workspace[d] = x.addBuffer(d, bytes, MemoryCategory::Workspace, /*persistent=*/true);
     }
     for (auto [like, replica] : x.replicas)
       if (x.workspace[like] != kNone) {
         const uint64_t bytes = x.buffers[x.workspace[like]].bytes;
-        x.workspace[replica] = x.addBuffer(replica, bytes, Purpose::Workspace, /*persistent=*/true);
+        x.workspace[replica] = x.addBuffer(replica, bytes, MemoryCategory::Workspace, /*persistent=*/true);
       }
   }
 
@@ -195,7 +195,7 @@ private:
             ready.push_back(producer);
         }
     } else {
-      boundary.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, Purpose::Activations);
+      boundary.buffer = x.addBuffer(cell.device, static_cast<uint64_t>(cell.rows()) * row, MemoryCategory::Activations);
       boundary.rowBase = cell.sampleBegin;
       for (uint32_t n : neighbours)
         ready.push_back(move(c, n, portOf(n), boundary, cut));

@@ -29,7 +29,7 @@ void zorse::step::sendToHost(PlanLowering &x, uint32_t c, const std::function<Re
     const Region original = originalOf(item);
     OffloadedValue leaving{item.block, item.id, item.later, original.arena};
     if (!stays) {
-      leaving.host = x.addBuffer(cell.device, item.bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
+      leaving.host = x.addBuffer(cell.device, item.bytes, MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
       leaving.out = x.addTierCopy(cell.device, kReport, bundle::BACKWARD, original, region(leaving.host, 0, item.bytes), valueOf(leaving, cell),
                                   priorityOf(kShortPriority, cell.sampleBegin, cell.unitBegin));
       x.addEdge(info.forward.end, leaving.out);
@@ -52,7 +52,7 @@ void zorse::step::bringBack(PlanLowering &x, uint32_t c) {
       continue;
     const uint64_t bytes = x.buffers[item.host].bytes;
     item.prefetchBuffer = item.block ? x.addNumbered(cell.device, bytes, info.numberOfPrefetchBuffers + item.id - static_cast<uint32_t>(cell.unitBegin))
-                            : x.addBuffer(cell.device, bytes, Purpose::Activations);
+                            : x.addBuffer(cell.device, bytes, MemoryCategory::Activations);
     item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.prefetchBuffer, 0, bytes), valueOf(item, cell),
                               priorityOf(kShortPriority, cell.sampleBegin, -cell.unitEnd));
     x.addEdge(item.out, item.back);

@@ -74,10 +74,10 @@ void keepBuffers(PlanLowering &x) {
     if (buffer.bytes == 0 || buffer.memory != bundle::DEVICE)
       continue;
     else if (buffer.persistent)
-      x.graph.buffers.push_back({buffer.device, buffer.purpose, buffer.bytes, 0, end});
+      x.graph.buffers.push_back({buffer.device, buffer.category, buffer.bytes, 0, end});
     else if (buffer.first != kNone)
       x.graph.buffers.push_back(
-          {buffer.device, buffer.purpose, buffer.bytes, x.globalOrder.startOf(buffer.first), x.placement.allocations[buffer.number].freeTime});
+          {buffer.device, buffer.category, buffer.bytes, x.globalOrder.startOf(buffer.first), x.placement.allocations[buffer.number].freeTime});
 }
 
 /// Orders and simulates the step. If the order has a cycle, tries the rule's other order, if any.

@@ -241,7 +241,7 @@ private:
     if (!casts) {
       made.first = made.last = bring(w, d, host, home, image, value);
     } else if (host) {
-      const Region here = region(x.addBuffer(d, home.bytes, Purpose::Images), 0, home.bytes);
+      const Region here = region(x.addBuffer(d, home.bytes, MemoryCategory::UpdateStaging), 0, home.bytes);
       made.first = bring(w, d, host, home, here, value);
       made.last = addCast(w, d, here, image, value);
       x.addEdge(made.first, made.last);

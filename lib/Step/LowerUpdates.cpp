@@ -106,7 +106,7 @@ private:
 
   /// Copies the scalars, because the next step's scalars are loaded while updates still need those of this step.
   void keepScalars() {
-    known.scalars = x.addBuffer(device, kScalarsBytes, Purpose::Images);
+    known.scalars = x.addBuffer(device, kScalarsBytes, MemoryCategory::UpdateStaging);
     x.buffers[known.scalars].late = true;
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortPriority, 0, 0);
     x.addInstruction(device, queue);
@@ -119,7 +119,7 @@ private:
   /// Copies the decision to the host, once.
   void copyDecision() {
     auto copy = [&](uint32_t from, uint64_t bytes, Value value) {
-      const uint32_t to = x.addBuffer(device, bytes, Purpose::Staging, /*persistent=*/false, MemoryTier::Host);
+      const uint32_t to = x.addBuffer(device, bytes, MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
       decided.copies.push_back(
           x.addTierCopy(device, kReport, bundle::UPDATE_STATE, region(from, 0, bytes), region(to, 0, bytes), value, x.ops[decision].priority));
       x.addEdge(decision, decided.copies.back());
@@ -165,7 +165,7 @@ private:
     if (tier == MemoryTier::Device)
       return home;
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
-    const BufferRange here{x.addBuffer(device, bytes, Purpose::Images), value.begin};
+    const BufferRange here{x.addBuffer(device, bytes, MemoryCategory::UpdateStaging), value.begin};
     x.buffers[here.buffer].late = late;
     const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
                                          priorityOf(kShortPriority, 0, x.firstUnit(value.id)));

@@ -258,13 +258,13 @@ template <typename Counts> uint64_t peakOf(const PlanLowering &x, const ArenaBuf
 
 /// Sets the bytes of a device's own memory by purpose.
 void itemise(const PlanLowering &x, const ArenaBuffers &buffers, uint64_t total, MemoryUse &use) {
-  auto peak = [&](Purpose a, Purpose b) {
-    return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.purpose == a || buffer.purpose == b; });
+  auto peak = [&](MemoryCategory a, MemoryCategory b) {
+    return peakOf(x, buffers, [&](const Buffer &buffer) { return buffer.category == a || buffer.category == b; });
   };
-  use.state = peak(Purpose::State, Purpose::State);
-  use.gathered = peak(Purpose::Gathered, Purpose::Images);
-  use.gradients = peak(Purpose::Gradients, Purpose::Gradients);
-  use.workspace = peak(Purpose::Workspace, Purpose::Workspace);
+  use.state = peak(MemoryCategory::State, MemoryCategory::State);
+  use.gathered = peak(MemoryCategory::Gathered, MemoryCategory::UpdateStaging);
+  use.gradients = peak(MemoryCategory::Gradients, MemoryCategory::Gradients);
+  use.workspace = peak(MemoryCategory::Workspace, MemoryCategory::Workspace);
   const uint64_t others = use.state + use.gathered + use.gradients + use.workspace;
   use.total = total;
   use.activations = total > others ? total - others : 0;

@@ -91,12 +91,12 @@ void PlanLowering::listCells() {
   }
 }
 
-uint32_t PlanLowering::addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent, MemoryTier tier) {
+uint32_t PlanLowering::addBuffer(uint32_t device, uint64_t bytes, MemoryCategory category, bool persistent, MemoryTier tier) {
   Buffer buffer;
   buffer.memory = tier == MemoryTier::Host ? bundle::PINNED_HOST : bundle::DEVICE;
   buffer.bytes = bytes;
   buffer.device = device;
-  buffer.purpose = purpose;
+  buffer.category = category;
   buffer.persistent = persistent;
   buffer.number = takeNumbers(1);
   buffers.push_back(buffer);

@@ -58,7 +58,7 @@ struct Buffer {
   uint32_t number = 0;              ///< in programs, which also count the buffers inside cells; breaks ties during packing
   uint32_t first = kNone, last = 0; ///< positions of the first and last entry that access it; set after the list
   bundle::MemoryKind memory = bundle::DEVICE;
-  Purpose purpose = Purpose::Activations;
+  MemoryCategory category = MemoryCategory::Activations;
   bool persistent = false; ///< never shares bytes
   bool late = false;       ///< used by updates that overlap the next step; shares bytes only with other late buffers if memory permits
 };
@@ -391,7 +391,7 @@ struct PlanLowering : LoweringArrays {
       addAccess(task.end, buffer);
   }
 
-  uint32_t addBuffer(uint32_t device, uint64_t bytes, Purpose purpose, bool persistent = false, MemoryTier tier = MemoryTier::Device);
+  uint32_t addBuffer(uint32_t device, uint64_t bytes, MemoryCategory category, bool persistent = false, MemoryTier tier = MemoryTier::Device);
   /// Adds an activation of a cell under a reserved number.
   uint32_t addNumbered(uint32_t device, uint64_t bytes, uint32_t number);
   /// Reserves `count` numbers of buffers. \returns the first

@@ -83,7 +83,7 @@ private:
   void addParts(uint32_t op, uint32_t instruction, uint64_t bytes) {
     if (bytes == 0)
       return;
-    const uint32_t buffer = x.addBuffer(deviceOf(instruction), bytes, Purpose::Workspace);
+    const uint32_t buffer = x.addBuffer(deviceOf(instruction), bytes, MemoryCategory::Workspace);
     x.addAccess(op, buffer);
     x.terms[instruction] = region(buffer, 0, bytes);
   }

@@ -194,12 +194,12 @@ struct MemoryUse {
 
 /// Purpose of a buffer. Images: state fetched from the host for an update. Staging: data in host
 /// memory for a transfer.
-enum class Purpose : uint8_t { State, Gathered, Gradients, Activations, Workspace, Images, Staging };
+enum class MemoryCategory : uint8_t { State, Gathered, Gradients, Activations, Workspace, UpdateStaging, Staging };
 
 /// Live range of a buffer on the simulated clock, for charts of memory over the step.
 struct BufferLife {
   uint32_t device = 0;
-  Purpose purpose = Purpose::Activations;
+  MemoryCategory category = MemoryCategory::Activations;
   uint64_t bytes = 0;
   double begin = 0, end = 0; ///< seconds; persistent buffers live for the whole step
 };

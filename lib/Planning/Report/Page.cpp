@@ -110,19 +110,19 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
 
 /// Returns the row of a purpose in the tables of device memory. Buffers of an update, or of a
 /// window of tasks, count as gathered.
-size_t placeOf(step::Purpose purpose) {
-  switch (purpose) {
-  case step::Purpose::State:
+size_t placeOf(step::MemoryCategory category) {
+  switch (category) {
+  case step::MemoryCategory::State:
     return 0;
-  case step::Purpose::Gathered:
-  case step::Purpose::Images:
+  case step::MemoryCategory::Gathered:
+  case step::MemoryCategory::UpdateStaging:
     return 1;
-  case step::Purpose::Gradients:
+  case step::MemoryCategory::Gradients:
     return 2;
-  case step::Purpose::Activations:
+  case step::MemoryCategory::Activations:
     return 3;
-  case step::Purpose::Workspace:
-  case step::Purpose::Staging:
+  case step::MemoryCategory::Workspace:
+  case step::MemoryCategory::Staging:
     break;
   }
   return 4;
@@ -149,7 +149,7 @@ json memoryCurve(const std::vector<const step::BufferLife *> &buffers, double st
     auto sum = [](const std::array<uint64_t, 5> &bytes) { return std::accumulate(bytes.begin(), bytes.end(), uint64_t(0)); };
     for (; next < changes.size() && (std::get<0>(changes[next]) < end || point + 1 == kMemoryPoints); ++next) {
       const auto &[moment, begins, buffer] = changes[next];
-      now[placeOf(buffer->purpose)] += begins ? buffer->bytes : -buffer->bytes;
+      now[placeOf(buffer->category)] += begins ? buffer->bytes : -buffer->bytes;
       if (next + 1 == changes.size() || std::get<0>(changes[next + 1]) > moment || (begins && !std::get<1>(changes[next + 1])))
         if (sum(now) > sum(fullest))
           fullest = now;
