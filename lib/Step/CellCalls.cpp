@@ -270,7 +270,7 @@ private:
     const bool gradients = binding.of == Operand::ParameterGradient;
     const GroupState &groupState = *x.findGroupState(cell->device, group);
     const uint64_t size = elementBytes(gradients ? parameter.type() : x.computeType(group));
-    const uint32_t buffer = gradients ? groupState.gradients : x.unshardedParamOf(groupState, x.windowOf(group, cell->unitBegin, later));
+    const uint32_t buffer = gradients ? groupState.gradients : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
     Slot &slot = addSlot(binding.slot, binding.index, binding.mode,

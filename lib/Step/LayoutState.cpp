@@ -76,9 +76,9 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
 void addUnshardedParams(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
   groupState.firstUnshardedParam = static_cast<uint32_t>(x.unshardedParams.size());
   const MemoryCategory category = groupState.readsPersistentBuffer ? MemoryCategory::State : x.usesOf[groupState.group].empty() ? MemoryCategory::Gathered : MemoryCategory::UpdateStaging;
-  for (uint32_t w = x.firstWindow[groupState.group]; w < x.firstWindow[groupState.group + 1]; ++w) {
-    const std::vector<uint32_t> &readers = x.windows[w].readers;
-    if (groupState.readsPersistentBuffer && w > x.firstWindow[groupState.group])
+  for (uint32_t w = x.firstUnshardInterval[groupState.group]; w < x.firstUnshardInterval[groupState.group + 1]; ++w) {
+    const std::vector<uint32_t> &readers = x.unshardIntervals[w].readers;
+    if (groupState.readsPersistentBuffer && w > x.firstUnshardInterval[groupState.group])
       x.unshardedParams.push_back(x.unshardedParams.back());
     else if (groupState.readsPersistentBuffer || groupState.owns() || std::binary_search(readers.begin(), readers.end(), device))
       x.unshardedParams.push_back(x.addBuffer(device, bytes, category, /*persistent=*/groupState.readsPersistentBuffer));
@@ -205,7 +205,7 @@ struct HoldingLayout {
 void zorse::step::layoutState(PlanLowering &x) {
   findReaders(x);
   findOwners(x);
-  findWindows(x);
+  findUnshardIntervals(x);
   const uint64_t stepBytes = zorse::optimizerStepBytes(x.summary);
   auto hasLoss = [&](uint32_t c) { return x.hasLoss(x.plan.cells[c]); };
   // Buffers and persistent state, device by device in group order.

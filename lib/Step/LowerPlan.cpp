@@ -150,14 +150,14 @@ Status expandGraph(PlanLowering &x) {
 
 /// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
 /// there is no list: the expansion then reports the error.
-std::optional<WindowHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
+std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
   if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.gather == Gather::Phase; }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   PlanLowering x(summary, plan, options, *options.tables, nullptr, replicas);
   if (expandGraph(x).failed() || listStep(x, {}).failed())
     return std::nullopt;
-  WindowHints hints = hintWindows(x);
+  UnshardHints hints = findUnshardHints(x);
   hints.offload = hintOffloads(x);
   return hints;
 }
@@ -195,7 +195,7 @@ private:
   StepOptions options;
   const Replicas *replicas;
   std::unique_ptr<Costs> costs;
-  std::optional<WindowHints> hints;
+  std::optional<UnshardHints> hints;
 };
 
 /// Returns the graph before memory is planned. Without a list, entries are in the order of creation.

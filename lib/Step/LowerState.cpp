@@ -21,7 +21,7 @@ namespace bundle = zorse::bundle;
 
 class StateLowering {
 public:
-  explicit StateLowering(PlanLowering &x) : x(x), reduction(x.summary.groups_size(), kNone), unshardedParamsMade(x.windows.size()) {}
+  explicit StateLowering(PlanLowering &x) : x(x), reduction(x.summary.groups_size(), kNone), unshardedParamsMade(x.unshardIntervals.size()) {}
 
   void loadsAndGathers() {
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
@@ -31,20 +31,20 @@ public:
       x.addInstruction(d, kLoad);
       x.describe(OpKind::LoadScalars, d);
     }
-    for (uint32_t w = 0; w < x.windows.size(); ++w)
+    for (uint32_t w = 0; w < x.unshardIntervals.size(); ++w)
       for (uint32_t d : keepersOf(w))
-        gatherUnshardedParam(w, *x.findGroupState(d, x.windows[w].group), d);
+        gatherUnshardedParam(w, *x.findGroupState(d, x.unshardIntervals[w].group), d);
     // Windows of early units first, because their readers start first. For windows that only backwards read, late units
     // first.
     std::vector<uint32_t> gathers;
-    for (uint32_t w = 0; w < x.windows.size(); ++w)
+    for (uint32_t w = 0; w < x.unshardIntervals.size(); ++w)
       if (needsGather(w))
         gathers.push_back(w);
     std::stable_sort(gathers.begin(), gathers.end(), [&](uint32_t a, uint32_t b) { return rankOf(a) < rankOf(b); });
     for (uint32_t w : gathers) {
       addGather(w);
       for (const ImageOps &made : unshardedParamsMade[w])
-        x.addEdge(made.last, x.windows[w].gather);
+        x.addEdge(made.last, x.unshardIntervals[w].gather);
     }
     limitUnshardedParams();
     if (zorse::scalesLoss(x.summary))
@@ -56,7 +56,7 @@ public:
       const std::vector<uint32_t> groups = x.groupsIn(chunk.unitBegin, chunk.unitEnd);
       std::vector<uint32_t> later; // state that backwards read and forwards did not wait for
       for (uint32_t g : groups) {
-        const uint32_t forwards = x.windowOf(g, chunk.unitBegin, false), backwards = x.windowOf(g, chunk.unitBegin, true);
+        const uint32_t forwards = x.unshardIntervalOf(g, chunk.unitBegin, false), backwards = x.unshardIntervalOf(g, chunk.unitBegin, true);
         if (forwards != kNone)
           for (uint32_t op : imageOps(forwards, chunk.device))
             x.addEdge(op, ready);
@@ -126,11 +126,11 @@ private:
 
   /// A gather is needed if a reader does not own the whole group.
   bool needsGather(uint32_t w) {
-    const uint32_t g = x.windows[w].group;
+    const uint32_t g = x.unshardIntervals[w].group;
     if (!x.summary.groups(g).trainable())
       return false;
     int64_t elements = x.summary.groups(g).elements();
-    return std::any_of(x.windows[w].readers.begin(), x.windows[w].readers.end(), [&](uint32_t d) {
+    return std::any_of(x.unshardIntervals[w].readers.begin(), x.unshardIntervals[w].readers.end(), [&](uint32_t d) {
       const GroupState &h = *x.findGroupState(d, g);
       return h.owned.elements() != elements;
     });
@@ -138,14 +138,14 @@ private:
 
   /// Returns the devices that copy their persistent parameters to a window's image: owners if it is gathered, else
   /// readers, each of which has all of it.
-  const std::vector<uint32_t> &keepersOf(uint32_t w) { return needsGather(w) ? x.ownersOf[x.windows[w].group] : x.windows[w].readers; }
+  const std::vector<uint32_t> &keepersOf(uint32_t w) { return needsGather(w) ? x.ownersOf[x.unshardIntervals[w].group] : x.unshardIntervals[w].readers; }
 
-  int32_t rankOf(uint32_t w) const { return x.windows[w].backward ? -x.windows[w].unit : x.windows[w].unit; }
+  int32_t rankOf(uint32_t w) const { return x.unshardIntervals[w].backward ? -x.unshardIntervals[w].unit : x.unshardIntervals[w].unit; }
 
   /// Returns the ops that complete a window's image on one of its readers.
   std::vector<uint32_t> imageOps(uint32_t w, uint32_t device) const {
-    if (x.windows[w].gather != kNone)
-      return {x.windows[w].gather};
+    if (x.unshardIntervals[w].gather != kNone)
+      return {x.unshardIntervals[w].gather};
     std::vector<uint32_t> ops;
     for (const ImageOps &made : unshardedParamsMade[w])
       if (made.device == device)
@@ -153,15 +153,15 @@ private:
     return ops;
   }
 
-  /// Limits the number of images on a device at the same time: see WindowHints.
+  /// Limits the number of images on a device at the same time: see UnshardHints.
   void limitUnshardedParams() {
     if (!x.hints)
       return;
-    for (const WindowHints::Limit &limit : x.hints->limits) {
-      const uint32_t w = x.firstWindow[limit.group] + limit.window;
+    for (const UnshardHints::Limit &limit : x.hints->limits) {
+      const uint32_t w = x.firstUnshardInterval[limit.group] + limit.interval;
       std::vector<uint32_t> begins;
-      if (x.windows[w].gather != kNone)
-        begins.push_back(x.windows[w].gather);
+      if (x.unshardIntervals[w].gather != kNone)
+        begins.push_back(x.unshardIntervals[w].gather);
       for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == limit.device)
           begins.push_back(made.first);
@@ -201,19 +201,19 @@ private:
 
   uint64_t gatheredSize(uint32_t g) const { return elementBytes(x.computeType(g)); }
 
-  bundle::Phase phaseOf(uint32_t w) const { return x.windows[w].backward ? bundle::BACKWARD : bundle::GATHER; }
+  bundle::Phase phaseOf(uint32_t w) const { return x.unshardIntervals[w].backward ? bundle::BACKWARD : bundle::GATHER; }
 
   void addGather(uint32_t w) {
-    Window &window = x.windows[w];
-    const uint32_t g = window.group;
+    UnshardInterval &interval = x.unshardIntervals[w];
+    const uint32_t g = interval.group;
     const int64_t elements = x.summary.groups(static_cast<int>(g)).elements();
-    window.gather = x.addOp(0, kShortPriority, 0, rankOf(w));
-    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), window.readers);
-    for (uint32_t d : participants(g, window.readers)) {
+    interval.gather = x.addOp(0, kShortPriority, 0, rankOf(w));
+    addCollective(Work::Gather, Value::parametersToRead(x.hasMaster(g), g, {0, elements}), phaseOf(w), x.computeType(g), interval.readers);
+    for (uint32_t d : participants(g, interval.readers)) {
       const GroupState &h = *x.findGroupState(d, g);
       const uint32_t image = x.unshardedParamOf(h, w);
-      const bool reads = std::binary_search(window.readers.begin(), window.readers.end(), d);
-      x.addAccess(window.gather, image);
+      const bool reads = std::binary_search(interval.readers.begin(), interval.readers.end(), d);
+      x.addAccess(interval.gather, image);
       x.addPart(d, reads ? elementRegion(image, 0, elements, gatheredSize(g)) : Region(),
                 h.owns() ? elementRegion(image, h.position(h.owned.runs()[0]), h.owned.elements(), gatheredSize(g)) : Region());
     }
@@ -415,9 +415,9 @@ private:
     for (const ChunkEnd &before : done[d])
       x.addEdge(before.op, op);
     for (const GroupState &h : x.groupStates[d])
-      for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1] && h.owns(); ++w)
-        if (x.windows[w].gather != kNone)
-          x.addEdge(x.windows[w].gather, op);
+      for (uint32_t w = x.firstUnshardInterval[h.group]; w < x.firstUnshardInterval[h.group + 1] && h.owns(); ++w)
+        if (x.unshardIntervals[w].gather != kNone)
+          x.addEdge(x.unshardIntervals[w].gather, op);
     return op;
   }
 
@@ -451,12 +451,12 @@ private:
   /// that reads the present version in its home buffer.
   std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};
-    for (uint32_t w = x.firstWindow[h.group]; w < x.firstWindow[h.group + 1]; ++w) {
+    for (uint32_t w = x.firstUnshardInterval[h.group]; w < x.firstUnshardInterval[h.group + 1]; ++w) {
       for (const ImageOps &made : unshardedParamsMade[w])
         if (made.device == d)
           before.push_back(made.last);
-      if (x.windows[w].gather != kNone && h.readsPersistentBuffer)
-        before.push_back(x.windows[w].gather);
+      if (x.unshardIntervals[w].gather != kNone && h.readsPersistentBuffer)
+        before.push_back(x.unshardIntervals[w].gather);
     }
     const bool inPlace = h.readsPersistentBuffer || (x.hasMaster(h.group) && !x.casts(h.group));
     for (const ChunkEnd &task : done[d])

@@ -152,7 +152,7 @@ private:
         if (by.first[k] == kNone)
           continue;
         if (use.parameters >> k & 1)
-          touch(x.unshardedParamOf(groupState, x.windowOf(use.group, chunk.unitBegin, k > 0)), by.first[k], by.last[k]);
+          touch(x.unshardedParamOf(groupState, x.unshardIntervalOf(use.group, chunk.unitBegin, k > 0)), by.first[k], by.last[k]);
         if (use.gradients >> k & 1)
           touch(groupState.gradients, by.first[k], by.last[k]);
       }

@@ -303,7 +303,7 @@ private:
       const GroupState &groupState = *x.findGroupState(cell.device, use.group);
       for (int kind = 0; kind < 3; ++kind) {
         if (use.parameters >> kind & 1)
-          extend(x.buffers[x.unshardedParamOf(groupState, x.windowOf(use.group, cell.unitBegin, kind > 0))].number, taskOf(c, kind).end);
+          extend(x.buffers[x.unshardedParamOf(groupState, x.unshardIntervalOf(use.group, cell.unitBegin, kind > 0))].number, taskOf(c, kind).end);
         if (use.gradients >> kind & 1)
           extend(x.buffers[groupState.gradients].number, taskOf(c, kind).end);
       }

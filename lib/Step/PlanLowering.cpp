@@ -9,7 +9,7 @@ using namespace zorse::step;
 static const Replicas kNoReplicas;
 
 PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
-                     const WindowHints *hints, const Replicas *replicas)
+                     const UnshardHints *hints, const Replicas *replicas)
     : LoweringArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
       liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();

@@ -2,7 +2,7 @@
 //
 //   CellTemplates   data shared by equal cells: sums for planning, calls for programs
 //   layoutState     readers, contributors and owners of every state group; their buffers
-//   findWindows     windows (unshard intervals): the tasks that read one gathered copy of a group's parameters
+//   findUnshardIntervals     windows (unshard intervals): the tasks that read one gathered copy of a group's parameters
 //   lowerCells     F and B of every cell, values between them, inputs, transfers
 //   sendToHost, bringBack   copies of offloaded activations to the host and back
 //   lowerState     gathers, reductions, norms, the clip/skip decision, the report
@@ -157,7 +157,7 @@ struct GroupUpdate {
 };
 
 /// A window (unshard interval): the tasks of a group's readers that read one gathered copy (image) of its parameters.
-struct Window {
+struct UnshardInterval {
   uint32_t group = 0;
   int32_t unit = 0;      ///< first unit that reads it
   bool backward = false; ///< only backwards read it
@@ -167,10 +167,10 @@ struct Window {
 
 /// The window of a group for the tasks of one direction. Applies to cells in which `unit` is the first unit that uses
 /// the group.
-struct WindowUse {
+struct UnshardUse {
   bool backward = false;
   int32_t unit = 0;
-  uint32_t window = 0;
+  uint32_t interval = 0;
 };
 
 /// Constraints for cells that offload, from the preliminary list.
@@ -188,9 +188,9 @@ struct OffloadHints {
 
 /// Constraints for windows and for cells that offload, from the preliminary list. Windows are numbered within their
 /// group.
-struct WindowHints {
+struct UnshardHints {
   struct Limit {
-    uint32_t group = 0, window = 0, device = 0;
+    uint32_t group = 0, interval = 0, device = 0;
     std::vector<TaskId> tasks; ///< tasks of the device after which the window's image may be made
   };
   std::vector<std::vector<uint32_t>> same; ///< by group and use: number of the window
@@ -346,7 +346,7 @@ struct LoweringArrays {
 
 struct PlanLowering : LoweringArrays {
   PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
-            const WindowHints *hints = nullptr, const Replicas *replicas = nullptr);
+            const UnshardHints *hints = nullptr, const Replicas *replicas = nullptr);
   ~PlanLowering();
   PlanLowering(const PlanLowering &) = delete;
 
@@ -374,11 +374,11 @@ struct PlanLowering : LoweringArrays {
   std::vector<uint32_t> workspace;                            ///< per device: buffer
   std::vector<uint32_t> optimizerStep;                        ///< per device: buffer, kNone if the device decides nothing
   std::vector<std::vector<uint32_t>> sumLoss;                 ///< per device: ops
-  std::vector<Window> windows;                                ///< by group
-  std::vector<uint32_t> firstWindow;                          ///< per group, and the end
-  std::vector<std::vector<WindowUse>> usesOf;                 ///< per group; empty: it has one window
+  std::vector<UnshardInterval> unshardIntervals;                                ///< by group
+  std::vector<uint32_t> firstUnshardInterval;                          ///< per group, and the end
+  std::vector<std::vector<UnshardUse>> usesOf;                 ///< per group; empty: it has one window
   std::vector<uint32_t> unshardedParams;                               ///< buffers; kNone: the device does not take part in the window
-  const WindowHints *hints;                                   ///< null: there is no preliminary list
+  const UnshardHints *hints;                                   ///< null: there is no preliminary list
   std::vector<UpdateOp> updates;                              ///< by op
   /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in place of its regions,
   /// if its device is staged. `terms`: the buffer for received terms, if a sum is direct.
@@ -422,12 +422,12 @@ struct PlanLowering : LoweringArrays {
   void addEdge(uint32_t before, uint32_t after) { edges.push_back({before, after}); }
   GroupState *findGroupState(uint32_t device, uint32_t group);
   /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the group.
-  uint32_t windowOf(uint32_t group, int32_t unitBegin, bool backward) const;
-  uint32_t unshardedParamOf(const GroupState &groupState, uint32_t window) const { return unshardedParams[groupState.firstUnshardedParam + window - firstWindow[groupState.group]]; }
+  uint32_t unshardIntervalOf(uint32_t group, int32_t unitBegin, bool backward) const;
+  uint32_t unshardedParamOf(const GroupState &groupState, uint32_t interval) const { return unshardedParams[groupState.firstUnshardedParam + interval - firstUnshardInterval[groupState.group]]; }
   /// Returns the position of an owned run in an image. If the device does not read the image, its runs are concatenated
   /// there, as gathers expect them.
-  int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t window, const Compact::Run &run) const {
-    const auto &readers = windows[window].readers;
+  int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t interval, const Compact::Run &run) const {
+    const auto &readers = unshardIntervals[interval].readers;
     return std::binary_search(readers.begin(), readers.end(), device) ? groupState.position(run) : groupState.position(groupState.owned.runs()[0]) + run.place;
   }
   /// Returns the groups that units [begin, end) use, each once.
@@ -504,9 +504,9 @@ Status checkSummary(const bundle::ModelSummary &summary);
 Status checkSizes(const bundle::ModelSummary &summary, const Plan &plan);
 void layoutState(PlanLowering &x);
 /// Sets windows and their uses. Precondition: readers are set.
-void findWindows(PlanLowering &x);
+void findUnshardIntervals(PlanLowering &x);
 /// Returns the hints from an expansion's list: which windows are merged, and which tasks precede a device's next image.
-WindowHints hintWindows(PlanLowering &x);
+UnshardHints findUnshardHints(PlanLowering &x);
 /// Returns the hints for cells that offload.
 OffloadHints hintOffloads(const PlanLowering &x);
 Status lowerCells(PlanLowering &x);

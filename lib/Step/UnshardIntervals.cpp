@@ -5,7 +5,7 @@
 // - A group that is gathered by phase has one window per direction and per first unit that reads it in a chunk. Chunks
 //   that start to read the group at the same unit share a window.
 //
-// hintWindows merges windows and limits the number of images on a device. It uses the preliminary list.
+// findUnshardHints merges windows and limits the number of images on a device. It uses the preliminary list.
 
 #include "PlanLowering.h"
 
@@ -43,7 +43,7 @@ bool reads(const PlanLowering &x, const ModelChunk &chunk, uint32_t group, bool 
 
 } // namespace
 
-void zorse::step::findWindows(PlanLowering &x) {
+void zorse::step::findUnshardIntervals(PlanLowering &x) {
   const auto groups = static_cast<uint32_t>(x.summary.groups_size());
   x.usesOf.assign(groups, {});
   std::vector<std::map<std::pair<bool, int32_t>, std::set<uint32_t>>> readers(groups); // by (backward, first unit)
@@ -54,38 +54,38 @@ void zorse::step::findWindows(PlanLowering &x) {
           if (reads(x, chunk, g, backward))
             readers[g][{backward, firstUser(x, g, chunk.unitBegin)}].insert(chunk.device);
   for (uint32_t g = 0; g < groups; ++g) {
-    const auto first = static_cast<uint32_t>(x.windows.size());
+    const auto first = static_cast<uint32_t>(x.unshardIntervals.size());
     if (readers[g].empty()) {
-      x.windows.push_back({g, x.firstUnit(g), false, x.readersOf[g]});
-      x.firstWindow.push_back(first);
+      x.unshardIntervals.push_back({g, x.firstUnit(g), false, x.readersOf[g]});
+      x.firstUnshardInterval.push_back(first);
       continue;
     }
     std::vector<std::set<uint32_t>> devices;
     uint32_t use = 0;
     for (const auto &[key, who] : readers[g]) {
-      const uint32_t window = x.hints && !x.hints->same[g].empty() ? x.hints->same[g][use] : use;
+      const uint32_t interval = x.hints && !x.hints->same[g].empty() ? x.hints->same[g][use] : use;
       ++use;
-      x.usesOf[g].push_back({key.first, key.second, first + window});
-      if (window == devices.size()) {
+      x.usesOf[g].push_back({key.first, key.second, first + interval});
+      if (interval == devices.size()) {
         devices.emplace_back();
-        x.windows.push_back({g, key.second, key.first, {}});
+        x.unshardIntervals.push_back({g, key.second, key.first, {}});
       }
-      devices[window].insert(who.begin(), who.end());
+      devices[interval].insert(who.begin(), who.end());
     }
     for (uint32_t w = 0; w < devices.size(); ++w)
-      x.windows[first + w].readers.assign(devices[w].begin(), devices[w].end());
-    x.firstWindow.push_back(first);
+      x.unshardIntervals[first + w].readers.assign(devices[w].begin(), devices[w].end());
+    x.firstUnshardInterval.push_back(first);
   }
-  x.firstWindow.push_back(static_cast<uint32_t>(x.windows.size()));
+  x.firstUnshardInterval.push_back(static_cast<uint32_t>(x.unshardIntervals.size()));
 }
 
-uint32_t PlanLowering::windowOf(uint32_t group, int32_t unitBegin, bool backward) const {
+uint32_t PlanLowering::unshardIntervalOf(uint32_t group, int32_t unitBegin, bool backward) const {
   if (usesOf[group].empty())
-    return firstWindow[group];
+    return firstUnshardInterval[group];
   const int32_t unit = firstUser(*this, group, unitBegin);
-  for (const WindowUse &use : usesOf[group])
+  for (const UnshardUse &use : usesOf[group])
     if (use.backward == backward && use.unit == unit)
-      return use.window;
+      return use.interval;
   return kNone;
 }
 
@@ -96,7 +96,7 @@ struct PhaseTasks {
   uint32_t device = 0;
   bool backward = false;
   std::vector<TaskId> tasks; ///< in list order
-  std::vector<uint32_t> windows;
+  std::vector<uint32_t> intervals;
   uint32_t firstUse = kNone; ///< list position of the first use of one of its windows, on any device
 };
 
@@ -108,8 +108,8 @@ public:
         addPhase(chunk, backward);
   }
 
-  WindowHints run() {
-    WindowHints hints;
+  UnshardHints run() {
+    UnshardHints hints;
     hints.same.resize(static_cast<size_t>(x.summary.groups_size()));
     for (uint32_t g = 0; g < hints.same.size(); ++g)
       if (!x.usesOf[g].empty())
@@ -129,9 +129,9 @@ private:
       return;
     std::sort(phase.tasks.begin(), phase.tasks.end(), [&](TaskId a, TaskId b) { return beginOf(a) < beginOf(b); });
     for (uint32_t g : x.groupsIn(chunk.unitBegin, chunk.unitEnd))
-      if (const uint32_t window = x.usesOf[g].empty() ? kNone : x.windowOf(g, chunk.unitBegin, backward); window != kNone)
-        phase.windows.push_back(window);
-    std::sort(phase.windows.begin(), phase.windows.end());
+      if (const uint32_t interval = x.usesOf[g].empty() ? kNone : x.unshardIntervalOf(g, chunk.unitBegin, backward); interval != kNone)
+        phase.intervals.push_back(interval);
+    std::sort(phase.intervals.begin(), phase.intervals.end());
     phases.push_back(std::move(phase));
   }
 
@@ -140,12 +140,12 @@ private:
   uint32_t endOf(TaskId task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end]; }
   uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
   uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
-  static bool reads(const PhaseTasks &phase, uint32_t window) { return std::binary_search(phase.windows.begin(), phase.windows.end(), window); }
+  static bool reads(const PhaseTasks &phase, uint32_t interval) { return std::binary_search(phase.intervals.begin(), phase.intervals.end(), interval); }
 
   /// Merges windows of a group if, on some reader, their uses interleave or no other phase is between them. \returns
   /// number of the window by use
   std::vector<uint32_t> merge(uint32_t g) const {
-    const std::vector<WindowUse> &uses = x.usesOf[g];
+    const std::vector<UnshardUse> &uses = x.usesOf[g];
     std::vector<uint32_t> root(uses.size());
     for (uint32_t u = 0; u < root.size(); ++u)
       root[u] = u;
@@ -165,7 +165,7 @@ private:
           continue;
         bool mine = false;
         for (uint32_t u = 0; u < uses.size(); ++u)
-          if (reads(phase, uses[u].window)) {
+          if (reads(phase, uses[u].interval)) {
             runs.push_back({first(phase), last(phase), u});
             mine = true;
           }
@@ -194,22 +194,22 @@ private:
   /// Limits images: a window's image waits for the tasks of the n-th phase before it, n being Plan::bufferCountOf. Only
   /// tasks that precede the window's first use on any device in the preliminary list are included. All such edges agree
   /// with that list, so they form no cycle.
-  void limit(WindowHints &hints) {
-    auto merged = [&](uint32_t window) {
-      const uint32_t g = x.windows[window].group;
-      return std::pair(g, hints.same[g][window - x.firstWindow[g]]);
+  void limit(UnshardHints &hints) {
+    auto merged = [&](uint32_t interval) {
+      const uint32_t g = x.unshardIntervals[interval].group;
+      return std::pair(g, hints.same[g][interval - x.firstUnshardInterval[g]]);
     };
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> firstUses;
     for (const PhaseTasks &phase : phases)
-      for (uint32_t window : phase.windows) {
-        auto [at, fresh] = firstUses.emplace(merged(window), first(phase));
+      for (uint32_t interval : phase.intervals) {
+        auto [at, fresh] = firstUses.emplace(merged(interval), first(phase));
         at->second = std::min(at->second, first(phase));
       }
     std::map<uint32_t, std::vector<PhaseTasks *>> byDevice;
     for (PhaseTasks &phase : phases) {
-      for (uint32_t window : phase.windows)
-        phase.firstUse = std::min(phase.firstUse, firstUses[merged(window)]);
-      if (!phase.windows.empty())
+      for (uint32_t interval : phase.intervals)
+        phase.firstUse = std::min(phase.firstUse, firstUses[merged(interval)]);
+      if (!phase.intervals.empty())
         byDevice[phase.device].push_back(&phase);
     }
     for (auto &[device, list] : byDevice) {
@@ -219,10 +219,10 @@ private:
       for (size_t i = images; i < list.size(); ++i) {
         const PhaseTasks &before = *list[i - images];
         std::set<std::pair<uint32_t, uint32_t>> own;
-        for (uint32_t window : before.windows)
-          own.insert(merged(window));
-        for (uint32_t window : list[i]->windows) {
-          const auto key = merged(window);
+        for (uint32_t interval : before.intervals)
+          own.insert(merged(interval));
+        for (uint32_t interval : list[i]->intervals) {
+          const auto key = merged(interval);
           if (own.count(key))
             continue;
           std::vector<TaskId> tasks;
@@ -242,4 +242,4 @@ private:
 
 } // namespace
 
-WindowHints zorse::step::hintWindows(PlanLowering &x) { return UnshardIntervalFinder(x).run(); }
+UnshardHints zorse::step::findUnshardHints(PlanLowering &x) { return UnshardIntervalFinder(x).run(); }
