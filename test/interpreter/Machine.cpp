@@ -243,7 +243,7 @@ void Machine::begin(std::unique_ptr<Active> work) {
                                         " at once"};
   for (const Span &s : work->spans)
     if (s.write)
-      spoil(s);
+      poison(s);
   for (auto [p, q] : work->queues)
     queues[p][q].busy = true;
   active.push_back(std::move(work));

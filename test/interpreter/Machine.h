@@ -92,7 +92,7 @@ private:
     return Words(memory.begin() + s.begin / 4, memory.begin() + s.end / 4);
   }
   void store(const Span &s, const Words &words) { std::copy(words.begin(), words.end(), arenas[s.device][s.arena].begin() + s.begin / 4); }
-  void spoil(const Span &s) {
+  void poison(const Span &s) {
     for (int64_t w = s.begin / 4; w < s.end / 4; ++w)
       arenas[s.device][s.arena][size_t(w)] = poison();
   }

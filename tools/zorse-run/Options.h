@@ -57,7 +57,7 @@ struct Options {
   std::string json;
 
   // debugging
-  bool poison = false, spoil = false, threadPerQueue = false;
+  bool poison = false, poisonAfterLastUse = false, threadPerQueue = false;
   bool hostStaged = false;
 };
 

@@ -177,7 +177,7 @@ void addSimulationOptions(CLI::App &app, Options &o) {
 void addInspectionOptions(CLI::App &app, Options &o) {
   const char *inside = "Looking inside";
   app.add_flag("--poison", o.poison, "fill memory with NaNs at the start, which reveals reads of uninitialized memory")->group(inside);
-  app.add_flag("--poison-after-last-use", o.spoil, "fill memory with NaNs after its last use, which reveals reads after the last use; slow")->group(inside);
+  app.add_flag("--poison-after-last-use", o.poisonAfterLastUse, "fill memory with NaNs after its last use, which reveals reads after the last use; slow")->group(inside);
   app.add_flag("--thread-per-queue", o.threadPerQueue, "use a separate thread for every queue")->group(inside);
 }
 

@@ -85,7 +85,7 @@ private:
 
     ExecutorOptions options;
     options.poison = o.poison || !o.memoryReport.empty();
-    options.spoil = o.spoil;
+    options.poisonAfterLastUse = o.poisonAfterLastUse;
     options.trace = !o.trace.empty() || showsTimes();
     options.traceSteps = o.trace.empty() ? stepsForShares(bundle) : o.traceSteps;
     options.oneThreadPerQueue = o.threadPerQueue;

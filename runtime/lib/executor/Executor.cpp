@@ -77,7 +77,7 @@ public:
       if (beside.failed())
         return beside.error();
       running.back().beside = std::move(*beside);
-      if (options.spoil)
+      if (options.poisonAfterLastUse)
         running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
       if (!local.deviceTransport && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
                                        [](const PreparedEntry &entry) { return entry.deviceToDevice; }))
@@ -277,7 +277,7 @@ private:
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
       const bool runs = !slot.request.evaluation || entry.inEvaluation;
-      for (uint32_t before : spoils(device, entry, slot) ? device.lastUses[entry.index].after : std::vector<uint32_t>()) {
+      for (uint32_t before : poisonsAfterLastUse(device, entry, slot) ? device.lastUses[entry.index].after : std::vector<uint32_t>()) {
         const PreparedEntry &other = program.entries[before];
         waits.push_back(program.event({other.entry->queue(), other.placeInQueue, false}, step));
       }
@@ -294,7 +294,7 @@ private:
 
   /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
   /// entries on direct queues.
-  bool spoils(const DeviceStep &device, const PreparedEntry &entry, const Slot &slot) const {
+  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedEntry &entry, const Slot &slot) const {
     return !device.lastUses.empty() && !slot.request.evaluation && !entry.deviceToDevice && !device.lastUses[entry.index].regions.empty();
   }
 
@@ -304,7 +304,7 @@ private:
 
   Work workOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     const Entry &entry = *prepared.entry;
-    if (spoils(device, prepared, slot)) {
+    if (poisonsAfterLastUse(device, prepared, slot)) {
       slot.result.reported = slot.result.reported || entry.has_report();
       return HostWork{&prepared, step};
     }
@@ -381,7 +381,7 @@ private:
   Status run(DeviceProgram &program, PreparedEntry &prepared, uint64_t step, size_t call) override {
     DeviceStep &device = at(program.index);
     Slot &slot = ring[step % ring.size()];
-    if (!spoils(device, prepared, slot))
+    if (!poisonsAfterLastUse(device, prepared, slot))
       return runOnHost(device, prepared, step, call);
     if (Status status = runAndWait(device, prepared, step, slot); status.failed())
       return status;

@@ -80,7 +80,7 @@ struct ExecutorOptions {
   bool poison = false; ///< fill arenas with a NaN pattern before anything is loaded
   /// Fill bytes with NaNs after their last use, entry by entry. Slow; for tests. Correct programs
   /// give the same bits.
-  bool spoil = false;
+  bool poisonAfterLastUse = false;
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX; ///< only the first N steps
   bool oneThreadPerQueue = false;   ///< instead of one communication worker per device
