@@ -68,7 +68,7 @@ struct ClusterSpec {
           << ", latency: " << 1e-5 / scale << "}, devices: [{name: " << prefix << node.name << ", kind: cuda, arch: " << type.arch
           << ", count: " << node.devices << ", flops_per_second: {f32: " << type.speed[0] * rate << ", f16: " << type.speed[1] * rate
           << ", bf16: " << (type.speed[2] > 0 ? type.speed[2] : type.speed[1]) * rate << "}, half_peak_rows: 100, memory: " << type.memory
-          << ", reserved_memory: " << type.reserve << ", memory_bandwidth: " << type.memoryBandwidth * rate
+          << ", reserved_memory: " << type.reservedMemory << ", memory_bandwidth: " << type.memoryBandwidth * rate
           << ", launch_overhead: " << type.launch / rate << "}]}\n";
     }
     out << "links:\n  inter_site: {bandwidth: " << between * scale << ", latency: " << delay / scale << "}\n";

@@ -68,7 +68,7 @@ int main(int argc, char **argv) {
     Cluster smaller = made->cluster;
     for (ClusterDevice &device : smaller.devices)
       if (const auto left = static_cast<uint64_t>(static_cast<double>(most) * (1 - less)); device.capacity() > left)
-        device.memory = left + device.reserve;
+        device.memory = left + device.reservedMemory;
     Problem problem = made->problem();
     const Problem eased{problem.summary, smaller, problem.costs, problem.batch};
     const std::optional<SearchResult> after = plan(eased, /*techniques=*/true, seed);

@@ -174,7 +174,7 @@ private:
           if (k == 0 || device.memory == 0)
             continue;
           double cell = static_cast<double>(kind == step::ScheduleKind::GPipe ? k : std::min<int64_t>(k, w.rows[p][s]));
-          if (state + cell * saved + static_cast<double>(device.reserve) > static_cast<double>(device.memory))
+          if (state + cell * saved + static_cast<double>(device.reservedMemory) > static_cast<double>(device.memory))
             return true;
         }
       }
@@ -224,7 +224,7 @@ private:
       return;
     for (size_t d = 0; d < times->devices.size(); ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
-      if (device.memory && times->devices[d].memory.least + device.reserve > device.memory)
+      if (device.memory && times->devices[d].memory.least + device.reservedMemory > device.memory)
         return;
     }
     Result<Evaluation> e = evaluate(problem, plan);

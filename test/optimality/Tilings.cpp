@@ -148,7 +148,7 @@ private:
       for (const auto &group : problem.summary.groups())
         if (group.units_size() > 0 && (held >> group.units(0) & 1))
           state += 8.0 * static_cast<double>(group.elements());
-      if (device.memory && saved + state + static_cast<double>(device.reserve) > static_cast<double>(device.memory))
+      if (device.memory && saved + state + static_cast<double>(device.reservedMemory) > static_cast<double>(device.memory))
         return true;
     }
     return false;

@@ -153,7 +153,7 @@ private:
       device.memory = gpu.memory;
       if (o.pinGpus)
         device.gpu = gpu.uuid;
-      device.reserve = std::min<uint64_t>(uint64_t(2000000000), gpu.memory / 4);
+      device.reservedMemory = std::min<uint64_t>(uint64_t(2000000000), gpu.memory / 4);
       std::string base = node.name + "-" + nameFor(known ? known->name : gpu.name);
       device.name = base + ":" + std::to_string(used[base]++);
       devices.push_back(device);
@@ -196,7 +196,7 @@ private:
     // Memory reserved for the operating system and for other processes of a run.
     if (memory >= 262144) {
       device.memory = static_cast<uint64_t>(memory);
-      device.reserve = static_cast<uint64_t>(memory / 8);
+      device.reservedMemory = static_cast<uint64_t>(memory / 8);
     }
     device.memoryBandwidth = planning::kThreadBandwidth * device.threads;
     device.launch = planning::kCpuLaunch;

@@ -39,13 +39,13 @@ struct ClusterDevice {
   double memoryBandwidth = 0;        ///< bytes/s of the device's memory; 0: unknown, elementwise work then costs FLOPs only
   double launch = 0;                 ///< seconds of overhead per call of a unit function
   uint64_t memory = 0;               ///< bytes, as described; 0: unlimited
-  uint64_t reserve = 0;              ///< bytes of `memory` that programs must not use (context, libraries)
+  uint64_t reservedMemory = 0;              ///< bytes of `memory` that programs must not use (context, libraries)
   uint32_t threads = 1;              ///< cpu: threads that share a launch
   double price = 0;                  ///< per hour
   bool deviceToDevice = true;                ///< whether it may exchange data directly with other GPUs, if its kind supports that
 
   /// Bytes that programs may use; 0: unlimited. Everything except the description itself uses this.
-  uint64_t capacity() const { return memory == 0 ? 0 : memory > reserve ? memory - reserve : 1; }
+  uint64_t capacity() const { return memory == 0 ? 0 : memory > reservedMemory ? memory - reservedMemory : 1; }
 };
 
 struct ClusterNode {
@@ -80,7 +80,7 @@ struct DeviceType {
   uint32_t multiprocessors;
   double memoryBandwidth;
   double launch;
-  uint64_t memory, reserve;
+  uint64_t memory, reservedMemory;
   double port; ///< bytes/s, each direction, to other devices of the node (NVLink or PCIe)
   double pcie;
   bool halfRateSums;  ///< f16 products with f32 accumulation run at half the rate: GeForce

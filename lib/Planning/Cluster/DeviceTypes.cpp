@@ -108,7 +108,7 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
   type.memoryBandwidth = row.bandwidth * G;
   type.launch = kDeviceLaunch;
   type.memory = row.memory * GB;
-  type.reserve = 2 * GB;
+  type.reservedMemory = 2 * GB;
   type.port = row.port * G;
   type.pcie = row.pcie * G;
   const std::string name = row.name, source = row.source;

@@ -51,7 +51,7 @@ void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type)
   device.memoryBandwidth = type->memoryBandwidth * threads;
   device.launch = type->launch;
   device.memory = type->memory;
-  device.reserve = type->reserve;
+  device.reservedMemory = type->reservedMemory;
 }
 
 YAML::Node zorse::planning::templateOf(const YAML::Node &node, const std::string &what, const YAML::Node &templates) {
@@ -153,12 +153,12 @@ private:
     if (YAML::Node memory = fields["memory"])
       device.memory = toBytes(memory, what + ": memory", /*zero=*/true);
     if (YAML::Node reserve = fields["reserved_memory"])
-      device.reserve = toBytes(reserve, what + ": reserved_memory", /*zero=*/true);
-    if (device.memory > 0 && device.reserve >= device.memory)
+      device.reservedMemory = toBytes(reserve, what + ": reserved_memory", /*zero=*/true);
+    if (device.memory > 0 && device.reservedMemory >= device.memory)
       fail(fields["reserved_memory"] ? fields["reserved_memory"]
            : fields["memory"]        ? fields["memory"]
                                      : fields.node(),
-           what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " + showBytes(double(device.reserve)) +
+           what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " + showBytes(double(device.reservedMemory)) +
                "; give a smaller 'reserved_memory'");
   }
 

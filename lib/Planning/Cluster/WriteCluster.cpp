@@ -100,8 +100,8 @@ std::string describe(const ClusterDevice &device) {
     put("flops_per_second", "{f32: " + speedOf(device.speed[0]) + ", f16: " + speedOf(device.speed[1]) + ", bf16: " + speedOf(device.speed[2]) + "}");
   if (device.memory != known.memory)
     put("memory", bytesOf(device.memory));
-  if (device.reserve != known.reserve)
-    put("reserved_memory", bytesOf(device.reserve));
+  if (device.reservedMemory != known.reservedMemory)
+    put("reserved_memory", bytesOf(device.reservedMemory));
   if (device.memoryBandwidth != known.memoryBandwidth)
     put("memory_bandwidth", bandwidthOf(device.memoryBandwidth));
   if (device.halfRows != known.halfRows || (device.multiprocessors == 0 && known.multiprocessors > 0))

@@ -38,7 +38,7 @@ namespace {
 /// Key for equality of devices: everything that times and memory depend on, and prices.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
   return std::make_tuple(device.kind, device.type, device.arch, speed, device.speed[speedIndex(bundle::F32)], device.halfRows, device.multiprocessors,
-                         device.eager, device.memoryBandwidth, device.launch, device.memory, device.reserve, device.price, node.pcie, port, profile);
+                         device.eager, device.memoryBandwidth, device.launch, device.memory, device.reservedMemory, device.price, node.pcie, port, profile);
 }
 
 Status checkProfile(const Profile &profile, const bundle::ModelSummary &summary) {

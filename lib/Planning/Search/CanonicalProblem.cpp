@@ -24,7 +24,7 @@ std::string signatureOf(const Problem &problem, uint32_t d) {
   const ClusterDevice &device = problem.cluster.devices[d];
   std::string text = device.kind + "/" + device.arch + "/" + device.type + "/";
   for (double number : {double(device.multiprocessors), device.halfRows, double(device.eager), device.memoryBandwidth, device.launch,
-                        double(device.memory), double(device.reserve), double(device.threads), device.price, double(device.deviceToDevice)})
+                        double(device.memory), double(device.reservedMemory), double(device.threads), device.price, double(device.deviceToDevice)})
     add(text, number);
   for (double speed : device.speed)
     add(text, speed);

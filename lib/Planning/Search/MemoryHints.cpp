@@ -150,8 +150,8 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
     text += "\ndevice '" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")") + " needs " +
             showBytes(static_cast<double>(closest.memory[d])) + ", " + showBytes(static_cast<double>(bytes)) + " more than its " +
             showBytes(static_cast<double>(device.capacity()));
-    if (device.reserve)
-      text += " (" + showBytes(static_cast<double>(device.memory)) + " minus " + showBytes(static_cast<double>(device.reserve)) + " reserved)";
+    if (device.reservedMemory)
+      text += " (" + showBytes(static_cast<double>(device.memory)) + " minus " + showBytes(static_cast<double>(device.reservedMemory)) + " reserved)";
     if (auto it = stageOf.find(d); it != stageOf.end()) {
       const Stage &stage = *it->second;
       double held = context.model.heldBytes(stage.unitBegin, stage.unitEnd), each = context.model.activationBytes(stage.unitBegin, stage.unitEnd);

@@ -31,7 +31,7 @@ void expectSame(const Cluster &a, const Cluster &b) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
       return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.multiprocessors, v.halfRows,
-                             v.eager, v.memoryBandwidth, v.launch, v.memory, v.reserve, v.threads, v.price);
+                             v.eager, v.memoryBandwidth, v.launch, v.memory, v.reservedMemory, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -116,7 +116,7 @@ TEST(Cluster, Everything) {
   ASSERT_EQ(c.devices.size(), 12u + 1 + 6 + 2);
   EXPECT_EQ(c.devices[11].name, "a:11"); // numbered across nodes
   EXPECT_EQ(c.devices[11].node, 2u);
-  EXPECT_EQ(c.devices[11].reserve, 3000000000u);
+  EXPECT_EQ(c.devices[11].reservedMemory, 3000000000u);
   EXPECT_EQ(c.devices[11].price, 1.5);
   EXPECT_EQ(c.devices[11].capacity(), 37000000000u);
   EXPECT_EQ(c.devices[12].name, "b");
