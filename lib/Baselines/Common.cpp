@@ -158,9 +158,9 @@ Result<Strategy> Shortlist::choose(const char *name, size_t tried, bool measured
       closest = closest.empty() ? e.message() : closest;
       continue;
     }
-    if (e->excess > 0) {
-      if (e->excess < leastExcess) {
-        leastExcess = e->excess;
+    if (e->shortfallBytes > 0) {
+      if (e->shortfallBytes < leastExcess) {
+        leastExcess = e->shortfallBytes;
         closest.clear();
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];

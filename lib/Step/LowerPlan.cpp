@@ -103,14 +103,14 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
 /// less than a cell's bytes has no effect, so if a device's missing bytes do not change, its reduction is doubled.
 /// \param lacked  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
 /// flight cannot help
-bool findLack(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
+bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (!scheduleRule(x.plan.schedule.kind).canReduceInFlight())
     return false;
   bool lacks = false;
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     const MemoryUse &use = x.graph.devices[d].memory;
     uint64_t limit = x.plan.devices[d].memory, total = use.*needed;
-    if (limit == 0 || total <= limit || use.cellsAlive <= 1)
+    if (limit == 0 || total <= limit || use.peakInFlightCells <= 1)
       continue;
     less.resize(x.plan.devices.size(), 0);
     lacked.resize(x.plan.devices.size(), 0);
@@ -129,7 +129,7 @@ template <typename Measure> Status listToFit(PlanLowering &x, Measure measure, u
     if (Status status = listStep(x, less); status.failed())
       return status;
     measure();
-    if (!findLack(x, needed, less, lacked))
+    if (!findShortfall(x, needed, less, lacked))
       break;
   }
   return Status::success();
@@ -267,7 +267,7 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
   PlanLowering x = step.lowering();
   if (Status status = expandGraph(x); status.failed())
     return status;
-  if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::least); status.failed())
+  if (Status status = listToFit(x, [&] { measureMemory(x); }, &MemoryUse::peakLiveBytes); status.failed())
     return status;
   StepTimes times;
   times.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());

@@ -72,10 +72,10 @@ public:
     const std::vector<uint64_t> fixed = fixedBytes(x);
     for (uint32_t d = 0; d < alive.size(); ++d) {
       MemoryUse &memory = x.graph.devices[d].memory;
-      memory.least = most[d];
+      memory.peakLiveBytes = most[d];
       memory.host = mostOnHost[d];
       memory.activations = most[d] > fixed[d] ? most[d] - fixed[d] : 0;
-      memory.cellsAlive = mostCells[d];
+      memory.peakInFlightCells = mostCells[d];
     }
   }
 

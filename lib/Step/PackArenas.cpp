@@ -159,13 +159,13 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
 std::string tooLittleMemory(const PlanLowering &x, uint32_t device, const MemoryUse &use) {
   const PlanDevice &info = x.plan.devices[device];
   std::string text = "device " + info.name + " needs " + gib(use.total) + " of its " + gib(info.memory) + ": state " + gib(use.state) +
-                     ", activations " + gib(use.activations) + " (" + std::to_string(use.cellsAlive) +
-                     (use.cellsAlive == 1 ? " micro-batch" : " micro-batches") + " alive), gradients " + gib(use.gradients) + ", gathered " +
+                     ", activations " + gib(use.activations) + " (" + std::to_string(use.peakInFlightCells) +
+                     (use.peakInFlightCells == 1 ? " micro-batch" : " micro-batches") + " alive), gradients " + gib(use.gradients) + ", gathered " +
                      gib(use.gathered) + ", workspace " + gib(use.workspace);
   text += ". Remedies: ";
   if (use.state + use.gradients + use.gathered > info.memory)
     return text + "fewer units on it, or owners of state on other devices";
-  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryHint(); use.cellsAlive > 1 && !remedy.empty())
+  if (std::string remedy = scheduleRule(x.plan.schedule.kind).memoryHint(); use.peakInFlightCells > 1 && !remedy.empty())
     return text + remedy + ", smaller micro-batches, or fewer units on it";
   return text + "a smaller batch, smaller micro-batches, or fewer units on it";
 }
@@ -349,13 +349,13 @@ void zorse::step::packArenas(PlanLowering &x, bool shareBytes) {
     DeviceProgram &program = x.graph.devices[d];
     const MemoryUse measured = program.memory;
     program.memory = {};
-    program.memory.least = measured.least;
-    program.memory.cellsAlive = measured.cellsAlive;
+    program.memory.peakLiveBytes = measured.peakLiveBytes;
+    program.memory.peakInFlightCells = measured.peakInFlightCells;
     program.plannedBytes = 0;
     program.arenas.clear();
     for (auto &[kind, buffers] : residents[d]) {
       const bool onDevice = kind == bundle::DEVICE;
-      const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, onDevice ? measured.least : measured.host);
+      const uint64_t total = packArena(x, buffers, onDevice ? x.plan.devices[d].memory : 0, onDevice ? measured.peakLiveBytes : measured.host);
       for (const auto *list : {&buffers.fixed, &buffers.byFirst})
         for (uint32_t b : *list)
           x.placement.allocations[b].arena = static_cast<uint32_t>(program.arenas.size());

@@ -154,7 +154,7 @@ double stepThere(const Instance &old, const Instance &now, Strategy strategy, co
         member.device = at.at(it == renamed.end() ? name : it->second);
       }
   auto evaluation = evaluate(now.problem(), makePlan(now.problem(), strategy));
-  return !evaluation.failed() && evaluation->excess == 0 ? evaluation->step : 0;
+  return !evaluation.failed() && evaluation->shortfallBytes == 0 ? evaluation->step : 0;
 }
 
 std::string describe(const Instance &instance, const SearchResult &result) {

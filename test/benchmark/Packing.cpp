@@ -104,8 +104,8 @@ int main(int argc, char **argv) {
       // Limit these devices to the allowed size.
       bool misses = false;
       for (uint32_t d = 0; !graph.failed() && d < graph->devices.size(); ++d)
-        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.least)) {
-          plan.devices[d].memory = static_cast<uint64_t>(kMost * static_cast<double>(use.least));
+        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.peakLiveBytes)) {
+          plan.devices[d].memory = static_cast<uint64_t>(kMost * static_cast<double>(use.peakLiveBytes));
           misses = true;
           ++roomy;
         }
@@ -119,20 +119,20 @@ int main(int argc, char **argv) {
       if (lists && !longer.empty() && longer.back() > kLongest)
         std::printf("plan %d, %s: a step takes %.4f x\n", p, step::scheduleRule(plan.schedule.kind).name, longer.back());
       for (uint32_t d = 0; lists && !graph.failed() && d < graph->devices.size(); ++d)
-        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.least))
+        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.peakLiveBytes))
           std::printf(
               "plan %d, %s, device %u: %.4f x of %.3f GB: state %.3f gradients %.3f activations %.3f gathered %.3f workspace %.3f, %u cells alive\n",
-              p, step::scheduleRule(plan.schedule.kind).name, d, static_cast<double>(use.total) / static_cast<double>(use.least),
-              1e-9 * double(use.least), 1e-9 * double(use.state), 1e-9 * double(use.gradients), 1e-9 * double(use.activations),
-              1e-9 * double(use.gathered), 1e-9 * double(use.workspace), use.cellsAlive);
+              p, step::scheduleRule(plan.schedule.kind).name, d, static_cast<double>(use.total) / static_cast<double>(use.peakLiveBytes),
+              1e-9 * double(use.peakLiveBytes), 1e-9 * double(use.state), 1e-9 * double(use.gradients), 1e-9 * double(use.activations),
+              1e-9 * double(use.gathered), 1e-9 * double(use.workspace), use.peakInFlightCells);
     }
     if (graph.failed()) {
       std::fprintf(stderr, "plan %d of %s: %s\n", p, shapes[p % 4], graph.message().c_str());
       return 2;
     }
     for (const step::DeviceProgram &device : graph->devices)
-      if (device.memory.least > 0)
-        ratios.push_back(static_cast<double>(device.memory.total) / static_cast<double>(device.memory.least));
+      if (device.memory.peakLiveBytes > 0)
+        ratios.push_back(static_cast<double>(device.memory.total) / static_cast<double>(device.memory.peakLiveBytes));
   }
   std::sort(ratios.begin(), ratios.end());
   if (ratios.empty())

@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
         strategy.schedule = schedules[s];
         const auto &other = simulator.run(strategy);
         char text[40];
-        std::snprintf(text, sizeof text, " %.3f%s", bound / other.step, other.excess ? "!" : "");
+        std::snprintf(text, sizeof text, " %.3f%s", bound / other.step, other.shortfallBytes ? "!" : "");
         others += text;
       }
     for (auto &other : elsewhere) {

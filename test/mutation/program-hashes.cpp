@@ -45,7 +45,7 @@ std::string line(uint64_t seed, int largest) {
     times.add(found->stepTime);
     for (const auto &device : found->devices) {
       times.add(device.busy);
-      times.add(device.memory.least);
+      times.add(device.memory.peakLiveBytes);
     }
   }
   char text[80];

@@ -224,11 +224,11 @@ private:
       return;
     for (size_t d = 0; d < times->devices.size(); ++d) {
       const ClusterDevice &device = problem.cluster.devices[d];
-      if (device.memory && times->devices[d].memory.least + device.reservedMemory > device.memory)
+      if (device.memory && times->devices[d].memory.peakLiveBytes + device.reservedMemory > device.memory)
         return;
     }
     Result<Evaluation> e = evaluate(problem, plan);
-    if (e.failed() || e->excess > 0 || e->step >= limit)
+    if (e.failed() || e->shortfallBytes > 0 || e->step >= limit)
       return;
     limit = e->step * (1 - 1e-9);
     best.feasible = true;

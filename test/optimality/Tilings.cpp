@@ -378,7 +378,7 @@ private:
     if (times.failed() || times->stepTime >= limit)
       return;
     Result<Evaluation> e = evaluate(problem, plan);
-    if (e.failed() || e->excess > 0 || e->step >= limit)
+    if (e.failed() || e->shortfallBytes > 0 || e->step >= limit)
       return;
     limit = e->step * (1 - 1e-9);
     best.feasible = true;

@@ -46,20 +46,20 @@ Judged judge(uint64_t seed, const Known &known) {
   r.stale = !equal(sampleTimes(*instance), known.sample);
   if (known.feasible) {
     Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, known.strategy));
-    r.stale |= e.failed() || e->excess > 0 || !equal(e->step, known.step);
+    r.stale |= e.failed() || e->shortfallBytes > 0 || !equal(e->step, known.step);
   }
   for (int i = 0; i < 2; ++i) {
     SearchOptions options;
     options.maxMicroBatchSize = i > 0 ? 2 : 0;
     options.threads = 1;
     if (Result<SearchResult> result = searchPlan(*instance->problem, options); !result.failed())
-      if (Result<Evaluation> e = evaluate(*instance->problem, result->plan); !e.failed() && e->excess == 0)
+      if (Result<Evaluation> e = evaluate(*instance->problem, result->plan); !e.failed() && e->shortfallBytes == 0)
         r.found[i] = e->step;
   }
   for (const Baseline &baseline : baselines()) {
     r.others.push_back(0);
     if (Result<Strategy> strategy = baseline.plan(*instance->problem); !strategy.failed())
-      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *strategy)); !e.failed() && e->excess == 0)
+      if (Result<Evaluation> e = evaluate(*instance->problem, makePlan(*instance->problem, *strategy)); !e.failed() && e->shortfallBytes == 0)
         r.others.back() = e->step;
   }
   return r;

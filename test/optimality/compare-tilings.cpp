@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     SearchOptions options;
     options.threads = 1;
     Result<SearchResult> result = searchPlan(*instance->problem, options);
-    double gap = !result.failed() && result->evaluation.excess == 0 ? result->evaluation.step / known.step - 1 : INFINITY;
+    double gap = !result.failed() && result->evaluation.shortfallBytes == 0 ? result->evaluation.step / known.step - 1 : INFINITY;
     if (verbose)
       std::printf("%llu: %s: optimum %.6g, gap %.2f %%\n", static_cast<unsigned long long>(seed), instance->describe().c_str(), known.step,
                   100 * gap);

@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
       Optimum start;
       if (auto it = older.find(first + i); it != older.end() && it->second.feasible) {
         auto e = evaluate(*instance->problem, makePlan(*instance->problem, it->second.strategy));
-        if (!e.failed() && e->excess == 0) {
+        if (!e.failed() && e->shortfallBytes == 0) {
           start.feasible = true;
           start.step = options.known = e->step;
           start.strategy = it->second.strategy;

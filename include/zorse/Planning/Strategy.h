@@ -111,15 +111,15 @@ step::Plan makePlan(const Problem &problem, const Strategy &strategy);
 
 /// Returns the bytes by which the devices' buffers in host memory (`host`, per device) exceed the
 /// memory of their nodes, summed over nodes. Nodes of unknown memory are not limited.
-uint64_t hostExcess(const Cluster &cluster, const std::vector<uint64_t> &host);
+uint64_t hostShortfallBytes(const Cluster &cluster, const std::vector<uint64_t> &host);
 
 /// Time and memory of a plan.
 struct Evaluation {
   double step = 0;                  ///< seconds
-  uint64_t excess = 0;              ///< bytes over the devices' memory, summed; 0: the plan fits
+  uint64_t shortfallBytes = 0;              ///< bytes over the devices' memory, summed; 0: the plan fits
   std::vector<uint64_t> memory;     ///< bytes per device, to compare with its capacity
   std::vector<double> busy;         ///< seconds of compute per device
-  std::vector<uint32_t> cellsAlive; ///< per device: maximum number of cells with live activations
+  std::vector<uint32_t> peakInFlightCells; ///< per device: maximum number of cells with live activations
 };
 
 /// Evaluates a plan by its full expansion, the same that the compiler uses.

@@ -188,8 +188,8 @@ struct MemoryUse {
   uint64_t workspace = 0;
   uint64_t total = 0;
   uint64_t host = 0;       ///< bytes in the host's memory: state kept there, staging buffers of transfers
-  uint64_t least = 0;      ///< peak of live bytes in list order: a lower bound for every placement
-  uint32_t cellsAlive = 0; ///< maximum number of cells between their forward and their backward
+  uint64_t peakLiveBytes = 0;      ///< peak of live bytes in list order: a lower bound for every placement
+  uint32_t peakInFlightCells = 0; ///< maximum number of cells between their forward and their backward
 };
 
 /// Purpose of a buffer. Images: state fetched from the host for an update. Staging: data in host
@@ -299,12 +299,12 @@ struct TimeOptions : StepOptions {
 struct StepTimes {
   double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
   uint32_t numInstructions = 0;        ///< entries of the global list
-  std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `least`, `cellsAlive`, `host` and their components
+  std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`, `peakInFlightCells`, `host` and their components
 };
 
 /// Computes the data that the planner needs: a plan's times and the devices' peak live bytes,
 /// without placing buffers. The list is that of lowerPlan, except if a timed order is repeated
-/// because memory does not suffice: timeStep compares `least` with the device's memory, lowerPlan
+/// because memory does not suffice: timeStep compares `peakLiveBytes` with the device's memory, lowerPlan
 /// the placed arena. Fails for an invalid plan or an order that cannot run.
 Result<StepTimes> timeStep(const bundle::ModelSummary &summary, const Plan &plan, const TimeOptions &options = {});
 

@@ -59,7 +59,7 @@ const MemoryOptimizations &zorse::planning::memoryOptimizationsOf(const Problem 
 
 step::Plan zorse::planning::makePlan(const Problem &problem, const Strategy &strategy) { return StrategySimulator(problem).plan(strategy); }
 
-uint64_t zorse::planning::hostExcess(const Cluster &cluster, const std::vector<uint64_t> &host) {
+uint64_t zorse::planning::hostShortfallBytes(const Cluster &cluster, const std::vector<uint64_t> &host) {
   std::vector<uint64_t> used(cluster.nodes.size(), 0);
   for (size_t d = 0; d < host.size(); ++d)
     if (cluster.devices[d].node < used.size())
@@ -81,11 +81,11 @@ template <typename Step, typename Held> static Evaluation evaluationOf(const Pro
     host.push_back(device.memory.host);
     result.memory.push_back(bytes);
     result.busy.push_back(device.busy);
-    result.cellsAlive.push_back(device.memory.cellsAlive);
+    result.peakInFlightCells.push_back(device.memory.peakInFlightCells);
     if (limit && bytes > limit)
-      result.excess += bytes - limit;
+      result.shortfallBytes += bytes - limit;
   }
-  result.excess += hostExcess(problem.cluster, host);
+  result.shortfallBytes += hostShortfallBytes(problem.cluster, host);
   return result;
 }
 
@@ -107,5 +107,5 @@ Result<Evaluation> zorse::planning::estimate(const Problem &problem, const step:
   const Result<step::StepTimes> times = step::timeStep(problem.summary, plan, options);
   if (times.failed())
     return times.error();
-  return evaluationOf(problem, *times, [](const step::DeviceUse &device) { return device.memory.least; });
+  return evaluationOf(problem, *times, [](const step::DeviceUse &device) { return device.memory.peakLiveBytes; });
 }

@@ -161,9 +161,9 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
   // Free memory without the state that they own now, which is equal for all.
   std::vector<double> left(devices.size());
   for (size_t d = 0; d < devices.size(); ++d) {
-    if (times->devices[d].memory.least > 0 && devices[d].capacity() == 0)
+    if (times->devices[d].memory.peakLiveBytes > 0 && devices[d].capacity() == 0)
       return; // memory is unlimited
-    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(times->devices[d].memory.least);
+    left[d] = static_cast<double>(devices[d].capacity()) - static_cast<double>(times->devices[d].memory.peakLiveBytes);
   }
   for (const auto &[set, members] : sets)
     for (uint32_t g : members)
@@ -199,7 +199,7 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
   ownByMemory(strategy, /*withReplicas=*/false, reused);
   const zorse::Result<step::StepTimes> times = time(reused, /*withReplicas=*/false);
   result.ran = !times.failed();
-  result.excess = 0;
+  result.shortfallBytes = 0;
   if (!result.ran)
     return result;
   result.step = times->stepTime;
@@ -208,12 +208,12 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
     const step::DeviceUse &device = times->devices[d];
     host[d] = device.memory.host;
     result.gaps[d] = gaps ? device.memory.activations / gaps : 0;
-    result.memory[d] = device.memory.least + result.gaps[d];
+    result.memory[d] = device.memory.peakLiveBytes + result.gaps[d];
     result.busy[d] = device.busy;
     if (const uint64_t memory = problem.cluster.devices[d].capacity(); memory && result.memory[d] > memory)
-      result.excess += result.memory[d] - memory;
+      result.shortfallBytes += result.memory[d] - memory;
   }
-  result.excess += hostExcess(problem.cluster, host);
+  result.shortfallBytes += hostShortfallBytes(problem.cluster, host);
   return result;
 }
 

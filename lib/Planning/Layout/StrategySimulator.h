@@ -26,7 +26,7 @@ public:
   struct Result {
     bool ran = false;             ///< false: the order cannot run (deadlock)
     double step = 0;              ///< seconds
-    uint64_t excess = 0;          ///< bytes over the devices' memory, summed
+    uint64_t shortfallBytes = 0;          ///< bytes over the devices' memory, summed
     std::vector<uint64_t> memory; ///< per device of the cluster, gaps included
     std::vector<uint64_t> gaps;   ///< per device: bytes included in `memory` for gaps
     std::vector<double> busy;     ///< per device: seconds of compute

@@ -117,7 +117,7 @@ private:
       cell.activations = step::Activations::Keep;
     plain.offload.clear();
     if (const std::optional<Evaluation> other = estimateOf(plain))
-      say(other->excess ? "without these, devices exceed their memory by " + showBytes(double(other->excess))
+      say(other->shortfallBytes ? "without these, devices exceed their memory by " + showBytes(double(other->shortfallBytes))
                         : "without these, the plan fits and takes " + format("%.4g s", other->step));
   }
 

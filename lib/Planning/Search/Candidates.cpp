@@ -103,7 +103,7 @@ double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &opt
 void SearchContext::weigh(size_t worker, Candidate &candidate) {
   const StrategySimulator::Result &result = simulator(worker).run(candidate.strategy);
   candidate.step = result.ran ? result.step : INFINITY;
-  candidate.excess = result.excess;
+  candidate.shortfallBytes = result.shortfallBytes;
   candidate.tasks = result.tasks;
   if (fractionalModel)
     candidate.busy.assign(result.busy.begin(), result.busy.end());
@@ -116,7 +116,7 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
   if (options.progress) {
     double best = INFINITY;
     for (const Candidate &candidate : batch)
-      if (candidate.excess == 0)
+      if (candidate.shortfallBytes == 0)
         best = std::min(best, candidate.step);
     options.progress(triedCount, budget, best);
   }

@@ -45,7 +45,7 @@ struct Candidate {
   double estimate = 0; ///< estimated seconds of the step
   double step = 0;     ///< simulated seconds of the step
   double score = 0;    ///< objective: seconds or price per sample, with a penalty for missing memory and throughput
-  uint64_t excess = 0; ///< bytes
+  uint64_t shortfallBytes = 0; ///< bytes
   uint32_t tasks = 0;
   Move move = Move::Units;      ///< the move that created it
   std::vector<float> busy = {}; ///< per device: seconds of compute; only if stages may share units

@@ -22,7 +22,7 @@ bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation 
   const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).gaps : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
     const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.gaps / StrategySimulator::kGaps : limit / 20;
-    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState && evaluation.cellsAlive[d] > 1;
+    const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState && evaluation.peakInFlightCells[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
   }
@@ -77,7 +77,7 @@ public:
         result.tried += tried;
         return std::move(result);
       }
-    return userError(explainLack());
+    return userError(explainShortfall());
   }
 
 private:
@@ -101,7 +101,7 @@ private:
     }
     one.evaluation = std::move(*evaluation);
     score(one);
-    fitting += one.evaluation.excess == 0;
+    fitting += one.evaluation.shortfallBytes == 0;
     evaluated.push_back(std::move(one));
   }
 
@@ -143,12 +143,12 @@ private:
 
   void choose(EvaluatedPlan &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
-    if (mayFit && (effort.placesFirst || one.evaluation.excess > 0 || isTight(context, one.candidate->strategy, one.evaluation)))
+    if (mayFit && (effort.placesFirst || one.evaluation.shortfallBytes > 0 || isTight(context, one.candidate->strategy, one.evaluation)))
       if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) { // if gaps use memory, fewer samples may be in flight
         one.evaluation = std::move(*placed);
         score(one);
       }
-    if (one.evaluation.excess == 0) {
+    if (one.evaluation.shortfallBytes == 0) {
       if (one.score >= bestScore)
         return;
       bestScore = one.score;
@@ -157,7 +157,7 @@ private:
       result.plan = std::move(one.plan);
       result.evaluation = std::move(one.evaluation);
       result.price = context.price(result.strategy);
-    } else if (!closest || one.evaluation.excess < closestEvaluation.excess) {
+    } else if (!closest || one.evaluation.shortfallBytes < closestEvaluation.shortfallBytes) {
       closest = one.candidate;
       closestEvaluation = std::move(one.evaluation);
     }
@@ -185,12 +185,12 @@ private:
 
   /// Explains the missing memory with the candidate that exceeds memory least, including all
   /// devices in one sequence. The best score may belong to one device with the whole model.
-  std::string explainLack() {
+  std::string explainShortfall() {
     if (!options.memoryHints)
       return "no plan fits the memory of the devices";
     Strategy least = closest->strategy;
     const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
-      return std::pair(a.score < INFINITY ? a.excess : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.excess : UINT64_MAX, b.id);
+      return std::pair(a.score < INFINITY ? a.shortfallBytes : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.shortfallBytes : UINT64_MAX, b.id);
     });
     if (leastOfPool != pool.end())
       takeIfLess(leastOfPool->strategy, least);
@@ -205,10 +205,10 @@ private:
 
   void takeIfLess(const Strategy &strategy, Strategy &least) {
     const StrategySimulator::Result &found = context.simulator(0).run(strategy);
-    if (!found.ran || found.excess >= closestEvaluation.excess)
+    if (!found.ran || found.shortfallBytes >= closestEvaluation.shortfallBytes)
       return;
     if (Result<Evaluation> evaluation = estimate(problem, makePlan(problem, strategy));
-        !evaluation.failed() && evaluation->excess > 0 && evaluation->excess < closestEvaluation.excess) {
+        !evaluation.failed() && evaluation->shortfallBytes > 0 && evaluation->shortfallBytes < closestEvaluation.shortfallBytes) {
       least = strategy;
       closestEvaluation = std::move(*evaluation);
     }

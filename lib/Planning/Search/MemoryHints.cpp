@@ -109,7 +109,7 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   context.simulate(pool);
   std::optional<double> best;
   for (const Candidate &c : pool)
-    if (c.score < 1e300 && c.excess == 0 && (!best || c.score < *best) && (options.mostPrice <= 0 || context.price(c.strategy) <= options.mostPrice) &&
+    if (c.score < 1e300 && c.shortfallBytes == 0 && (!best || c.score < *best) && (options.mostPrice <= 0 || context.price(c.strategy) <= options.mostPrice) &&
         static_cast<double>(problem.batch) >= options.leastThroughput * c.step) {
       best = c.score;
       if (!used)
@@ -131,7 +131,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
                           ? "no plan fits the memory of the devices, even with activation recomputation, activations and state offloaded to the "
                             "hosts, and parameters gathered by phase. The best plan without these exceeds it by "
                           : "no plan fits the memory of the devices without memory techniques. The best plan exceeds it by ") +
-                     showBytes(static_cast<double>(closest.excess)) + ":";
+                     showBytes(static_cast<double>(closest.shortfallBytes)) + ":";
   std::vector<std::pair<uint64_t, uint32_t>> lacking;
   for (uint32_t d = 0; d < closest.memory.size(); ++d) {
     uint64_t memory = problem.cluster.devices[d].capacity();

@@ -53,13 +53,13 @@ void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
     for (uint32_t d : devices)
       without.memoryOptimizations.set(d, MemoryOptimization());
     const StrategySimulator::Result &found = simulator.run(without);
-    if (found.ran && found.excess == 0 && found.step <= best) {
+    if (found.ran && found.shortfallBytes == 0 && found.step <= best) {
       best = found.step;
       strategy = std::move(without);
     }
   }
   step::Plan plan = makePlan(problem, strategy);
-  if (Result<Evaluation> evaluation = evaluate(problem, plan); !evaluation.failed() && evaluation->excess == 0) {
+  if (Result<Evaluation> evaluation = evaluate(problem, plan); !evaluation.failed() && evaluation->shortfallBytes == 0) {
     result.strategy = std::move(strategy);
     result.plan = std::move(plan);
     result.evaluation = std::move(*evaluation);

@@ -88,7 +88,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
   if (effort.descentTasks > 0 && !pool.empty())
     descend(context, pool,
             static_cast<uint32_t>(std::min(effort.phaseDescents, effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
-  pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.excess > 0; }), pool.end());
+  pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.shortfallBytes > 0; }), pool.end());
   if (pool.empty())
     return std::nullopt;
   Result<SearchResult> result = judge(context, pool);

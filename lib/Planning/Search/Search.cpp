@@ -249,7 +249,7 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem, const S
   result->plan = makePlan(problem, result->strategy);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
   Result<Evaluation> evaluation = places ? evaluate(problem, result->plan) : estimate(problem, result->plan);
-  if (!evaluation.failed() && evaluation->excess == 0) {
+  if (!evaluation.failed() && evaluation->shortfallBytes == 0) {
     result->evaluation = std::move(*evaluation);
     return result;
   }

@@ -103,7 +103,7 @@ public:
   }
 
 private:
-  bool isHopeless(const Candidate &c) const { return static_cast<double>(c.excess) > memory / 10; }
+  bool isHopeless(const Candidate &c) const { return static_cast<double>(c.shortfallBytes) > memory / 10; }
 
   bool asAsked(const Candidate &c) const {
     return context.options.stages == 0 || std::all_of(c.strategy.pipelines.begin(), c.strategy.pipelines.end(),

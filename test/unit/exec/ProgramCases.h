@@ -88,7 +88,7 @@ inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::stri
   EXPECT_EQ(full->stepTime, times->stepTime) << name;
   EXPECT_EQ(full->numInstructions, times->numInstructions) << name;
   for (size_t d = 0; d < c.plan.devices.size(); ++d)
-    EXPECT_EQ(full->devices[d].memory.least, times->devices[d].memory.least) << name << ", device " << d;
+    EXPECT_EQ(full->devices[d].memory.peakLiveBytes, times->devices[d].memory.peakLiveBytes) << name << ", device " << d;
 }
 
 struct Mistake {

@@ -196,7 +196,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   EXPECT_TRUE(found->strategy.memoryOptimizations.reshardAfterForward);
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::BreadthFirst);
   EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
-  EXPECT_EQ(found->evaluation.excess, 0u);
+  EXPECT_EQ(found->evaluation.shortfallBytes, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
 
   // Messages name the disabled options or the missing memory.
@@ -218,7 +218,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   Result<SearchResult> found = searchPlan(*made->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_TRUE(found->strategy.memoryOptimizations.any());
-  EXPECT_EQ(found->evaluation.excess, 0u);
+  EXPECT_EQ(found->evaluation.shortfallBytes, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   EXPECT_TRUE(!found->plan.offload.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
                                                             [](const step::Cell &cell) { return cell.activations != step::Activations::Keep; }));

@@ -173,7 +173,7 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       EXPECT_EQ(timed.tasks, whole->numInstructions) << trial;
       for (size_t d = 0; d < whole->devices.size(); ++d) {
         EXPECT_EQ(timed.busy[d], whole->devices[d].busy) << trial << ", device " << d;
-        EXPECT_EQ(timed.memory[d] - timed.gaps[d], whole->devices[d].memory.least) << trial << ", device " << d;
+        EXPECT_EQ(timed.memory[d] - timed.gaps[d], whole->devices[d].memory.peakLiveBytes) << trial << ", device " << d;
       }
       ++compared;
     }

@@ -233,8 +233,8 @@ TEST(Expand, SplitBackwardInAnOrder) {
   check(summary, early, "early");
   auto a = lowerPlan(summary, late), b = lowerPlan(summary, early);
   ASSERT_FALSE(a.failed() || b.failed());
-  EXPECT_EQ(a->devices[0].memory.cellsAlive, 2u);
-  EXPECT_EQ(b->devices[0].memory.cellsAlive, 1u);
+  EXPECT_EQ(a->devices[0].memory.peakInFlightCells, 2u);
+  EXPECT_EQ(b->devices[0].memory.peakInFlightCells, 1u);
   EXPECT_GT(a->devices[0].memory.activations, b->devices[0].memory.activations);
 }
 

@@ -54,7 +54,7 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   auto graph = lowerPlan(summary, plan);
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (uint32_t s = 0; s < 3; ++s)
-    EXPECT_EQ(graph->devices[s].memory.cellsAlive, 3 - s);
+    EXPECT_EQ(graph->devices[s].memory.peakInFlightCells, 3 - s);
   // 8 micro-batches plus 2 of ramp-up and ramp-down, each 2 units x 2 rows x (1 + 2) ms; launches and updates are
   // small.
   EXPECT_NEAR(graph->stepTime, (8 + 2) * 2 * 2 * 3e-3, 2e-3);
@@ -62,7 +62,7 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   plan.schedule.kind = ScheduleKind::GPipe;
   auto gpipe = lowerPlan(summary, plan);
   ASSERT_FALSE(gpipe.failed()) << gpipe.message();
-  EXPECT_EQ(gpipe->devices[2].memory.cellsAlive, 8u);
+  EXPECT_EQ(gpipe->devices[2].memory.peakInFlightCells, 8u);
   EXPECT_NEAR(gpipe->stepTime, graph->stepTime, 2e-3);
   EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
 }
@@ -122,7 +122,7 @@ TEST(Schedule, InterleavedChunks) {
   ASSERT_FALSE(graph.failed()) << graph.message();
   for (const DeviceProgram &device : graph->devices) {
     EXPECT_GT(device.busy / graph->stepTime, 0.9);
-    EXPECT_LT(device.memory.cellsAlive, 40u); // of 96
+    EXPECT_LT(device.memory.peakInFlightCells, 40u); // of 96
   }
 }
 
@@ -156,7 +156,7 @@ TEST(Schedule, LapsTakeTheTimeTheyShould) {
         EXPECT_LT(graph->stepTime, busy + bubble + 0.35 * stagesBubble) << plan.devices.size() << " devices, " << laps << " laps, folded " << folded;
         // As many micro-batches as needed to keep all devices busy, not the whole batch.
         for (const DeviceProgram &device : graph->devices)
-          EXPECT_LE(device.memory.cellsAlive, static_cast<uint32_t>(2 * devices * laps));
+          EXPECT_LE(device.memory.peakInFlightCells, static_cast<uint32_t>(2 * devices * laps));
         plan.schedule.inFlightFactor = 0.01; // few micro-batches in flight: slow, but no deadlock
         auto alone = lowerPlan(summary, plan);
         ASSERT_FALSE(alone.failed()) << alone.message();
@@ -219,7 +219,7 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       options.checkMemory = false;
       if (seed % 3 == 0) { // reduced memory: timed orders then admit fewer samples
         for (uint32_t d = 0; d < plan.devices.size(); ++d)
-          plan.devices[d].memory = full->devices[d].memory.least * 19 / 20 + 1;
+          plan.devices[d].memory = full->devices[d].memory.peakLiveBytes * 19 / 20 + 1;
         if (plan.schedule.kind == ScheduleKind::SteadyState)
           continue; // ordered again if the packed arena does not fit, which may need slightly more than the peak
         full = lowerPlan(summary, plan, options);
@@ -230,8 +230,8 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       ASSERT_EQ(quick->stepTime, full->stepTime) << writePlan(plan, summary);
       ASSERT_EQ(quick->numInstructions, full->numInstructions);
       for (uint32_t d = 0; d < plan.devices.size(); ++d) {
-        ASSERT_EQ(quick->devices[d].memory.least, full->devices[d].memory.least) << plan.devices[d].name << "\n" << writePlan(plan, summary);
-        ASSERT_EQ(quick->devices[d].memory.cellsAlive, full->devices[d].memory.cellsAlive) << plan.devices[d].name << "\n"
+        ASSERT_EQ(quick->devices[d].memory.peakLiveBytes, full->devices[d].memory.peakLiveBytes) << plan.devices[d].name << "\n" << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].memory.peakInFlightCells, full->devices[d].memory.peakInFlightCells) << plan.devices[d].name << "\n"
                                                                                            << writePlan(plan, summary);
         ASSERT_EQ(quick->devices[d].busy, full->devices[d].busy);
       }

@@ -57,7 +57,7 @@ TEST(TimedSchedule, HoldsNoMoreSamplesThanTheSteadyStateNeeds) {
   Pipeline p(0);
   StepGraph graph = p.expand(ScheduleKind::SteadyState, 1);
   for (uint32_t s = 0; s < 4; ++s)
-    EXPECT_LE(graph.devices[s].memory.cellsAlive, 5 - s) << s;
+    EXPECT_LE(graph.devices[s].memory.peakInFlightCells, 5 - s) << s;
   EXPECT_NEAR(graph.stepTime, (24 + 3) * 3, 3.1);
 }
 
@@ -67,15 +67,15 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
   for (uint32_t most : {1, 2, 3, 5})
     for (bool split : {false, true}) {
       Pipeline p(2);
-      EXPECT_GT(p.expand(ScheduleKind::SteadyState, 2, split).devices[0].memory.cellsAlive, 5u);
+      EXPECT_GT(p.expand(ScheduleKind::SteadyState, 2, split).devices[0].memory.peakInFlightCells, 5u);
       for (PlanDevice &device : p.plan.devices)
         device.memory = static_cast<uint64_t>(most) * kSaved + kSaved / 4;
       StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, split);
       for (const DeviceProgram &device : graph.devices) {
-        EXPECT_LE(device.memory.cellsAlive, most);
+        EXPECT_LE(device.memory.peakInFlightCells, most);
         EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
       }
-      EXPECT_EQ(graph.devices[0].memory.cellsAlive, most) << "as many as memory holds";
+      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, most) << "as many as memory holds";
     }
 }
 
@@ -91,7 +91,7 @@ TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
     for (PlanDevice &device : p.plan.devices)
       device.memory = static_cast<uint64_t>(most) * kSaved + kDeferred + kSaved / 4;
     StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, true);
-    EXPECT_EQ(graph.devices[1].memory.cellsAlive, most); // the first unit does not split
+    EXPECT_EQ(graph.devices[1].memory.peakInFlightCells, most); // the first unit does not split
     for (const DeviceProgram &device : graph.devices)
       EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
     double limited = graph.stepTime;

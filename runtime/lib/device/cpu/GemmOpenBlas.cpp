@@ -26,7 +26,7 @@ CBLAS_TRANSPOSE flag(bool transpose) { return transpose ? CblasTrans : CblasNoTr
 class OpenBlas final : public Gemm {
 public:
   OpenBlas() {
-    if (!(problem_ = lacksMemory()).empty())
+    if (!(problem_ = isOutOfMemory()).empty())
       return;
     ::setenv("OPENBLAS_NUM_THREADS", "1", 1); // the runtime's threads split the work; CMakeLists.txt explains why the serial build is not used
     tellCoreType();
@@ -76,7 +76,7 @@ private:
 #endif
   }
 
-  static std::string lacksMemory() {
+  static std::string isOutOfMemory() {
     rlimit limit = {};
     if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
       return {};
