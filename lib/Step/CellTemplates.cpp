@@ -194,16 +194,16 @@ private:
       const bool gone = leaves(/*block=*/false, v, 0, bytesOf(v), tasks, static_cast<int32_t>(made.in.size()));
       made.in.push_back(tasks);
       made.usesIn.push_back(takes[v]);
-      (gone ? made.passing : made.hold) += held(v);
+      (gone ? made.transientBytes : made.residentBytes) += held(v);
     }
     for (uint32_t v : x.gradsAt[cell.unitEnd]) {
       made.gradIn.push_back(gradients[v]);
       made.usesGradIn.push_back(touches[v]);
-      made.passing += 2 * held(v); // the next cell's may be received at the same time
+      made.transientBytes += 2 * held(v); // the next cell's may be received at the same time
     }
     for (auto [input, tasks] : inputs) {
       made.inputs.push_back({input, tasks});
-      made.hold += alignRegion(static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.inputs(static_cast<int>(input)).bytes_per_row()));
+      made.residentBytes += alignRegion(static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.inputs(static_cast<int>(input)).bytes_per_row()));
     }
   }
 
@@ -226,7 +226,7 @@ private:
         continue;
       }
       made.produced.push_back({v, value.place, tasks});
-      (tasks & kLater ? made.hold : made.passing) += held(v);
+      (tasks & kLater ? made.residentBytes : made.transientBytes) += held(v);
     }
   }
 
@@ -236,7 +236,7 @@ private:
       const uint32_t v = begun[place];
       if (isIn(x.gradsAt[cell.unitBegin], v)) {
         made.gradOut.push_back({v, place, gradients[v]});
-        made.passing += held(v);
+        made.transientBytes += held(v);
       } else {
         addLocal(bytesOf(v), place, gradients[v], /*late=*/true);
       }
@@ -265,11 +265,11 @@ private:
   void addUp() {
     for (auto &[group, use] : groups)
       made.groups.push_back(use);
-    made.hold += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
+    made.residentBytes += made.inside[0][1] + made.inside[0][2] + made.inside[1][2];
     made.deferred = made.inside[1][2];
-    made.passing += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
+    made.transientBytes += made.inside[0][0] + made.inside[1][1] + made.inside[2][2];
     for (const CellTemplate::OffloadedBuffer &item : made.offloaded) // of 4 cells: being made, copied out, copied in, and read
-      made.passing += 4 * alignRegion(item.bytes);
+      made.transientBytes += 4 * alignRegion(item.bytes);
     if (!inside)
       return;
     inside->values = std::move(madeValues);

@@ -37,10 +37,10 @@ struct Admission {
     double mostRows = 0;         ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
   };
   std::vector<Group> groups;      ///< empty: cells need no admission
-  std::vector<uint64_t> holds;    ///< per cell: bytes from its admission to its last task, without `deferred`; empty: memory is unlimited
+  std::vector<uint64_t> residentBytes;    ///< per cell: bytes from its admission to its last task, without `deferred`; empty: memory is unlimited
   std::vector<uint64_t> deferred; ///< per cell: bytes from its B to its W
   std::vector<uint64_t> budget;   ///< per device: limit of both
-  std::vector<uint64_t> aside;    ///< per device: part of the budget reserved for `deferred`, at least the maximum over its cells
+  std::vector<uint64_t> reservedForWeightGrad;    ///< per device: part of the budget reserved for `deferred`, at least the maximum over its cells
 };
 
 /// What a schedule adds to an expansion.

@@ -266,7 +266,7 @@ private:
     cursor.assign(admission.groups.size(), 0);
     rows.assign(admission.groups.size(), 0);
     used.assign(x.plan.devices.size(), 0);
-    if (!admission.holds.empty()) {
+    if (!admission.residentBytes.empty()) {
       deferring.assign(x.plan.devices.size(), 0);
       heldBack.resize(x.plan.devices.size());
     }
@@ -286,15 +286,15 @@ private:
     admitted[cell] = 1;
     const Cell &c = x.plan.cells[cell];
     rows[groupOf[cell]] += c.rows();
-    if (!admission.holds.empty())
-      used[c.device] += admission.holds[cell];
+    if (!admission.residentBytes.empty())
+      used[c.device] += admission.residentBytes[cell];
     for (uint32_t op = std::exchange(blocked[cell], kNone); op != kNone; op = blockedNext[op])
       apply(op);
   }
 
   /// Returns the bytes of a device's budget that held and deferred blocks occupy.
   uint64_t taken(uint32_t device, uint64_t deferredMore = 0) const {
-    return used[device] + std::max(deferring[device] + deferredMore, admission.aside[device]);
+    return used[device] + std::max(deferring[device] + deferredMore, admission.reservedForWeightGrad[device]);
   }
 
   bool isBackward(uint32_t op) const {
@@ -339,7 +339,7 @@ private:
           bestPriority = priority;
         }
       }
-      if (best == kNone || (!admission.holds.empty() && used[device] > 0 && taken(device) + admission.holds[best] > admission.budget[device]))
+      if (best == kNone || (!admission.residentBytes.empty() && used[device] > 0 && taken(device) + admission.residentBytes[best] > admission.budget[device]))
         return;
       enter(best);
     }
@@ -353,8 +353,8 @@ private:
     const uint32_t backward = x.cells[cell].backward.end, last = x.cells[cell].last().end;
     if (op == backward)
       rows[groupOf[cell]] -= c.rows();
-    if (op == last && !admission.holds.empty()) {
-      used[c.device] -= admission.holds[cell];
+    if (op == last && !admission.residentBytes.empty()) {
+      used[c.device] -= admission.residentBytes[cell];
       if (op != backward)
         deferring[c.device] -= admission.deferred[cell];
       for (uint32_t waits : heldBack[c.device])

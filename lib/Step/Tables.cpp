@@ -15,7 +15,7 @@ std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::Mo
 
 CellMemory zorse::step::cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward) {
   const CellTemplate &shape = tables.shapes(splitBackward).of(cell);
-  return {shape.hold, shape.deferred, shape.passing, alignRegion(shape.workspace)};
+  return {shape.residentBytes, shape.deferred, shape.transientBytes, alignRegion(shape.workspace)};
 }
 
 LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)

@@ -254,9 +254,9 @@ std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &s
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
 struct CellMemory {
-  uint64_t hold = 0;      ///< maximum from its first receive to its last task
-  uint64_t deferred = 0;  ///< part of `hold` that is allocated by B for W
-  uint64_t passing = 0;   ///< maximum additional bytes while one of its tasks runs or its results are sent
+  uint64_t residentBytes = 0;      ///< maximum from its first receive to its last task
+  uint64_t deferred = 0;  ///< part of `residentBytes` that is allocated by B for W
+  uint64_t transientBytes = 0;   ///< maximum additional bytes while one of its tasks runs or its results are sent
   uint64_t workspace = 0; ///< maximum workspace of its tasks
 };
 CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward);

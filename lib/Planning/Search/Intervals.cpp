@@ -52,16 +52,16 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
   if (list.empty())
     list.resize(model.rows().size() * stride * stride);
   CellMemory &memory = list[(r * stride + static_cast<size_t>(u)) * stride + static_cast<size_t>(v)];
-  if (memory.hold < 0) {
-    memory.hold = 0;
+  if (memory.residentBytes < 0) {
+    memory.residentBytes = 0;
     const int32_t ways = model.boundaryVariants();
     for (int32_t w = 0; w < ways; ++w) {
       int32_t begin = (u + w) / ways, end = (v + w) / ways;
       if (begin == end)
         continue;
       const StageModel::CellBytes bytes = model.cellBytes(split, r, begin, end);
-      memory.hold += bytes.hold / ways;
-      memory.passing = std::max(memory.passing, bytes.passing + model.workspaceBytes(r, begin, end));
+      memory.residentBytes += bytes.residentBytes / ways;
+      memory.transientBytes = std::max(memory.transientBytes, bytes.transientBytes + model.workspaceBytes(r, begin, end));
     }
   }
   return memory;
@@ -122,11 +122,11 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
       return kInfinity;
   }
   const CellMemory &cell = cellMemory(r, u, v, options.split);
-  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.passing;
+  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.transientBytes;
   double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in flight, times seconds of one cell
   for (uint32_t i = 0; i < stage.typeCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
-    if (held + alive * cell.hold * kGaps > stage.memory[i])
+    if (held + alive * cell.residentBytes * kGaps > stage.memory[i])
       return kInfinity;
   }
   if (stage.typeCount > 1) {

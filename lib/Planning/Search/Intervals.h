@@ -72,7 +72,7 @@ private:
     double card, cardHere, flow, oneFlow, port, wire, cardWire, crossFront, crossBehind, members, ring, cells, cellsEach;
   };
   struct CellMemory { ///< memory of a cell in bytes; hold < 0: not computed yet
-    double hold = -1, passing = 0;
+    double residentBytes = -1, transientBytes = 0;
   };
   struct Goal { ///< goal of reach, in seconds except `fill`
     const CutOptions &options;

@@ -172,7 +172,7 @@ void StageModel::measureCells() {
       return step::cellMemory(*lowering, one, split);
     };
     auto bytesOfCell = [](const step::CellMemory &memory) {
-      return CellBytes{static_cast<double>(memory.hold - memory.deferred), static_cast<double>(memory.passing + memory.deferred)};
+      return CellBytes{static_cast<double>(memory.residentBytes - memory.deferred), static_cast<double>(memory.transientBytes + memory.deferred)};
     };
     // Bytes grow with rows: the other sizes are interpolated between the smallest and the largest.
     const int64_t most = rowChoices.back();
@@ -186,7 +186,7 @@ void StageModel::measureCells() {
         if (u > 0) {
           const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? most : 1)), &front = ends[e][0][static_cast<size_t>(u) - 1],
                           &behind = ends[e][0].back();
-          ends[e][1].push_back({both.hold - front.hold - behind.hold, both.passing - front.passing - behind.passing});
+          ends[e][1].push_back({both.residentBytes - front.residentBytes - behind.residentBytes, both.transientBytes - front.transientBytes - behind.transientBytes});
         }
       }
     for (int64_t rows : rowChoices) {
@@ -198,7 +198,7 @@ void StageModel::measureCells() {
         for (size_t i = 0; i < ends[0][kind].size(); ++i) {
           const CellBytes &low = ends[0][kind][i], &high = ends[1][kind][i];
           sums.push_back(
-              {sums.back().hold + low.hold + at * (high.hold - low.hold), sums.back().passing + low.passing + at * (high.passing - low.passing)});
+              {sums.back().residentBytes + low.residentBytes + at * (high.residentBytes - low.residentBytes), sums.back().transientBytes + low.transientBytes + at * (high.transientBytes - low.transientBytes)});
         }
       }
       for (int32_t u = 0; u < units; ++u)
@@ -211,12 +211,12 @@ void StageModel::measureCells() {
 StageModel::CellBytes StageModel::cellBytes(bool split, size_t r, int32_t u, int32_t v) const {
   const UnitBytes &of = bytesOf[split][r];
   const size_t begin = static_cast<size_t>(u), end = static_cast<size_t>(v);
-  CellBytes bytes{of.single[end].hold - of.single[begin].hold, of.single[end].passing - of.single[begin].passing};
+  CellBytes bytes{of.single[end].residentBytes - of.single[begin].residentBytes, of.single[end].transientBytes - of.single[begin].transientBytes};
   if (end > begin + 1) {
-    bytes.hold += of.pair[end - 1].hold - of.pair[begin].hold;
-    bytes.passing += of.pair[end - 1].passing - of.pair[begin].passing;
+    bytes.residentBytes += of.pair[end - 1].residentBytes - of.pair[begin].residentBytes;
+    bytes.transientBytes += of.pair[end - 1].transientBytes - of.pair[begin].transientBytes;
   }
-  return {std::max(0.0, bytes.hold), std::max(0.0, bytes.passing)};
+  return {std::max(0.0, bytes.residentBytes), std::max(0.0, bytes.transientBytes)};
 }
 
 double StageModel::workspaceBytes(size_t r, int32_t u, int32_t v) const {

@@ -45,18 +45,18 @@ public:
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
   double gatherBytes(int32_t u, int32_t v) const { return gathered[ends[v]] - gathered[begins[u]]; }
   double reduceBytes(int32_t u, int32_t v) const { return reduced[ends[v]] - reduced[begins[u]]; }
-  /// Bytes of a cell of rows()[r] rows over whole units [u, v): `hold` from its first receive to B,
-  /// and `passing` in addition while a task runs, without workspace. Single units and pairs of
+  /// Bytes of a cell of rows()[r] rows over whole units [u, v): `residentBytes` from its first receive to B,
+  /// and `transientBytes` in addition while a task runs, without workspace. Single units and pairs of
   /// adjacent units are counted as in the expansion. A value that is used later counts as if only
   /// adjacent units used it.
   struct CellBytes {
-    double hold, passing;
+    double residentBytes, transientBytes;
   };
   CellBytes cellBytes(bool split, size_t r, int32_t u, int32_t v) const;
   /// Workspace bytes of the tasks of such a cell.
   double workspaceBytes(size_t r, int32_t u, int32_t v) const;
   /// Bytes of a sample between its forward and its last task.
-  double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, begins[u], ends[v]).hold; }
+  double activationBytes(int32_t u, int32_t v) const { return cellBytes(splits(), 0, begins[u], ends[v]).residentBytes; }
   /// Bytes of a sample that cross a stage boundary.
   double forwardBytesAt(int32_t cut) const { return forwardAt[cut]; }
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }

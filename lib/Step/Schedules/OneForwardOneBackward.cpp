@@ -29,8 +29,8 @@ void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskId>> 
     if (uint64_t memory = x.plan.devices[d].memory) {
       uint64_t hold = 1, passing = 0;
       for (uint32_t c : x.cellsOf[d]) {
-        hold = std::max(hold, x.shapeOf[c]->hold);
-        passing = std::max(passing, x.shapeOf[c]->passing);
+        hold = std::max(hold, x.shapeOf[c]->residentBytes);
+        passing = std::max(passing, x.shapeOf[c]->transientBytes);
       }
       uint64_t left = memory > fixed[d] + passing ? memory - fixed[d] - passing : 0;
       bound = std::min<size_t>(bound, left / hold);

@@ -144,18 +144,18 @@ private:
       return;
     size_t devices = x.plan.devices.size();
     std::vector<uint64_t> fixed = fixedBytes(x);
-    admission.holds.resize(x.cells.size());
+    admission.residentBytes.resize(x.cells.size());
     admission.deferred.resize(x.cells.size());
     admission.budget.assign(devices, UINT64_MAX);
-    admission.aside.assign(devices, 0);
+    admission.reservedForWeightGrad.assign(devices, 0);
     for (uint32_t d = 0; d < devices; ++d) {
       uint64_t passing = 0;
       for (uint32_t c : x.cellsOf[d]) {
         const CellTemplate &shape = *x.shapeOf[c];
-        admission.holds[c] = shape.hold - shape.deferred;
+        admission.residentBytes[c] = shape.residentBytes - shape.deferred;
         admission.deferred[c] = shape.deferred;
-        admission.aside[d] = std::max(admission.aside[d], shape.deferred);
-        passing = std::max(passing, shape.passing);
+        admission.reservedForWeightGrad[d] = std::max(admission.reservedForWeightGrad[d], shape.deferred);
+        passing = std::max(passing, shape.transientBytes);
       }
       uint64_t memory = x.plan.devices[d].memory, others = fixed[d] + passing + (less.empty() ? 0 : less[d]);
       if (memory)
