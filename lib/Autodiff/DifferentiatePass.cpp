@@ -62,7 +62,7 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
                      llvm::cl::init(false)};
   Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, for every forward with saved values, the function that recomputes them"),
                          llvm::cl::init(false)};
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
+  Option<RecomputePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(RecomputePolicy::MinCut),
                           savePolicies()};
 };
 
@@ -114,7 +114,7 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
     return success();
   }
 
-  Option<SavePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(SavePolicy::MinimumCut),
+  Option<RecomputePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(RecomputePolicy::MinCut),
                           savePolicies()};
 };
 
@@ -165,7 +165,7 @@ std::unique_ptr<Pass> autodiff::createJoinBackward() { return std::make_unique<J
 
 std::unique_ptr<Pass> autodiff::createNarrowStorage() { return std::make_unique<NarrowStoragePass>(); }
 
-std::unique_ptr<Pass> autodiff::createChooseSaved(SavePolicy policy) {
+std::unique_ptr<Pass> autodiff::createChooseSaved(RecomputePolicy policy) {
   auto pass = std::make_unique<ChooseSavedPass>();
   pass->save = policy;
   return pass;

@@ -76,9 +76,9 @@ std::vector<Value> autodiff::chooseCut(ArrayRef<Operation *> ops, const DenseSet
   return chosen;
 }
 
-void autodiff::chooseSaved(func::FuncOp joint, SavePolicy policy) {
+void autodiff::chooseSaved(func::FuncOp joint, RecomputePolicy policy) {
   SmallVector<Value> gradients = resultsOf(joint, isGradientSlot);
-  if (policy == SavePolicy::Full || gradients.empty())
+  if (policy == RecomputePolicy::Full || gradients.empty())
     return;
   DenseSet<Operation *> forward = sliceOf(joint, isForwardSlot);
   SmallVector<Operation *> ops;
@@ -97,7 +97,7 @@ void autodiff::chooseSaved(func::FuncOp joint, SavePolicy policy) {
   llvm::for_each(gradients, need);
 
   SmallVector<SlotValue> saved;
-  auto once = [&](OpResult value) { return isExpensive(value) || (policy == SavePolicy::Keep && !isView(value.getOwner())); };
+  auto once = [&](OpResult value) { return isExpensive(value) || (policy == RecomputePolicy::None && !isView(value.getOwner())); };
   for (auto [index, value] : llvm::enumerate(chooseCut(ops, needed, [](OpResult) { return true; }, once)))
     saved.push_back({value, SlotKind::Saved, uint32_t(index)});
   appendResults(joint, saved);

@@ -76,7 +76,7 @@ func::FuncOp autodiff::sliceSaved(func::FuncOp forward) {
   return slice;
 }
 
-FailureOr<DifferentiatedFunctions> autodiff::differentiate(func::FuncOp forward, SavePolicy policy) {
+FailureOr<DifferentiatedFunctions> autodiff::differentiate(func::FuncOp forward, RecomputePolicy policy) {
   FailureOr<func::FuncOp> joint = joinBackward(forward);
   if (failed(joint))
     return failure();

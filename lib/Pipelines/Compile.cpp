@@ -113,9 +113,9 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.settings = settings(options, model);
   passOptions.decay = model.decay;
   passOptions.batch = options.batch;
-  passOptions.save = options.saved == "none"   ? autodiff::SavePolicy::Keep
-                     : options.saved == "full" ? autodiff::SavePolicy::Full
-                                               : autodiff::SavePolicy::MinimumCut;
+  passOptions.save = options.saved == "none"   ? autodiff::RecomputePolicy::None
+                     : options.saved == "full" ? autodiff::RecomputePolicy::Full
+                                               : autodiff::RecomputePolicy::MinCut;
   passOptions.sampling = options.sampling;
   passOptions.cluster = options.cluster;
   passOptions.profiles = options.profiles;

@@ -24,9 +24,9 @@ namespace zorse::autodiff {
 /// Selects the values that a forward saves for its backward (the set S). The backward recomputes
 /// all other forward values that it needs from S, parameters, graph inputs and boundary inputs, by
 /// cloning the slice that computes them.
-enum class SavePolicy {
-  MinimumCut, ///< fewest bytes per row without recomputing a matmul, attention, loss or statistic.
-  Keep,       ///< all values that the gradients read.
+enum class RecomputePolicy {
+  MinCut, ///< fewest bytes per row without recomputing a matmul, attention, loss or statistic.
+  None,       ///< all values that the gradients read.
   Full,       ///< nothing: the complete forward is recomputed.
 };
 
@@ -89,7 +89,7 @@ void narrowStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses the values that the forward saves for the backward, and appends them to the
 /// results of the joint function in slots `saved`.
-void chooseSaved(mlir::func::FuncOp joint, SavePolicy policy);
+void chooseSaved(mlir::func::FuncOp joint, RecomputePolicy policy);
 
 struct DifferentiatedFunctions {
   mlir::func::FuncOp forward;  ///< the input function with additional `saved` results; statistics that the backward reads are enabled.
@@ -109,7 +109,7 @@ struct DifferentiatedFunctions {
 DifferentiatedFunctions sliceJoint(mlir::func::FuncOp joint);
 
 /// Runs the three steps.
-mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forward, SavePolicy policy);
+mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forward, RecomputePolicy policy);
 
 /// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
 /// units wait for; whether it is a gradient that only the reduction waits for.
@@ -149,7 +149,7 @@ int64_t savedBytesPerRow(mlir::Type tensorType);
 /// backwards and recomputations that programs call.
 std::unique_ptr<mlir::Pass> createJoinBackward();
 std::unique_ptr<mlir::Pass> createNarrowStorage();
-std::unique_ptr<mlir::Pass> createChooseSaved(SavePolicy policy);
+std::unique_ptr<mlir::Pass> createChooseSaved(RecomputePolicy policy);
 std::unique_ptr<mlir::Pass> createSliceJoint();
 
 /// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-narrow-storage`, `zorse-choose-saved`, `zorse-slice-joint`.

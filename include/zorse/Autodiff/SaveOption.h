@@ -1,4 +1,4 @@
-// Command-line values of SavePolicy.
+// Command-line values of RecomputePolicy.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -8,9 +8,9 @@
 namespace zorse::autodiff {
 
 inline llvm::cl::ValuesClass savePolicies() {
-  return llvm::cl::values(clEnumValN(SavePolicy::MinimumCut, "min-cut", "fewest bytes without recomputing products or attention"),
-                          clEnumValN(SavePolicy::Keep, "keep", "all values that the gradients read"),
-                          clEnumValN(SavePolicy::Full, "full", "nothing: recompute from the boundary inputs"));
+  return llvm::cl::values(clEnumValN(RecomputePolicy::MinCut, "min-cut", "fewest bytes without recomputing products or attention"),
+                          clEnumValN(RecomputePolicy::None, "keep", "all values that the gradients read"),
+                          clEnumValN(RecomputePolicy::Full, "full", "nothing: recompute from the boundary inputs"));
 }
 
 } // namespace zorse::autodiff

@@ -53,7 +53,7 @@ struct CompileOptions {
   int64_t batch = 0;                            ///< samples per step
   int64_t batchNormRows = 0;                    ///< samples per batch norm statistics; 0: batch norm is an error
   int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
-  std::string saved = "min-cut";                ///< activations that forwards save for their backwards: min-cut, none or full (autodiff::SavePolicy)
+  std::string saved = "min-cut";                ///< activations that forwards save for their backwards: min-cut, none or full (autodiff::RecomputePolicy)
   Precision precision;                          ///< compute type of units, and rounding
   std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions

@@ -66,7 +66,7 @@ std::optional<DecayRule> parseDecay(llvm::StringRef text);
 std::string settingsText(const bundle::ModelSummary &settings);
 
 struct UnitPassOptions {
-  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut; ///< tensors that forwards save for their backwards
+  autodiff::RecomputePolicy saved = autodiff::RecomputePolicy::MinCut; ///< tensors that forwards save for their backwards
   bool sampling = false;                                         ///< also create the function for text generation
 };
 

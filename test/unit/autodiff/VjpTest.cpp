@@ -9,7 +9,7 @@
 
 using namespace zorse;
 using namespace zorse::testing;
-using autodiff::SavePolicy;
+using autodiff::RecomputePolicy;
 
 namespace {
 
@@ -91,7 +91,7 @@ class Vjp : public ::testing::TestWithParam<Case> {};
 TEST_P(Vjp, EqualsCentralDifferences) {
   const Case &c = GetParam();
   auto context = makeContext();
-  for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
+  for (RecomputePolicy policy : {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
     auto original = mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")).clone();
@@ -158,7 +158,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
   kept.reserve(32);
   Case c = behindParameters(GetParam(), kept);
   auto context = makeContext();
-  for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
+  for (RecomputePolicy policy : {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(functionText(c), context.get());
     ASSERT_TRUE(module) << functionText(c);
     auto pair = autodiff::differentiate(mlir::cast<mlir::func::FuncOp>(module->lookupSymbol("forward")), policy);
@@ -473,7 +473,7 @@ TEST(Statistics, OfF64AreF64AndOfF32AreF32) {
                        " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" + t +
                        ") -> " + t + "\nreturn %y : " + t + "\n}";
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
-    auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), SavePolicy::MinimumCut);
+    auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), RecomputePolicy::MinCut);
     ASSERT_TRUE(mlir::succeeded(pair));
     ASSERT_EQ(pair->forward.getNumResults(), 2u);
     EXPECT_EQ(mlir::getElementTypeOrSelf(pair->forward.getResultTypes()[1]).isF64(), std::string(type) == "f64");

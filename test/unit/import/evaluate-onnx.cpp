@@ -176,7 +176,7 @@ static bool printGradients(mlir::func::FuncOp function, const std::vector<refere
     function.setResultAttr(k, attributes::kSlot, slot(SlotKind::Loss, term));
     slots[{SlotKind::Scalars, term}] = reference::Tensor::filled({}, seeds.at(term));
   }
-  auto pair = autodiff::differentiate(function, autodiff::SavePolicy::MinimumCut);
+  auto pair = autodiff::differentiate(function, autodiff::RecomputePolicy::MinCut);
   if (mlir::failed(pair) || !pair->backward)
     return false;
   auto keyOf = [](SlotAttr slot) { return std::pair(slot.getKind(), int64_t(slot.getIndex())); };

@@ -29,7 +29,7 @@ struct UnitModel {
 };
 
 struct UnitOptions {
-  autodiff::SavePolicy saved = autodiff::SavePolicy::MinimumCut;
+  autodiff::RecomputePolicy saved = autodiff::RecomputePolicy::MinCut;
   bundle::TrainingOptions training;
   std::string decay = "rank";
 };

@@ -11,7 +11,7 @@
 
 using namespace zorse;
 using namespace zorse::testing;
-using autodiff::SavePolicy;
+using autodiff::RecomputePolicy;
 
 namespace {
 
@@ -50,7 +50,7 @@ void checkModel(const std::string &text, bool random) {
   reference::Options options;
   options.rows = 3, options.seed = 11, options.sampleBase = 2;
 
-  for (SavePolicy policy : {SavePolicy::MinimumCut, SavePolicy::Keep, SavePolicy::Full}) {
+  for (RecomputePolicy policy : {RecomputePolicy::MinCut, RecomputePolicy::None, RecomputePolicy::Full}) {
     UnitOptions unitOptions;
     unitOptions.saved = policy;
     auto model = buildUnits(*module, unitOptions);
