@@ -174,7 +174,7 @@ constexpr Limit kLimits[] = {
     {StagesStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.stagesWalks, 0); }},
     {SeveralJudged, [](SearchEffort &e) { return set(e.judged, 1); }},
     {PlacedFirst, [](SearchEffort &e) { return set(e.placesFirst, false); }},
-    {Gaps, [](SearchEffort &e) { return set(e.gaps, 0); }},
+    {Gaps, [](SearchEffort &e) { return set(e.fragmentationDivisor, 0); }},
     {RelievedStages, [](SearchEffort &e) { return set(e.relievedStages, 0); }},
 };
 

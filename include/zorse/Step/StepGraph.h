@@ -274,7 +274,7 @@ struct StepOptions {
   bool checked = false;                    ///< the summary, the plan and the resulting sizes are known to be valid
   /// Schedules that admit samples as memory allows leave 1/gaps of the memory for activations to
   /// gaps between placed buffers; 0: none.
-  uint64_t gaps = 0;
+  uint64_t fragmentationDivisor = 0;
   /// Number of retries of such schedules with fewer samples in flight if a device's memory is
   /// insufficient.
   int tries = 6;

@@ -77,11 +77,11 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
 } // namespace
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
-    : problem(problem), gaps(gaps), tries(tries), tables(step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs)), replicas(problem),
+    : problem(problem), fragmentationDivisor(gaps), tries(tries), tables(step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs)), replicas(problem),
       reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
-  result.gaps.resize(devices);
+  result.fragmentationDivisor.resize(devices);
   result.busy.resize(devices);
   host.resize(devices);
 }
@@ -109,7 +109,7 @@ zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, b
   options.tables = tables;
   options.checked = true;
   options.replicas = withReplicas ? nullptr : &replicas.devices();
-  options.gaps = gaps;
+  options.fragmentationDivisor = fragmentationDivisor;
   options.tries = tries;
   return step::timeStep(problem.summary, plan, options);
 }
@@ -207,8 +207,8 @@ const StrategySimulator::Result &StrategySimulator::run(const Strategy &strategy
   for (size_t d = 0; d < result.memory.size(); ++d) {
     const step::DeviceUse &device = times->devices[d];
     host[d] = device.memory.host;
-    result.gaps[d] = gaps ? device.memory.activations / gaps : 0;
-    result.memory[d] = device.memory.peakLiveBytes + result.gaps[d];
+    result.fragmentationDivisor[d] = fragmentationDivisor ? device.memory.activations / fragmentationDivisor : 0;
+    result.memory[d] = device.memory.peakLiveBytes + result.fragmentationDivisor[d];
     result.busy[d] = device.busy;
     if (const uint64_t memory = problem.cluster.devices[d].capacity(); memory && result.memory[d] > memory)
       result.shortfallBytes += result.memory[d] - memory;

@@ -16,19 +16,19 @@ namespace zorse::planning {
 class StrategySimulator {
 public:
   /// Placed buffers usually leave gaps of 1/kGaps of the activations.
-  static constexpr uint64_t kGaps = 50;
+  static constexpr uint64_t kFragmentationDivisor = 50;
 
   /// \param gaps   memory use includes 1/gaps of the activations for gaps. 0: none; plans may then
   ///   turn out not to fit, but no plan that fits is rejected
   /// \param tries  number of retries with fewer samples in flight if memory is insufficient
-  explicit StrategySimulator(const Problem &problem, uint64_t gaps = kGaps, int tries = 1);
+  explicit StrategySimulator(const Problem &problem, uint64_t gaps = kFragmentationDivisor, int tries = 1);
 
   struct Result {
     bool ran = false;             ///< false: the order cannot run (deadlock)
     double step = 0;              ///< seconds
     uint64_t shortfallBytes = 0;          ///< bytes over the devices' memory, summed
     std::vector<uint64_t> memory; ///< per device of the cluster, gaps included
-    std::vector<uint64_t> gaps;   ///< per device: bytes included in `memory` for gaps
+    std::vector<uint64_t> fragmentationDivisor;   ///< per device: bytes included in `memory` for gaps
     std::vector<double> busy;     ///< per device: seconds of compute
     uint32_t tasks = 0;           ///< number of entries of the simulated list
   };
@@ -43,7 +43,7 @@ private:
   void ownByMemory(const Strategy &strategy, bool withReplicas, step::Plan &plan);
 
   const Problem &problem;
-  const uint64_t gaps;
+  const uint64_t fragmentationDivisor;
   const int tries;
   std::shared_ptr<step::LoweringTables> tables;
   ReplicaFinder replicas;

@@ -32,7 +32,7 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
     fractionalModel = std::make_unique<StageModel>(problem, tables, options.maxMicroBatchSize, ways);
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
-    simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.gaps, effort.small ? step::LoweringOptions().tries : 1));
+    simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.fragmentationDivisor, effort.small ? step::LoweringOptions().tries : 1));
     solvers.push_back(std::make_unique<CutSolver>(model));
     if (fractionalModel)
       fractionalSolvers.push_back(std::make_unique<CutSolver>(*fractionalModel));

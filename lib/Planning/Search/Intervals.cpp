@@ -21,7 +21,7 @@ constexpr double kCardShare = 0.75;
 /// Ratio of a transfer's time to its time on an idle link, because transfers wait for others.
 constexpr double kQueues = 1.5;
 /// Factor for gaps between placed buffers.
-constexpr double kGaps = 1.02;
+constexpr double kFragmentationDivisor = 1.02;
 
 } // namespace
 
@@ -126,7 +126,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage); // cells in flight, times seconds of one cell
   for (uint32_t i = 0; i < stage.typeCount; ++i) {
     double alive = std::min(perSecond / seconds[i] + 1, cells);
-    if (held + alive * cell.residentBytes * kGaps > stage.memory[i])
+    if (held + alive * cell.residentBytes * kFragmentationDivisor > stage.memory[i])
       return kInfinity;
   }
   if (stage.typeCount > 1) {

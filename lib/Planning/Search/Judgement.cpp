@@ -19,9 +19,9 @@ std::string show(double number) { return format("%.4g", number); }
 /// is slow, and only devices that already hold a single micro-batch count.
 bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation &evaluation) {
   const SearchEffort effort = context.effort();
-  const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).gaps : nullptr;
+  const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).fragmentationDivisor : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.gaps / StrategySimulator::kGaps : limit / 20;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.fragmentationDivisor / StrategySimulator::kFragmentationDivisor : limit / 20;
     const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState && evaluation.peakInFlightCells[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;

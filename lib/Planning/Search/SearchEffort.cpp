@@ -54,7 +54,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.judged = effort.small ? 12 : n <= 256 ? 4 : 1;
   effort.placesFirst = n <= 64;
   effort.placesFull = n > 256;
-  effort.gaps = effort.small ? 0 : n <= 256 ? StrategySimulator::kGaps : 20;
+  effort.fragmentationDivisor = effort.small ? 0 : n <= 256 ? StrategySimulator::kFragmentationDivisor : 20;
 
   effort.easesMemory = n <= 256;
   effort.relievedStages = n <= 64 ? 0 : 32;

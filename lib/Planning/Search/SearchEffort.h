@@ -82,7 +82,7 @@ struct SearchEffort {
   size_t judgeRounds = 12;   ///< number of these expansions
   bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes as long as all other work
   bool placesFull;           ///< place only plans that nearly fill a device with a single micro-batch; the others can reduce the samples in flight
-  uint64_t gaps;             ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
+  uint64_t fragmentationDivisor;             ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
 
   // Memory techniques (MemoryOptimizations.cpp, Phases.cpp).
   bool easesMemory;                                                      ///< also if a plan fits without them

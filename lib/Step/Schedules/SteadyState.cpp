@@ -160,8 +160,8 @@ private:
       uint64_t memory = x.plan.devices[d].memory, others = fixed[d] + passing + (less.empty() ? 0 : less[d]);
       if (memory)
         admission.budget[d] = memory > others ? memory - others : 0;
-      if (memory && x.options.gaps)
-        admission.budget[d] -= std::min(admission.budget[d], (admission.budget[d] + passing) / (x.options.gaps + 1));
+      if (memory && x.options.fragmentationDivisor)
+        admission.budget[d] -= std::min(admission.budget[d], (admission.budget[d] + passing) / (x.options.fragmentationDivisor + 1));
     }
   }
 

@@ -66,7 +66,7 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(judged, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1);
   EXPECT_FIELD(placesFirst, Y, Y, Y, Y, Y, Y, N, N, N, N);
   EXPECT_FIELD(placesFull, N, N, N, N, N, N, N, N, Y, Y);
-  EXPECT_FIELD(gaps, 50, 50, 50, 50, 50, 50, 50, 50, 20, 20);
+  EXPECT_FIELD(fragmentationDivisor, 50, 50, 50, 50, 50, 50, 50, 50, 20, 20);
 
   EXPECT_FIELD(easesMemory, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
   EXPECT_FIELD(relievedStages, 0, 0, 0, 0, 0, 0, 32, 32, 32, 32);
@@ -114,7 +114,7 @@ TEST(SearchEffort, SmallProblems) {
   EXPECT_EQ(small.mostDescents, 40000u);
   EXPECT_EQ(small.descentPatience, 12u);
   EXPECT_EQ(small.judged, 12u);
-  EXPECT_EQ(small.gaps, 0u);
+  EXPECT_EQ(small.fragmentationDivisor, 0u);
 }
 
 TEST(SearchEffort, NumbersOfEveryProblem) {

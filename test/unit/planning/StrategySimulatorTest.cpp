@@ -163,7 +163,7 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       step::LoweringOptions options;
       options.costs = &made->problem->costs;
       options.checkMemory = false;
-      options.gaps = StrategySimulator::kGaps;
+      options.fragmentationDivisor = StrategySimulator::kFragmentationDivisor;
       options.tries = 1;
       const auto whole = step::lowerPlan(made->summary, simulator.plan(strategy), options);
       EXPECT_EQ(timed.ran, !whole.failed()) << whole.message();
@@ -173,7 +173,7 @@ int compare(unsigned seed, int trials, bool sharedUnits) {
       EXPECT_EQ(timed.tasks, whole->numInstructions) << trial;
       for (size_t d = 0; d < whole->devices.size(); ++d) {
         EXPECT_EQ(timed.busy[d], whole->devices[d].busy) << trial << ", device " << d;
-        EXPECT_EQ(timed.memory[d] - timed.gaps[d], whole->devices[d].memory.peakLiveBytes) << trial << ", device " << d;
+        EXPECT_EQ(timed.memory[d] - timed.fragmentationDivisor[d], whole->devices[d].memory.peakLiveBytes) << trial << ", device " << d;
       }
       ++compared;
     }
