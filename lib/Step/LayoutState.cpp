@@ -196,7 +196,7 @@ struct HoldingLayout {
     groupState.reduced =
         x.usesOf[groupState.group].empty() || alone || !groupState.reads ? groupState.gradients : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
     if (groupState.at.gradients == MemoryTier::Host)
-      groupState.left = x.addBuffer(device, keptBytes(), MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
+      groupState.hostGradients = x.addBuffer(device, keptBytes(), MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
   }
 };
 

@@ -384,7 +384,7 @@ private:
       touchBy(info, shape.in[i] & kInF, boundary.buffer);
     }
     addOut(info, cell, shape);
-    sendToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) { return originalOf(cell, info, item); });
+    offloadToHost(x, c, [&](const CellTemplate::OffloadedBuffer &item) { return originalOf(cell, info, item); });
     sumLosses(c);
   }
 
@@ -458,7 +458,7 @@ private:
     }
     info.gradIn = addPorts(inBoundaryValues);
 
-    bringBack(x, c);
+    prefetchFromHost(x, c);
   }
 
   void finishBackward(uint32_t c) {

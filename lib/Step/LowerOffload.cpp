@@ -20,7 +20,7 @@ static Value valueOf(const OffloadedValue &item, const Cell &cell) {
   return item.block ? Value::savedBlock(item.id, samples) : Value::activation(item.id, samples);
 }
 
-void zorse::step::sendToHost(PlanLowering &x, uint32_t c, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf) {
+void zorse::step::offloadToHost(PlanLowering &x, uint32_t c, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf) {
   const Cell &cell = x.plan.cells[c];
   CellInfo &info = x.cells[c];
   info.offloads.begin = static_cast<uint32_t>(x.offloads.size());
@@ -39,7 +39,7 @@ void zorse::step::sendToHost(PlanLowering &x, uint32_t c, const std::function<Re
   info.offloads.end = static_cast<uint32_t>(x.offloads.size());
 }
 
-void zorse::step::bringBack(PlanLowering &x, uint32_t c) {
+void zorse::step::prefetchFromHost(PlanLowering &x, uint32_t c) {
   const Cell &cell = x.plan.cells[c];
   CellInfo &info = x.cells[c];
   if (info.offloads.size() == 0)

@@ -281,7 +281,7 @@ private:
       return ops;
     for (const Compact::Run &run : h.owned.runs()) {
       auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
-      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPosition(run)), at(h.left, run.place),
+      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPosition(run)), at(h.hostGradients, run.place),
                                   Value::reducedGradients(h.group, {run.begin, run.end}), x.ops[norm].priority));
       x.addEdge(norm, ops.back());
     }
@@ -435,7 +435,7 @@ private:
     std::vector<GroupUpdate> updates;
     for (const Norm &norm : norms[d]) {
       const GroupState &h = *x.findGroupState(d, norm.group);
-      updates.push_back({&h, norm.left, {}});
+      updates.push_back({&h, norm.hostGradients, {}});
       if (byGroup())
         updates.back().after = beforeVersionOne(h, d, norm.op);
     }
@@ -474,7 +474,7 @@ private:
   /// Norm of the elements of a group that a device owns.
   struct Norm {
     uint32_t group, op;
-    std::vector<uint32_t> left; ///< ops that copy its gradients to the host
+    std::vector<uint32_t> hostGradients; ///< ops that copy its gradients to the host
   };
   /// End of a chunk's tasks.
   struct ChunkEnd {

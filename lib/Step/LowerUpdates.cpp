@@ -44,7 +44,7 @@ public:
       const auto part = static_cast<int64_t>(std::max(x.options.updatePart, least) / size(h.group));
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
         const Compact::Run &run = h.owned.runs()[r];
-        const uint32_t left = one.left.empty() ? kNone : one.left[r];
+        const uint32_t left = one.hostGradients.empty() ? kNone : one.hostGradients[r];
         if (h.at.update == MemoryTier::Host) {
           updateOnHost(one, run, left);
           continue;
@@ -74,7 +74,7 @@ private:
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
     BufferRange arrays[4] = {
         bring(Value::parameters(g, {begin, end}), h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run)) : at(h.persistentShard, run), h.at.parameters, true),
-        h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.left, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPosition(run))};
+        h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPosition(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
@@ -89,7 +89,7 @@ private:
   /// Adds the update of a whole run, on the host.
   void updateOnHost(const GroupUpdate &one, const Compact::Run &run, uint32_t left) {
     const GroupState &h = *one.groupState;
-    BufferRange arrays[4] = {at(h.persistentShard, run), at(h.left, run), at(h.moments[0], run), at(h.moments[1], run)};
+    BufferRange arrays[4] = {at(h.persistentShard, run), at(h.hostGradients, run), at(h.moments[0], run), at(h.moments[1], run)};
     if (decided.copies.empty())
       copyDecision();
     const uint32_t op = x.addOp(x.costs->hostUpdate(device, run.size()), kShortPriority, 0, x.firstUnit(h.group));

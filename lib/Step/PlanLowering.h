@@ -4,7 +4,7 @@
 //   layoutState     readers, contributors and owners of every state group; their buffers
 //   findUnshardIntervals     windows (unshard intervals): the tasks that read one gathered copy of a group's parameters
 //   lowerCells     F and B of every cell, values between them, inputs, transfers
-//   sendToHost, bringBack   copies of offloaded activations to the host and back
+//   offloadToHost, prefetchFromHost   copies of offloaded activations to the host and back
 //   lowerState     gathers, reductions, norms, the clip/skip decision, the report
 //   lowerUpdates   updates, and copies of state from the host and back for them
 //   routeTransfers  transfers directly from GPU to GPU
@@ -140,7 +140,7 @@ struct GroupState {
   uint32_t firstUnshardedParam = kNone;          ///< PlanLowering::unshardedParams: the first window's buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
   uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
-  uint32_t left = kNone;                ///< host buffer of the owned reduced gradients, from their norm to the update
+  uint32_t hostGradients = kNone;                ///< host buffer of the owned reduced gradients, from their norm to the update
   uint32_t moments[2] = {kNone, kNone}; ///< of the owned elements
   bool owns() const { return !owned.empty(); }
   /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in other buffers it is
@@ -152,7 +152,7 @@ struct GroupState {
 /// The update of the elements of a group that a device owns.
 struct GroupUpdate {
   const GroupState *groupState = nullptr;
-  std::vector<uint32_t> left;  ///< ops that copied the reduced gradients to the host, by owned run; none: they are on the device
+  std::vector<uint32_t> hostGradients;  ///< ops that copied the reduced gradients to the host, by owned run; none: they are on the device
   std::vector<uint32_t> after; ///< ops
 };
 
@@ -511,9 +511,9 @@ UnshardHints findUnshardHints(PlanLowering &x);
 OffloadHints hintOffloads(const PlanLowering &x);
 Status lowerCells(PlanLowering &x);
 /// For a cell that offloads, adds the copies to the host after its F. \param originalOf  returns F's buffer of an item
-void sendToHost(PlanLowering &x, uint32_t cell, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
+void offloadToHost(PlanLowering &x, uint32_t cell, const std::function<Region(const CellTemplate::OffloadedBuffer &)> &originalOf);
 /// Adds the copies back from the host before the cell's B.
-void bringBack(PlanLowering &x, uint32_t cell);
+void prefetchFromHost(PlanLowering &x, uint32_t cell);
 /// Applies the hints for offloads. Precondition: all cells are expanded.
 void limitOffloads(PlanLowering &x);
 /// \param reductions  also add reductions, norms, updates and the report; false: only loads and gathers
