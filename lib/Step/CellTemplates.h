@@ -108,7 +108,7 @@ struct CellInside {
     uint64_t bytes;
     uint32_t place;
     TaskSet tasks;
-    bool late; ///< numbered among B's buffers
+    bool crossesStep; ///< numbered among B's buffers
   };
   std::vector<Local> locals; ///< their bytes are counted in CellTemplate::inside
 

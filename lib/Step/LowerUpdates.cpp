@@ -31,9 +31,9 @@ public:
   void run(const std::vector<GroupUpdate> &updates) {
     const bool comes = std::any_of(updates.begin(), updates.end(), [](const GroupUpdate &u) { return !u.groupState->at.onDevice(); });
     queue = comes || x.plan.optimizerStep == OptimizerStep::InBackward ? kUpdate : kCompute;
-    late = comes && x.plan.optimizerStep == OptimizerStep::AfterBackward;
+    crossesStep = comes && x.plan.optimizerStep == OptimizerStep::AfterBackward;
     known = {x.scalars[device], x.optimizerStep[device]};
-    if (late)
+    if (crossesStep)
       keepScalars();
     for (const GroupUpdate &one : updates) {
       const GroupState &h = *one.groupState;
@@ -41,7 +41,7 @@ public:
       constexpr uint64_t kMostParts = 32;
       const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
       const uint64_t least = (bytes / kMostParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
-      const auto part = static_cast<int64_t>(std::max(x.options.updatePart, least) / size(h.group));
+      const auto part = static_cast<int64_t>(std::max(x.options.updateBucketBytes, least) / size(h.group));
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
         const Compact::Run &run = h.owned.runs()[r];
         const uint32_t left = one.hostGradients.empty() ? kNone : one.hostGradients[r];
@@ -107,7 +107,7 @@ private:
   /// Copies the scalars, because the next step's scalars are loaded while updates still need those of this step.
   void keepScalars() {
     known.scalars = x.addBuffer(device, kScalarsBytes, MemoryCategory::UpdateStaging);
-    x.buffers[known.scalars].late = true;
+    x.buffers[known.scalars].crossesStep = true;
     kept = x.addOp(x.costs->copy(device, kScalarsBytes), kShortPriority, 0, 0);
     x.addInstruction(device, queue);
     x.describeCopy(region(x.scalars[device], 0, kScalarsBytes), region(known.scalars, 0, kScalarsBytes), Value::scalars(1), bundle::UPDATE_STATE);
@@ -166,12 +166,12 @@ private:
       return home;
     const uint64_t bytes = static_cast<uint64_t>(value.end - value.begin) * size(value.id);
     const BufferRange here{x.addBuffer(device, bytes, MemoryCategory::UpdateStaging), value.begin};
-    x.buffers[here.buffer].late = late;
+    x.buffers[here.buffer].crossesStep = crossesStep;
     const uint32_t fetch = x.addTierCopy(device, kFetch, bundle::UPDATE_STATE, at(home, value), at(here, value), value,
                                          priorityOf(kShortPriority, 0, x.firstUnit(value.id)));
     x.addEdge(decision, fetch);
-    if (parts.size() >= kPartsAtOnce)
-      for (uint32_t op : parts[parts.size() - kPartsAtOnce])
+    if (buckets.size() >= kPartsAtOnce)
+      for (uint32_t op : buckets[buckets.size() - kPartsAtOnce])
         x.addEdge(op, fetch);
     brought.push_back({value, home, here, fetch, changes});
     return here;
@@ -193,13 +193,13 @@ private:
       leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.persistentShard, b.value), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }
-    parts.push_back(std::move(leave));
+    buckets.push_back(std::move(leave));
   }
 
   PlanLowering &x;
   const uint32_t device, decision;
   QueueIndex queue = kCompute;
-  bool late = false;            ///< updates overlap the next step
+  bool crossesStep = false;            ///< updates overlap the next step
   Decision known{kNone, kNone}; ///< on the device
   uint32_t kept = kNone;        ///< op that copies the scalars for them
   struct {
@@ -207,7 +207,7 @@ private:
     Decision here;
   } decided;                                ///< on the host
   std::vector<PrefetchedState> brought;             ///< arrays copied from the host for the current update
-  std::vector<std::vector<uint32_t>> parts; ///< per earlier update: ops after which none of its arrays is on the device
+  std::vector<std::vector<uint32_t>> buckets; ///< per earlier update: ops after which none of its arrays is on the device
 };
 
 } // namespace

@@ -193,7 +193,7 @@ uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint6
   // Buffers of updates that overlap the next step are placed after the others. If they shared bytes with them, the next
   // step would wait.
   std::vector<uint32_t> lateFirst, lateLast;
-  auto isLate = [&](uint32_t b) { return x.placement.buffers[b].late; };
+  auto isLate = [&](uint32_t b) { return x.placement.buffers[b].crossesStep; };
   for (auto [from, to] : {std::pair(&byFirst, &lateFirst), {&byLast, &lateLast}}) {
     std::copy_if(from->begin(), from->end(), std::back_inserter(*to), isLate);
     from->erase(std::remove_if(from->begin(), from->end(), isLate), from->end());
@@ -312,7 +312,7 @@ private:
 
   void addLocal(uint32_t c, const CellInside::Local &local) {
     const CellInfo &info = x.cells[c];
-    const uint32_t number = (local.late ? info.numberOfB : info.numberOfF) + local.place;
+    const uint32_t number = (local.crossesStep ? info.numberOfB : info.numberOfF) + local.place;
     Buffer &buffer = x.placement.buffers[number];
     buffer.bytes = local.bytes;
     buffer.device = x.plan.cells[c].device;

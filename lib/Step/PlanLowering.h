@@ -60,7 +60,7 @@ struct Buffer {
   bundle::MemoryKind memory = bundle::DEVICE;
   MemoryCategory category = MemoryCategory::Activations;
   bool persistent = false; ///< never shares bytes
-  bool late = false;       ///< used by updates that overlap the next step; shares bytes only with other late buffers if memory permits
+  bool crossesStep = false;       ///< used by updates that overlap the next step; shares bytes only with other late buffers if memory permits
 };
 
 /// Offset of a buffer, and the end time of the last op that accesses it.

@@ -284,7 +284,7 @@ struct StepOptions {
   uint64_t directChunk = 0;
   /// Bytes of an array that are fetched from the host for one update; a multiple of 512. Groups
   /// with more than 32 such parts fetch 1/32 at a time. Tests choose less.
-  uint64_t updatePart = 4 << 20;
+  uint64_t updateBucketBytes = 4 << 20;
 };
 
 /// Devices that do the same work at the same time as others: (device, twin), ascending.
