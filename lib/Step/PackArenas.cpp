@@ -27,10 +27,10 @@ struct Segment {
 
 class ArenaAllocator {
 public:
-  explicit ArenaAllocator(bool patient) : patient(patient) {}
+  explicit ArenaAllocator(bool reuseWithoutWaiting) : reuseWithoutWaiting(reuseWithoutWaiting) {}
 
-  uint64_t take(uint64_t bytes, double now) {
-    auto usable = [&](const Segment &s) { return !patient || s.freeTime <= now; };
+  uint64_t allocate(uint64_t bytes, double now) {
+    auto usable = [&](const Segment &s) { return !reuseWithoutWaiting || s.freeTime <= now; };
     // The smallest run of usable adjacent segments that fits; ties to the lowest address.
     size_t best = SIZE_MAX, bestEnd = 0;
     uint64_t bestBytes = UINT64_MAX;
@@ -64,11 +64,11 @@ public:
     return offset;
   }
 
-  void give(uint64_t offset, uint64_t bytes, double freeTime, double now) {
+  void release(uint64_t offset, uint64_t bytes, double freeTime, double now) {
     auto it = std::lower_bound(free.begin(), free.end(), offset, [](const Segment &s, uint64_t o) { return s.offset < o; });
     it = free.insert(it, {offset, bytes, freeTime});
     auto mergeable = [&](const Segment &a, const Segment &b) {
-      return a.offset + a.bytes == b.offset && (!patient || (a.freeTime <= now && b.freeTime <= now) || a.freeTime == b.freeTime);
+      return a.offset + a.bytes == b.offset && (!reuseWithoutWaiting || (a.freeTime <= now && b.freeTime <= now) || a.freeTime == b.freeTime);
     };
     if (std::next(it) != free.end() && mergeable(*it, *std::next(it))) {
       it->bytes += std::next(it)->bytes;
@@ -85,7 +85,7 @@ public:
   uint64_t end = 0;
 
 private:
-  bool patient;
+  bool reuseWithoutWaiting;
   std::vector<Segment> free; ///< by offset
 };
 
@@ -149,9 +149,9 @@ uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, co
     double now = x.globalOrder.startOf(buffer.first);
     for (; next < byLast.size() && x.placement.buffers[byLast[next]].last < buffer.first; ++next) {
       const Allocation &old = x.placement.allocations[byLast[next]];
-      allocator.give(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
+      allocator.release(old.offset, alignRegion(x.placement.buffers[byLast[next]].bytes), old.freeTime, now);
     }
-    x.placement.allocations[b].offset = allocator.take(alignRegion(buffer.bytes), now);
+    x.placement.allocations[b].offset = allocator.allocate(alignRegion(buffer.bytes), now);
   }
   return allocator.end;
 }
