@@ -29,14 +29,14 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
 
 /// Allows GPUs to compute matrix products in TF32, or to accumulate in f16, if the options request
 /// it.
-static void allowFasterProducts(bundle::BodyLibrary &library, bool tf32, bool sumsF16) {
+static void allowFasterMatmuls(bundle::BodyLibrary &library, bool tf32, bool sumsF16) {
   for (bundle::Body &body : *library.mutable_bodies())
     for (bundle::Launch &launch : *body.mutable_launches()) {
       if (!launch.has_product() || launch.product().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
         continue;
-      bundle::MatrixProduct &product = *launch.mutable_product();
-      product.set_tf32(tf32 && product.type() == bundle::F32);
-      product.set_sums_f16(sumsF16 && product.type() == bundle::F16);
+      bundle::MatrixProduct &matmul = *launch.mutable_product();
+      matmul.set_tf32(tf32 && matmul.type() == bundle::F32);
+      matmul.set_sums_f16(sumsF16 && matmul.type() == bundle::F16);
     }
 }
 
@@ -56,7 +56,7 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   if (!ok)
     return failure();
   if (isCudaArch(options.arch))
-    allowFasterProducts(result.library, options.tf32 && DeviceKind::hasTf32(options.arch), options.sumsF16);
+    allowFasterMatmuls(result.library, options.tf32 && DeviceKind::hasTf32(options.arch), options.sumsF16);
   result.library.set_arch(result.sources->arch());
   result.library.add_objects(result.sources->object());
   return result;

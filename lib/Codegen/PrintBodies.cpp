@@ -47,11 +47,11 @@ static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, 
     operands(kernel.operands(), kernel.accumulates());
     os << ") points " << text(kernel.points()) << "\n";
   } else if (launch.has_product()) {
-    const bundle::MatrixProduct &product = launch.product();
-    os << "  product " << (product.accumulates() ? "+=" : "") << text(body, product.c()) << " = " << text(body, product.a())
-       << (product.transpose_a() ? "^T" : "") << " * " << text(body, product.b()) << (product.transpose_b() ? "^T" : "") << " m " << text(product.m())
-       << " n " << text(product.n()) << " k " << text(product.k()) << " batch " << text(product.batch()) << " ld " << product.lda() << " "
-       << product.ldb() << " " << product.ldc() << (product.has_bias() ? " + " + text(body, product.bias()) : "") << "\n";
+    const bundle::MatrixProduct &matmul = launch.product();
+    os << "  product " << (matmul.accumulates() ? "+=" : "") << text(body, matmul.c()) << " = " << text(body, matmul.a())
+       << (matmul.transpose_a() ? "^T" : "") << " * " << text(body, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
+       << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " "
+       << matmul.ldb() << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(body, matmul.bias()) : "") << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());

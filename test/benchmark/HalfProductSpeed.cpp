@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     for (uint16_t &x : b)
       x = narrow<HalfType::BF16>(float(random() % 1000) / 1000 - 0.5f);
     const bool narrow = !s.add;
-    const HalfProduct product = {
+    const HalfMatmul product = {
         HalfType::BF16,           s.transposeA, s.transposeB, s.m,      s.n, s.k, a.data(), s.transposeA ? s.m : s.k, b.data(),
         s.transposeB ? s.k : s.n, narrow,       s.add,        c.data(), s.n};
     multiply(product);

@@ -48,7 +48,7 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
     const CUdeviceptr atA = memory + shift, atB = memory + 512 + 2 * shift, atC = memory + 1024 + shift;
     ASSERT_EQ(cuda->cuMemcpyHtoD_v2(atA, a, sizeof a), kSuccess);
     ASSERT_EQ(cuda->cuMemcpyHtoD_v2(atB, b, sizeof b), kSuccess);
-    BlasProduct product;
+    BlasMatmul product;
     product.typeOfOperands = product.typeOfC = kF32;
     product.m = product.n = product.k = product.lda = product.ldb = product.ldc = 2;
     const Status status = (*blas)->multiply(product, 1, 0, {atA, atB, atC}, nullptr);
@@ -64,7 +64,7 @@ TEST_F(CudaDriver, ProductsTakeOperandsAtAnyAddress) {
 TEST_F(CudaDriver, ProductsAddABiasToEveryRow) {
   auto blas = BlasLt::create(*cuda);
   ASSERT_FALSE(blas.failed()) << blas.message();
-  BlasProduct product;
+  BlasMatmul product;
   product.typeOfOperands = product.typeOfC = kF16;
   product.m = 3, product.n = product.k = product.lda = product.ldb = product.ldc = 2;
   auto put = [&](CUdeviceptr at, std::vector<float> values) {
@@ -100,7 +100,7 @@ TEST_F(CudaDriver, SumsAreF16WhereItIsAskedFor) {
   const uint16_t a[3] = {floatToF16(2048), floatToF16(1), floatToF16(1)}, b[3] = {floatToF16(1), floatToF16(1), floatToF16(1)};
   ASSERT_EQ(cuda->cuMemcpyHtoD_v2(memory, a, sizeof a), kSuccess);
   ASSERT_EQ(cuda->cuMemcpyHtoD_v2(memory + 256, b, sizeof b), kSuccess);
-  BlasProduct product;
+  BlasMatmul product;
   product.typeOfOperands = product.typeOfC = kF16;
   product.m = product.n = 1, product.k = product.lda = 3, product.ldb = product.ldc = 1;
   for (bool narrow : {false, true}) {

@@ -1,7 +1,7 @@
 // Tests half precision on CPUs: conversions of every number, products against f64 sums, and the guarantee that results
 // depend neither on the instruction set nor on how a product is split.
 #include "device/cpu/HalfGemm.h"
-#include "device/cpu/MatrixProduct.h"
+#include "device/cpu/Matmul.h"
 #include "device/cpu/ThreadPool.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ struct Case {
     return sum;
   }
 
-  HalfProduct product(std::vector<float> &wide, std::vector<uint16_t> &half) const {
+  HalfMatmul product(std::vector<float> &wide, std::vector<uint16_t> &half) const {
     wide = before;
     half.assign(m * ldc, 0x7fc1);
     return {
@@ -107,7 +107,7 @@ TEST(Half, BetweenTwoNumbersTheNearerOneOrTheEvenOne) {
   EXPECT_EQ(narrowed(HalfType::F16, -1e30f), 0xfc00);
 }
 
-TEST(HalfProduct, IsTheSumOfProducts) {
+TEST(HalfMatmul, IsTheSumOfProducts) {
   for (HalfType type : kTypes)
     for (uint64_t seed = 0; seed < 100; ++seed) {
       Case c(type, seed);
@@ -126,7 +126,7 @@ TEST(HalfProduct, IsTheSumOfProducts) {
     }
 }
 
-TEST(HalfProduct, InstructionSetsAgreeBitByBit) {
+TEST(HalfMatmul, InstructionSetsAgreeBitByBit) {
   std::vector<const HalfOps *> all = allOps();
   if (all.size() < 2)
     GTEST_SKIP() << "one instruction set with FMA runs here: " << (all.empty() ? "none" : all[0]->name) << "; nothing to compare";
@@ -142,7 +142,7 @@ TEST(HalfProduct, InstructionSetsAgreeBitByBit) {
     }
 }
 
-TEST(HalfProduct, PiecesAndThreadsChangeNoBit) {
+TEST(HalfMatmul, PiecesAndThreadsChangeNoBit) {
   const int64_t m = 300, n = 500, k = 700;
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
@@ -152,13 +152,13 @@ TEST(HalfProduct, PiecesAndThreadsChangeNoBit) {
   for (uint16_t &x : b)
     x = narrowed(HalfType::BF16, normal(random));
   std::vector<float> whole(m * n), cut(m * n);
-  HalfProduct product{HalfType::BF16, false, false, m, n, k, a.data(), k, b.data(), n, false, false, whole.data(), n};
+  HalfMatmul product{HalfType::BF16, false, false, m, n, k, a.data(), k, b.data(), n, false, false, whole.data(), n};
   multiply(product);
   for (int threads : {1, 2, 3}) {
     ThreadPool pool(threads, /*spin=*/false);
     std::fill(cut.begin(), cut.end(), NAN);
     product.c = cut.data();
-    multiply(BatchedHalfProduct{product, 1, 0, 0, 0}, pool);
+    multiply(BatchedHalfMatmul{product, 1, 0, 0, 0}, pool);
     EXPECT_EQ(whole, cut) << threads << " threads";
   }
 }

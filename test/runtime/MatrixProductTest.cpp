@@ -1,6 +1,6 @@
 // Compares products of a body with three nested loops: both libraries, both types, every transpose, odd sizes, batches,
 // accumulation, threads.
-#include "device/cpu/MatrixProduct.h"
+#include "device/cpu/Matmul.h"
 #include "HostSlots.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
@@ -127,7 +127,7 @@ TEST(MatrixProduct, BitsDoNotDependOnThreads) {
 TEST(MatrixProduct, PiecesCoverAndStayLarge) {
   for (Case c :
        {Case{1024, 768, 768, 1}, {1024, 50257, 768, 1}, {768, 3072, 1024, 1}, {16, 100000, 512, 1}, {100000, 16, 512, 1}, {2048, 64, 64, 96}}) {
-    ProductPieces pieces = choosePieces(c.m, c.n, c.k, c.batch);
+    MatmulPieces pieces = choosePieces(c.m, c.n, c.k, c.batch);
     EXPECT_GT(pieces.rows, 0);
     EXPECT_GT(pieces.columns, 0);
     int64_t count = ((c.m + pieces.rows - 1) / pieces.rows) * ((c.n + pieces.columns - 1) / pieces.columns);

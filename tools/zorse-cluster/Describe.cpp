@@ -202,7 +202,7 @@ private:
     device.launch = planning::kCpuLaunch;
     double speed = planning::findDeviceType("cpu-thread")->speed[0] * usable;
     if (o.measure) {
-      Result<double> measured = measureProducts(static_cast<int>(device.threads));
+      Result<double> measured = measureMatmuls(static_cast<int>(device.threads));
       if (measured.failed())
         return measured.error();
       speed = *measured;
@@ -292,7 +292,7 @@ planning::Cluster zorse::cluster::merge(const std::vector<planning::Cluster> &pa
   return all;
 }
 
-Result<double> zorse::cluster::measureProducts(int threads) {
+Result<double> zorse::cluster::measureMatmuls(int threads) {
   constexpr int64_t n = 1024;
   CpuDeviceOptions options;
   options.threads = threads;

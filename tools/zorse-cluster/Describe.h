@@ -33,6 +33,6 @@ planning::Cluster merge(const std::vector<planning::Cluster> &parts, const std::
 
 /// Measures FLOP/s of f32 matrix products on a CPU device with `threads` threads, using the
 /// runtime's driver.
-runtime::Result<double> measureProducts(int threads);
+runtime::Result<double> measureMatmuls(int threads);
 
 } // namespace zorse::cluster

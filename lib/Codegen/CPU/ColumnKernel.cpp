@@ -116,7 +116,7 @@ struct ColumnEmitter : ColumnProgram {
     int64_t blocks = (columns + block - 1) / block;
     if (hasColumns)
       sizes.push_back(Size{blocks, false});
-    const Size points = product(sizes);
+    const Size points = matmul(sizes);
     k.loop(k.begin, k.end, [&](Value point) {
       SmallVector<Value> split = k.delinearize(point, sizes);
       SmallVector<Value> indices(cluster.domain.size());

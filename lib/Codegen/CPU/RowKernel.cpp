@@ -204,7 +204,7 @@ struct RowEmitter : RowProgram {
       };
       nest(outer.size());
     });
-    return k.finish(hint(), product(outer), /*contract=*/columns != 0);
+    return k.finish(hint(), matmul(outer), /*contract=*/columns != 0);
   }
 };
 

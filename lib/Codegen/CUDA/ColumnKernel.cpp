@@ -46,7 +46,7 @@ struct ColumnEmitter : ColumnProgram {
   }
 
   Kernel emit() {
-    const Size sites = product(keptSizes);
+    const Size sites = matmul(keptSizes);
     const int64_t parts = partsOf(sites);
     Value block = k.blockIndex(), site = block, part;
     if (parts > 1) {
@@ -58,7 +58,7 @@ struct ColumnEmitter : ColumnProgram {
       storeResults(together(sums(line, k.i64(lines))));
     } else {
       Value chunk = k.i64(lines * kLeastTurns);
-      Value needed = arith::DivUIOp::create(k.b, k.loc, k.sub(k.add(k.size(product(reducedSizes)), chunk), k.i64(1)), chunk);
+      Value needed = arith::DivUIOp::create(k.b, k.loc, k.sub(k.add(k.size(matmul(reducedSizes)), chunk), k.i64(1)), chunk);
       Value active = k.smaller(needed, k.i64(parts));
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, part, active), [&] { emitPart(site, part, active, sites.count, parts); });
     }
@@ -82,7 +82,7 @@ private:
   /// Maximum number of blocks that share the elements of a result. It does not depend on rows: a
   /// launch of few rows uses fewer of them.
   int64_t partsOf(const Size &sites) const {
-    const Size reduced = product(reducedSizes);
+    const Size reduced = matmul(reducedSizes);
     if (sites.sampled)
       return 1;
     const int64_t chunk = lines * kLeastTurns, wanted = ceilDivide(kBlocks, sites.count);
@@ -127,7 +127,7 @@ private:
     };
     SmallVector<Value> carried = {first};
     carried.append(identities());
-    Value end = k.size(product(reducedSizes));
+    Value end = k.size(matmul(reducedSizes));
     const auto loads = llvm::count_if(expression.nodes, [](const Node &node) { return node.kind == Node::Load; });
     const int64_t atOnce = std::clamp<int64_t>(kLoadsAtOnce / std::max<int64_t>(loads, 1), 1, kLoadsAtOnce);
     carried = k.loop(

@@ -40,7 +40,7 @@ public:
   Value tall(Value x) { return t.reshape(x, {rows, keyHeads, group * queries, keys}); }
 
   /// A product of operands in `element` that is accumulated and returned in f32 (f64 for f64).
-  Value product(Value a, Value b, bool transposeA, bool transposeB) {
+  Value matmul(Value a, Value b, bool transposeA, bool transposeB) {
     auto type = MatmulOp::inferType(TensorBuilder::typeOf(a), TensorBuilder::typeOf(b), transposeA, transposeB);
     return MatmulOp::create(t.b, t.loc, RankedTensorType::get(type.getShape(), wide), a, b, transposeA, transposeB);
   }
@@ -49,7 +49,7 @@ public:
   Value infinite(Value like) { return t.splat(like, -std::numeric_limits<double>::infinity()); }
 
   void scores() {
-    s = t.scale(square(product(qs, ks, false, true)), options.scale);
+    s = t.scale(square(matmul(qs, ks, false, true)), options.scale);
     if (options.softcap) {
       bent = t.tanh(t.scale(s, 1 / *options.softcap));
       s = t.scale(bent, *options.softcap);
@@ -117,7 +117,7 @@ void expand(TensorBuilder &t, AttentionOp op) {
   Value one = t.splat(sum, 1);
   Value inverse = t.select(nothing, t.splat(sum, 0), t.div(one, t.select(nothing, one, sum)));
   Value p = a.dropped(t.mul(e, t.alongLast(inverse, e)));
-  Value out = a.ungrouped(a.product(a.tall(a.narrow(p)), a.vs, false, false), a.valueSize);
+  Value out = a.ungrouped(a.matmul(a.tall(a.narrow(p)), a.vs, false, false), a.valueSize);
   op.getOut().replaceAllUsesWith(t.cast(out, TensorBuilder::elementOf(op.getOut())));
   if (Value lse = op.getLse(); lse && isAddedMask(op.getMask())) {
     lse.replaceAllUsesWith(t.join(t.select(nothing, a.infinite(greatest), greatest), sum));
@@ -131,8 +131,8 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
   Attention a(t, op);
   Value p = a.probabilities(op.getLse());
   Value dout = a.grouped(op.getDout(), a.valueSize);
-  Value dv = a.product(a.tall(a.narrow(a.dropped(p))), dout, true, false);
-  Value dp = a.dropped(a.square(a.product(dout, a.vs, false, true)));
+  Value dv = a.matmul(a.tall(a.narrow(a.dropped(p))), dout, true, false);
+  Value dp = a.dropped(a.square(a.matmul(dout, a.vs, false, true)));
   Value delta = t.sumLast(t.mul(t.cast(op.getDout(), a.wide), t.cast(op.getOut(), a.wide))); // [?, S, H]
   delta = t.make<TransposeOp>(delta, ArrayRef<int64_t>{0, 2, 1});
   Value ds = t.mul(p, t.sub(dp, t.alongLast(delta, p)));
@@ -140,8 +140,8 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
     ds = t.mul(ds, t.sub(t.splat(ds, 1), t.mul(a.bent, a.bent)));
   ds = a.tall(a.narrow(t.scale(ds, a.options.scale)));
   auto give = [&](Value result, Value found) { result.replaceAllUsesWith(t.cast(found, TensorBuilder::elementOf(result))); };
-  give(op.getDq(), a.ungrouped(a.product(ds, a.ks, false, false), a.size));
-  give(op.getDk(), a.byHead(a.product(ds, a.qs, true, false)));
+  give(op.getDq(), a.ungrouped(a.matmul(ds, a.ks, false, false), a.size));
+  give(op.getDk(), a.byHead(a.matmul(ds, a.qs, true, false)));
   give(op.getDv(), a.byHead(dv));
 }
 

@@ -305,7 +305,7 @@ private:
     x.isOneWalk = x.rows == 1 && x.numbers.empty() && isOneWalk(x.all);
     if (x.isOneWalk)
       x.groups = groupsOfThread(x.width);
-    x.iterations = product(x.all);
+    x.iterations = matmul(x.all);
     return x;
   }
 
@@ -397,7 +397,7 @@ private:
   }
 
   Kernel emitRows(bool contract) {
-    Size rowCount = product(sizes);
+    Size rowCount = matmul(sizes);
     const bool warp = columns <= kWarpColumns;
     int width = vectorWidth(columns);
     while (width > 1 && 32 * width > columns) // every lane has at least one element

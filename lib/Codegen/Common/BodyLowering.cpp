@@ -143,17 +143,17 @@ struct Lowering {
     launch.mutable_kernel()->set_symbol(symbol);
   }
 
-  void lowerProduct(Operation *op, bundle::Launch &launch) {
-    ProductPlan plan = *planProduct(op, claims);
-    bundle::MatrixProduct &product = *launch.mutable_product();
-    product = plan.product;
+  void lowerMatmul(Operation *op, bundle::Launch &launch) {
+    MatmulPlan plan = *planMatmul(op, claims);
+    bundle::MatrixProduct &matmul = *launch.mutable_product();
+    matmul = plan.matmul;
     Value result = op->getResult(0);
-    *product.mutable_a() = pointer(plan.a.root, plan.a.layout.offset);
-    *product.mutable_b() = pointer(plan.b.root, plan.b.layout.offset);
-    *product.mutable_c() = pointer(result, storageLayout(result, claims).offset);
-    product.set_accumulates(accumulates(result));
+    *matmul.mutable_a() = pointer(plan.a.root, plan.a.layout.offset);
+    *matmul.mutable_b() = pointer(plan.b.root, plan.b.layout.offset);
+    *matmul.mutable_c() = pointer(result, storageLayout(result, claims).offset);
+    matmul.set_accumulates(accumulates(result));
     if (plan.bias)
-      *product.mutable_bias() = pointer(plan.bias->root, plan.bias->layout.offset);
+      *matmul.mutable_bias() = pointer(plan.bias->root, plan.bias->layout.offset);
     facts.flopsPerRow += plan.flopsPerRow;
     for (Value value : {op->getOperand(0), op->getOperand(1), result})
       addBytes(tensorBytes(value.getType()));
@@ -295,8 +295,8 @@ struct Lowering {
       case Cluster::Scatter:
         lowerKernel(emitter.scatter(context, int(index)), launch);
         break;
-      case Cluster::Product:
-        lowerProduct(cluster.ops.front(), launch);
+      case Cluster::Matmul:
+        lowerMatmul(cluster.ops.front(), launch);
         break;
       case Cluster::Attention:
         break; // lowered above

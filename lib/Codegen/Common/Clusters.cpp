@@ -436,7 +436,7 @@ struct FusionBuilder {
         addGroupOp(op, group.getInt());
       } else if (isLibraryOp(op) || isa<ScatterAddOp>(op)) {
         Cluster cluster;
-        cluster.kind = isa<ScatterAddOp>(op) ? Cluster::Scatter : isProduct(op) ? Cluster::Product : Cluster::Attention;
+        cluster.kind = isa<ScatterAddOp>(op) ? Cluster::Scatter : isMatmul(op) ? Cluster::Matmul : Cluster::Attention;
         append(create(std::move(cluster)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);

@@ -22,13 +22,13 @@ static Value repeatedVector(Value value, Type element) {
   return getElementTypeOrSelf(vector.getType()) == element ? vector : Value();
 }
 
-static void fuse(MatmulOp product) {
-  Value y = product.getY();
+static void fuse(MatmulOp matmul) {
+  Value y = matmul.getY();
   auto sum = y.hasOneUse() ? dyn_cast<arith::AddFOp>(*y.user_begin()) : arith::AddFOp();
-  if (!sum || product.getTransposeA() || cast<RankedTensorType>(product.getB().getType()).getRank() != 2)
+  if (!sum || matmul.getTransposeA() || cast<RankedTensorType>(matmul.getB().getType()).getRank() != 2)
     return;
   Operation *last = sum;
-  Type element = getElementTypeOrSelf(product.getA().getType());
+  Type element = getElementTypeOrSelf(matmul.getA().getType());
   if (!element.isF32()) { // fused only if the sum is rounded to the type of the operands
     auto rounding = sum->hasOneUse() ? dyn_cast<arith::TruncFOp>(*sum->user_begin()) : arith::TruncFOp();
     if (!rounding || !getElementTypeOrSelf(y.getType()).isF32() || getElementTypeOrSelf(rounding.getType()) != element)
@@ -39,17 +39,17 @@ static void fuse(MatmulOp product) {
   if (!bias)
     return;
   OpBuilder builder(last);
-  Location all = builder.getFusedLoc({product.getLoc(), sum.getLoc()});
-  auto fused = BiasedMatmulOp::create(builder, all, last->getResult(0).getType(), product.getA(), product.getB(), bias, product.getTransposeB());
+  Location all = builder.getFusedLoc({matmul.getLoc(), sum.getLoc()});
+  auto fused = BiasedMatmulOp::create(builder, all, last->getResult(0).getType(), matmul.getA(), matmul.getB(), bias, matmul.getTransposeB());
   last->replaceAllUsesWith(fused);
   last->erase();
   if (last != sum)
     sum->erase();
-  product->erase();
+  matmul->erase();
 }
 
 void codegen::fuseBiases(func::FuncOp function) {
-  for (MatmulOp product : llvm::make_early_inc_range(function.getBody().front().getOps<MatmulOp>()))
-    if (isa<Float32Type, BFloat16Type, Float16Type>(getElementTypeOrSelf(product.getA().getType())))
-      fuse(product);
+  for (MatmulOp matmul : llvm::make_early_inc_range(function.getBody().front().getOps<MatmulOp>()))
+    if (isa<Float32Type, BFloat16Type, Float16Type>(getElementTypeOrSelf(matmul.getA().getType())))
+      fuse(matmul);
 }

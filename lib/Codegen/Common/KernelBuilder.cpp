@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-Size zorse::codegen::product(ArrayRef<Size> sizes) {
+Size zorse::codegen::matmul(ArrayRef<Size> sizes) {
   Size all;
   for (const Size &size : sizes)
     all = Size{all.count * size.count, all.sampled || size.sampled};
@@ -58,7 +58,7 @@ static void addTo(bundle::Extent &sum, const Size &size, int64_t factor = 1) {
 
 void KernelBuilder::addCost(const Size &elements, int64_t bytes) { addTo(*kernel.launch.mutable_cost(), elements, bytes); }
 
-void KernelBuilder::addProductFlops(const Size &operations) { addTo(*kernel.launch.mutable_product_flops(), operations); }
+void KernelBuilder::addMatmulFlops(const Size &operations) { addTo(*kernel.launch.mutable_product_flops(), operations); }
 
 static bool isHalf(Type type) { return type.isBF16() || type.isF16(); }
 

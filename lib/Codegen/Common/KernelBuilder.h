@@ -29,7 +29,7 @@ struct Size {
   bool sampled = false;
 };
 /// Number of elements of several dimensions. At most one of them may depend on the number of rows.
-Size product(llvm::ArrayRef<Size> sizes);
+Size matmul(llvm::ArrayRef<Size> sizes);
 
 /// Building blocks for kernels of all targets. Each target has a subclass that finishes the kernel
 /// and may override the half-precision conversions.
@@ -63,7 +63,7 @@ public:
   void addCost(const Size &elements, int64_t bytes);
   /// Adds the floating-point operations of matrix products that are written out in the kernel, for
   /// reports.
-  void addProductFlops(const Size &operations);
+  void addMatmulFlops(const Size &operations);
 
   /// The type in which values of `element` are computed: f32 for half precision.
   static mlir::Type computeType(mlir::Type element);

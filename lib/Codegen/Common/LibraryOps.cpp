@@ -10,9 +10,9 @@ using namespace zorse::codegen;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-bool zorse::codegen::isProduct(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, ContractOp>(op); }
+bool zorse::codegen::isMatmul(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, ContractOp>(op); }
 
-bool zorse::codegen::isLibraryOp(Operation *op) { return isProduct(op) || isa<AttentionOp, AttentionGradOp>(op); }
+bool zorse::codegen::isLibraryOp(Operation *op) { return isMatmul(op) || isa<AttentionOp, AttentionGradOp>(op); }
 
 bundle::ElementType zorse::codegen::bundleType(Type type) {
   type = getElementTypeOrSelf(type);
@@ -110,32 +110,32 @@ struct Problem {
   int64_t aM = 0, aK = 0, bK = 0, bN = 0, cM = 0, cN = 0, aBatch = 0, bBatch = 0, cBatch = 0;
 };
 
-std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type, Type operands) {
+std::optional<MatmulPlan> finish(const Problem &p, View a, View b, Type type, Type operands) {
   auto aLead = leadingDimension(p.m, p.aM, p.k, p.aK);
   auto bLead = leadingDimension(p.k, p.bK, p.n, p.bN);
   auto cLead = leadingDimension(p.m, p.cM, p.n, p.cN);
   if (!aLead || !bLead || !cLead || cLead->second)
     return std::nullopt;
-  ProductPlan plan;
+  MatmulPlan plan;
   plan.a = std::move(a);
   plan.b = std::move(b);
-  bundle::MatrixProduct &product = plan.product;
-  product.set_type(bundleType(type));
-  if (bundleType(operands) != product.type())
-    product.set_operand_type(bundleType(operands));
-  product.set_transpose_a(aLead->second);
-  product.set_transpose_b(bLead->second);
-  *product.mutable_m() = p.m;
-  *product.mutable_n() = p.n;
-  *product.mutable_k() = p.k;
-  *product.mutable_batch() = p.batch;
-  product.set_lda(aLead->first);
-  product.set_ldb(bLead->first);
-  product.set_ldc(cLead->first);
-  product.set_batch_stride_a(p.aBatch);
-  product.set_batch_stride_b(p.bBatch);
-  product.set_batch_stride_c(p.cBatch);
-  product.set_alpha(1.0);
+  bundle::MatrixProduct &matmul = plan.matmul;
+  matmul.set_type(bundleType(type));
+  if (bundleType(operands) != matmul.type())
+    matmul.set_operand_type(bundleType(operands));
+  matmul.set_transpose_a(aLead->second);
+  matmul.set_transpose_b(bLead->second);
+  *matmul.mutable_m() = p.m;
+  *matmul.mutable_n() = p.n;
+  *matmul.mutable_k() = p.k;
+  *matmul.mutable_batch() = p.batch;
+  matmul.set_lda(aLead->first);
+  matmul.set_ldb(bLead->first);
+  matmul.set_ldc(cLead->first);
+  matmul.set_batch_stride_a(p.aBatch);
+  matmul.set_batch_stride_b(p.bBatch);
+  matmul.set_batch_stride_c(p.cBatch);
+  matmul.set_alpha(1.0);
   double flops = 2;
   bool sampled = false;
   for (const bundle::Extent *extent : {&p.m, &p.n, &p.k, &p.batch}) {
@@ -146,7 +146,7 @@ std::optional<ProductPlan> finish(const Problem &p, View a, View b, Type type, T
   return plan;
 }
 
-std::optional<ProductPlan> planMatmul(Operation *op, bool transposeA, bool transposeB, const Claims &claims) {
+std::optional<MatmulPlan> planMatmul(Operation *op, bool transposeA, bool transposeB, const Claims &claims) {
   const Value left = op->getOperand(0), right = op->getOperand(1), y = op->getResult(0);
   std::optional<View> a = sameTypeView(left, claims), b = sameTypeView(right, claims);
   if (!a || !b)
@@ -190,16 +190,16 @@ std::optional<ProductPlan> planMatmul(Operation *op, bool transposeA, bool trans
   return finish(p, *a, *b, y.getType(), left.getType());
 }
 
-std::optional<ProductPlan> planBiasedMatmul(BiasedMatmulOp op, const Claims &claims) {
-  std::optional<ProductPlan> plan = planMatmul(op, false, op.getTransposeB(), claims);
+std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const Claims &claims) {
+  std::optional<MatmulPlan> plan = planMatmul(op, false, op.getTransposeB(), claims);
   std::optional<View> bias = sameTypeView(op.getBias(), claims);
-  if (!plan || !isOne(plan->product.batch()) || !bias || bias->layout.strides[0] != 1)
+  if (!plan || !isOne(plan->matmul.batch()) || !bias || bias->layout.strides[0] != 1)
     return std::nullopt;
   plan->bias = std::move(bias);
   return plan;
 }
 
-std::optional<ProductPlan> planContract(ContractOp op, const Claims &claims) {
+std::optional<MatmulPlan> planContract(ContractOp op, const Claims &claims) {
   std::optional<View> a = sameTypeView(op.getA(), claims), b = sameTypeView(op.getB(), claims);
   if (!a || !b)
     return std::nullopt;
@@ -280,7 +280,7 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
 
 } // namespace
 
-std::optional<ProductPlan> zorse::codegen::planProduct(Operation *op, const Claims &claims) {
+std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const Claims &claims) {
   if (auto matmul = dyn_cast<MatmulOp>(op))
     return planMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), claims);
   if (auto biased = dyn_cast<BiasedMatmulOp>(op))

@@ -9,21 +9,21 @@
 namespace zorse::codegen {
 
 /// A matrix product as in bundle::MatrixProduct, with views instead of pointers.
-struct ProductPlan {
-  bundle::MatrixProduct product; ///< everything except the pointers.
+struct MatmulPlan {
+  bundle::MatrixProduct matmul; ///< everything except the pointers.
   View a, b;
   std::optional<View> bias;
   double flopsFixed = 0, flopsPerRow = 0;
 };
 
 /// Whether the op is matmul, biased_matmul or contract.
-bool isProduct(mlir::Operation *op);
+bool isMatmul(mlir::Operation *op);
 /// Whether the op is a product, attention or attention_grad.
 bool isLibraryOp(mlir::Operation *op);
 
 /// Computes the strides of a product. Returns nullopt if an operand or the result's claimed layout
 /// has strides that BLAS cannot express.
-std::optional<ProductPlan> planProduct(mlir::Operation *op, const Claims &claims);
+std::optional<MatmulPlan> planMatmul(mlir::Operation *op, const Claims &claims);
 
 /// The call of an attention or attention_grad without pointers. Operands are in the routine's
 /// order, null if absent.

@@ -80,7 +80,7 @@ struct Placer {
     if (claim.layout.strides == denseLayout(typeOf(root)).strides)
       return true;
     claims[root] = claim;
-    bool possible = isProduct(op) ? planProduct(op, claims).has_value() : planAttention(op, claims).has_value();
+    bool possible = isMatmul(op) ? planMatmul(op, claims).has_value() : planAttention(op, claims).has_value();
     claims.erase(root);
     return possible;
   }
@@ -191,14 +191,14 @@ struct Placer {
         ops.push_back(op);
     });
     for (Operation *op : ops) {
-      bool product = isProduct(op);
-      if (!product && !carriesSamples(op->getOperand(0).getType()))
+      bool matmul = isMatmul(op);
+      if (!matmul && !carriesSamples(op->getOperand(0).getType()))
         return op->emitOpError("expects operands with a sample axis: attention of constants has no CPU routine");
       // Constants have no buffer that a routine could read.
       for (OpOperand &operand : op->getOpOperands())
         if (Operation *root = rootOf(operand.get()).getDefiningOp(); root && (isa<arith::ConstantOp>(root) || isUniform(root)))
           operand.set(copyBefore(op, operand.get()));
-      auto fits = [&] { return product ? planProduct(op, claims).has_value() : planAttention(op, claims).has_value(); };
+      auto fits = [&] { return matmul ? planMatmul(op, claims).has_value() : planAttention(op, claims).has_value(); };
       for (OpOperand &operand : op->getOpOperands()) {
         if (fits())
           break;

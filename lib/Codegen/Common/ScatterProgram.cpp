@@ -24,7 +24,7 @@ ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, i
   updateStrides = squeezedStrides(op.getUpdates().getType(), updates.layout);
   for (int64_t size : squeezedShape(op.getIds().getType()))
     leadSizes.push_back(ShapedType::isDynamic(size) ? Size{1, true} : Size{size, false});
-  tokens = product(leadSizes);
+  tokens = matmul(leadSizes);
   for (int64_t size : table.getShape().drop_front())
     if (size != 1)
       tailSizes.push_back(Size{size, false});

@@ -60,7 +60,7 @@ Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const 
     for (Operation *op : cluster.ops) {
       for (Value result : op->getResults())
         if (Value container = containerOf(result); container && (cluster.kind == Cluster::Attention || clustering.isMaterialised(result, claims) ||
-                                                                 cluster.kind == Cluster::Product || cluster.kind == Cluster::Scatter))
+                                                                 cluster.kind == Cluster::Matmul || cluster.kind == Cluster::Scatter))
           lives[container].include(index);
       for (Value operand : op->getOperands()) {
         Value root = rootOf(operand);

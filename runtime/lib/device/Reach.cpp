@@ -47,7 +47,7 @@ static std::vector<OperandUse> operandUses(const bundle::MatrixProduct &p) {
   return uses;
 }
 
-std::string zorse::runtime::problemOfProduct(const bundle::Body &body, const bundle::MatrixProduct &p) {
+std::string zorse::runtime::problemOfMatmul(const bundle::Body &body, const bundle::MatrixProduct &p) {
   for (const bundle::Extent *extent : {&p.m(), &p.n(), &p.k(), &p.batch()})
     for (int64_t size : {extent->fixed(), extent->per_row(), p.batch_stride_a(), p.batch_stride_b(), p.batch_stride_c()})
       if (size < 0 || size > kLargestSize)

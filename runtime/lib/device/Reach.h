@@ -42,6 +42,6 @@ std::string problemOfUse(const bundle::Body &body, const bundle::Pointer &pointe
 
 /// Checks that libraries accept the sizes and strides of a product, and that its matrices are
 /// inside their slots. \return  empty, or the first problem
-std::string problemOfProduct(const bundle::Body &body, const bundle::MatrixProduct &product);
+std::string problemOfMatmul(const bundle::Body &body, const bundle::MatrixProduct &matmul);
 
 } // namespace zorse::runtime

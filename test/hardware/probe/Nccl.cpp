@@ -33,7 +33,7 @@ private:
 
 /// Puts products on a stream that run for at least kLasting seconds, limited to a few thousand products.
 Status putLasting(const CudaApi &cuda, BlasLt &blas, CUdeviceptr memory, CUstream stream) {
-  BlasProduct p;
+  BlasMatmul p;
   p.typeOfOperands = p.typeOfC = kF32;
   p.m = p.n = p.k = p.lda = p.ldb = p.ldc = 256;
   constexpr CUdeviceptr kBytes = 256 * 256 * 4;

@@ -86,8 +86,8 @@ public:
   const size_t bytes;
 };
 
-BlasProduct describe(const Wanted &w) {
-  BlasProduct p;
+BlasMatmul describe(const Wanted &w) {
+  BlasMatmul p;
   p.typeOfOperands = p.typeOfC = w.type == "f32" ? kF32 : w.type == "bf16" ? kBF16 : kF16;
   p.transposeA = w.transpose[0] == 't', p.transposeB = w.transpose[1] == 't';
   p.m = w.m, p.n = w.n, p.k = w.k, p.batch = w.batch;
@@ -98,7 +98,7 @@ BlasProduct describe(const Wanted &w) {
 
 /// The maximum error of 64 elements, in units of the expected rounding: half a unit in the last place of the result,
 /// and of f32 for each addition.
-Result<double> worstOfSamples(const CudaApi &cuda, const Wanted &w, const BlasProduct &p, const Operands &operands, CUdeviceptr c) {
+Result<double> worstOfSamples(const CudaApi &cuda, const Wanted &w, const BlasMatmul &p, const Operands &operands, CUdeviceptr c) {
   double worst = 0;
   const double last = w.type == "f32" ? 0x1p-24 : w.type == "bf16" ? 0x1p-8 : 0x1p-11;
   for (uint64_t sample = 0; sample < 64; ++sample) {
@@ -122,7 +122,7 @@ Result<double> worstOfSamples(const CudaApi &cuda, const Wanted &w, const BlasPr
 }
 
 Status multiply(const CudaApi &cuda, BlasLt &blas, const Wanted &w) {
-  const BlasProduct p = describe(w);
+  const BlasMatmul p = describe(w);
   Operands operands(cuda, w);
   Result<CUdeviceptr> a = operands.matrix(0, p.transposeA ? w.k : w.m, p.transposeA ? w.m : w.k, true),
                       b = operands.matrix(1, p.transposeB ? w.n : w.k, p.transposeB ? w.k : w.n, true), c = operands.matrix(2, w.m, w.n, false),

@@ -177,7 +177,7 @@ TEST(Merge, RanksOfOneHostCountOnce) {
 }
 
 TEST(Measure, MatrixProducts) {
-  runtime::Result<double> speed = measureProducts(1);
+  runtime::Result<double> speed = measureMatmuls(1);
   ASSERT_FALSE(speed.failed()) << speed.message();
   EXPECT_GT(*speed, 1e6);
   EXPECT_LT(*speed, 1e13);

@@ -37,13 +37,13 @@ Value AttentionKernel::noteResult(const HeadTensor &tensor) {
 
 SmallVector<WarpBuilder::Four> AttentionKernel::keep(Value tile) {
   SmallVector<WarpBuilder::Four> registers;
-  for (int i = 0; i < tiles.layout.products(); ++i)
+  for (int i = 0; i < tiles.layout.matmuls(); ++i)
     for (int m = 0; m < variant.tiles(); ++m)
       registers.push_back(tiles.left(tile, i, 16 * m));
   return registers;
 }
 
-void AttentionKernel::count(ArrayRef<HeadTensor> touched, int products) {
+void AttentionKernel::count(ArrayRef<HeadTensor> touched, int matmuls) {
   for (const HeadTensor &tensor : touched)
     k.addCost(Size{tensor.numbers, true}, bytesOf(tensor.element));
   if (problem.mask) {
@@ -51,7 +51,7 @@ void AttentionKernel::count(ArrayRef<HeadTensor> touched, int products) {
     const int64_t numbers = (mask.head ? problem.heads : 1) * (mask.query ? problem.queries : 1) * problem.keys;
     k.addCost(Size{numbers, mask.row != 0}, mask.element.isInteger(1) ? 1 : bytesOf(mask.element));
   }
-  k.addProductFlops(Size{int64_t(2 * products * problem.pairs() * double(problem.size)), true});
+  k.addMatmulFlops(Size{int64_t(2 * matmuls * problem.pairs() * double(problem.size)), true});
 }
 
 Kernel AttentionKernel::finish(StringRef hint) {

@@ -38,7 +38,7 @@ protected:
   }
   /// Adds the memory traffic and operations of the kernel. \param products  number of products of
   /// queries and keys, per visible pair
-  void count(llvm::ArrayRef<HeadTensor> touched, int products);
+  void count(llvm::ArrayRef<HeadTensor> touched, int matmuls);
   Kernel finish(llvm::StringRef hint);
 
   /// Emits a loop with a body that updates all of `carried`.

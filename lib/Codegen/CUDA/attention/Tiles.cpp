@@ -96,7 +96,7 @@ Sums Tiles::zeros(int tiles, int blocks) {
 }
 
 void Tiles::multiplyTransposed(LeftOperand left, Value tile, Sums &sums) {
-  for (int i = 0; i < layout.products(); ++i) {
+  for (int i = 0; i < layout.matmuls(); ++i) {
     SmallVector<WarpBuilder::Four, 2> a;
     for (int m = 0; m < sums.tiles; ++m)
       a.push_back(left(i, m));

@@ -1,7 +1,7 @@
 #include "CpuBody.h"
 
 #include "AttentionShape.h"
-#include "MatrixProduct.h"
+#include "Matmul.h"
 #include "RoutineReach.h"
 #include "ThreadPool.h"
 #include "bundle.pb.h"
@@ -86,43 +86,43 @@ public:
     }
   }
 
-  Product product(const bundle::MatrixProduct &launch) {
-    Product product;
+  Matmul matmul(const bundle::MatrixProduct &launch) {
+    Matmul matmul;
     const bundle::ElementType operands = launch.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launch.type() : launch.operand_type();
-    product.half = halfType(operands);
-    product.narrowResult = halfType(launch.type()).has_value();
-    const bool known = product.half ? launch.type() == bundle::F32 || launch.type() == operands
+    matmul.half = halfType(operands);
+    matmul.narrowResult = halfType(launch.type()).has_value();
+    const bool known = matmul.half ? launch.type() == bundle::F32 || launch.type() == operands
                                     : launch.type() == operands && (operands == bundle::F32 || operands == bundle::F64);
     if (!known)
       fail("matrix product: expects operands and result of F32 or of F64, or operands of BF16 or F16 with a result of the same or of F32, got " +
            bundle::ElementType_Name(operands) + " and " + bundle::ElementType_Name(launch.type()));
-    if (product.half && (launch.alpha() != 1.0 || (product.narrowResult && launch.accumulates())))
+    if (matmul.half && (launch.alpha() != 1.0 || (matmul.narrowResult && launch.accumulates())))
       fail("matrix product: half precision expects alpha 1, and no accumulation into a result of half precision");
     if (launch.has_bias() || launch.sums_f16() || launch.tf32())
       fail("matrix product: biases, sums in f16 and TF32 are for GPUs");
-    product.isDouble = launch.type() == bundle::F64;
-    product.transposeA = launch.transpose_a();
-    product.transposeB = launch.transpose_b();
-    product.accumulates = launch.accumulates();
-    product.m = linear(launch.m());
-    product.n = linear(launch.n());
-    product.k = linear(launch.k());
-    product.batch = linear(launch.batch());
+    matmul.isDouble = launch.type() == bundle::F64;
+    matmul.transposeA = launch.transpose_a();
+    matmul.transposeB = launch.transpose_b();
+    matmul.accumulates = launch.accumulates();
+    matmul.m = linear(launch.m());
+    matmul.n = linear(launch.n());
+    matmul.k = linear(launch.k());
+    matmul.batch = linear(launch.batch());
     if (!launch.has_batch())
-      product.batch = {1, 0};
-    product.a = address(launch.a());
-    product.b = address(launch.b());
-    product.c = address(launch.c());
-    product.lda = launch.lda();
-    product.ldb = launch.ldb();
-    product.ldc = launch.ldc();
-    product.strideA = launch.batch_stride_a();
-    product.strideB = launch.batch_stride_b();
-    product.strideC = launch.batch_stride_c();
-    product.alpha = launch.alpha();
-    if (const std::string problem = problemOfProduct(body_, launch); !problem.empty())
+      matmul.batch = {1, 0};
+    matmul.a = address(launch.a());
+    matmul.b = address(launch.b());
+    matmul.c = address(launch.c());
+    matmul.lda = launch.lda();
+    matmul.ldb = launch.ldb();
+    matmul.ldc = launch.ldc();
+    matmul.strideA = launch.batch_stride_a();
+    matmul.strideB = launch.batch_stride_b();
+    matmul.strideC = launch.batch_stride_c();
+    matmul.alpha = launch.alpha();
+    if (const std::string problem = problemOfMatmul(body_, launch); !problem.empty())
       fail(problem);
-    return product;
+    return matmul;
   }
 
   Library library(const bundle::LibraryCall &call) {
@@ -157,7 +157,7 @@ public:
         mostOperands = std::max<size_t>(mostOperands, launch.kernel().operands_size());
         break;
       case bundle::Launch::kProduct:
-        body.launches_.push_back(product(launch.product()));
+        body.launches_.push_back(matmul(launch.product()));
         break;
       case bundle::Launch::kLibrary:
         body.launches_.push_back(library(launch.library()));
@@ -226,39 +226,39 @@ void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPo
   });
 }
 
-void CpuBody::run(const Product &product, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
+void CpuBody::run(const Matmul &matmul, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
   int64_t rows = arguments.rows;
-  bool add = product.accumulates && !(arguments.overwrite && arguments.overwrite[product.c.slot]);
-  void *a = resolve(product.a, arguments), *b = resolve(product.b, arguments), *c = resolve(product.c, arguments);
-  if (product.half) {
-    HalfProduct first{*product.half,
-                      product.transposeA,
-                      product.transposeB,
-                      product.m.at(rows),
-                      product.n.at(rows),
-                      product.k.at(rows),
+  bool add = matmul.accumulates && !(arguments.overwrite && arguments.overwrite[matmul.c.slot]);
+  void *a = resolve(matmul.a, arguments), *b = resolve(matmul.b, arguments), *c = resolve(matmul.c, arguments);
+  if (matmul.half) {
+    HalfMatmul first{*matmul.half,
+                      matmul.transposeA,
+                      matmul.transposeB,
+                      matmul.m.at(rows),
+                      matmul.n.at(rows),
+                      matmul.k.at(rows),
                       static_cast<const uint16_t *>(a),
-                      product.lda,
+                      matmul.lda,
                       static_cast<const uint16_t *>(b),
-                      product.ldb,
-                      product.narrowResult,
+                      matmul.ldb,
+                      matmul.narrowResult,
                       add,
                       c,
-                      product.ldc};
-    return multiply(BatchedHalfProduct{first, product.batch.at(rows), product.strideA, product.strideB, product.strideC}, pool);
+                      matmul.ldc};
+    return multiply(BatchedHalfMatmul{first, matmul.batch.at(rows), matmul.strideA, matmul.strideB, matmul.strideC}, pool);
   }
   auto multiplyAs = [&](auto zero) {
     using T = decltype(zero);
-    multiply(BatchedProduct<T>{{product.transposeA, product.transposeB, product.m.at(rows), product.n.at(rows), product.k.at(rows), T(product.alpha),
-                                static_cast<const T *>(a), product.lda, static_cast<const T *>(b), product.ldb, T(add ? 1 : 0), static_cast<T *>(c),
-                                product.ldc},
-                               product.batch.at(rows),
-                               product.strideA,
-                               product.strideB,
-                               product.strideC},
+    multiply(BatchedMatmul<T>{{matmul.transposeA, matmul.transposeB, matmul.m.at(rows), matmul.n.at(rows), matmul.k.at(rows), T(matmul.alpha),
+                                static_cast<const T *>(a), matmul.lda, static_cast<const T *>(b), matmul.ldb, T(add ? 1 : 0), static_cast<T *>(c),
+                                matmul.ldc},
+                               matmul.batch.at(rows),
+                               matmul.strideA,
+                               matmul.strideB,
+                               matmul.strideC},
              gemm, pool);
   };
-  product.isDouble ? multiplyAs(double(0)) : multiplyAs(float(0));
+  matmul.isDouble ? multiplyAs(double(0)) : multiplyAs(float(0));
 }
 
 void CpuBody::run(const Library &library, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {

@@ -48,7 +48,7 @@ private:
     uint64_t accumulates; ///< bit i: operand i
     Linear iterations, cost;
   };
-  struct Product {
+  struct Matmul {
     bool isDouble, transposeA, transposeB, accumulates;
     std::optional<HalfType> half; ///< type of A and B; absent: the type of C
     bool narrowResult;            ///< C has this half precision, too
@@ -67,10 +67,10 @@ private:
   void *resolve(const Address &address, const BodyArguments &arguments) const;
   uint64_t accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const BodyArguments &arguments) const;
   void run(const Kernel &kernel, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
-  void run(const Product &product, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
+  void run(const Matmul &matmul, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
   void run(const Library &library, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm);
 
-  std::vector<std::variant<Kernel, Product, Library>> launches_;
+  std::vector<std::variant<Kernel, Matmul, Library>> launches_;
   std::vector<void *> operands_; ///< scratch memory of a run, to avoid allocation during a step
 };
 

@@ -1,5 +1,5 @@
 // Common interface of serial matmul libraries. The runtime's own threads split the work
-// (MatrixProduct.cpp).
+// (Matmul.cpp).
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -37,12 +37,12 @@ public:
     requireRows(arguments.lda, arguments.transposeA ? arguments.m : arguments.k);
     requireRows(arguments.ldb, arguments.transposeB ? arguments.k : arguments.n);
     requireRows(arguments.ldc, arguments.n);
-    product(arguments);
+    matmul(arguments);
   }
 
 protected:
-  virtual void product(const GemmArguments<float> &arguments) const = 0;
-  virtual void product(const GemmArguments<double> &arguments) const = 0;
+  virtual void matmul(const GemmArguments<float> &arguments) const = 0;
+  virtual void matmul(const GemmArguments<double> &arguments) const = 0;
 
 private:
   static void requireRows(int64_t leading, int64_t columns) {

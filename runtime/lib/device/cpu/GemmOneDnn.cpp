@@ -63,13 +63,13 @@ public:
     std::snprintf(text, sizeof text, "onednn %d.%d.%d, isa %d", version->major, version->minor, version->patch, int(dnnl_get_effective_cpu_isa()));
     return text;
   }
-  void product(const GemmArguments<float> &g) const override {
+  void matmul(const GemmArguments<float> &g) const override {
     useOneThread();
     if (g.transposeB && g.n * g.k >= kSmallestTransposed)
       return multiplyByTransposed(g);
     dnnl_sgemm(g.transposeA ? 'T' : 'N', g.transposeB ? 'T' : 'N', g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
-  void product(const GemmArguments<double> &g) const override { openBlasGemm()->multiply(g); } // oneDNN has no f64 matmul
+  void matmul(const GemmArguments<double> &g) const override { openBlasGemm()->multiply(g); } // oneDNN has no f64 matmul
 };
 
 } // namespace

@@ -58,10 +58,10 @@ public:
     size_t name = build.find(' '), version = name == std::string::npos ? name : build.find(' ', name + 1);
     return "openblas" + (name == std::string::npos ? std::string() : build.substr(name, version - name)) + ", " + corename_();
   }
-  void product(const GemmArguments<float> &g) const override {
+  void matmul(const GemmArguments<float> &g) const override {
     sgemm_(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
-  void product(const GemmArguments<double> &g) const override {
+  void matmul(const GemmArguments<double> &g) const override {
     dgemm_(CblasRowMajor, flag(g.transposeA), flag(g.transposeB), g.m, g.n, g.k, g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc);
   }
 

@@ -13,7 +13,7 @@ namespace zorse::runtime {
 /// block, products are added by fused multiply-adds in the order 1, 0, 3, 2, ... with subnormal
 /// numbers as zero, as AVX512-BF16 does with pairs. Blocks are added to C sequentially. The bits
 /// therefore depend neither on the number of threads nor, on CPUs with FMA, on the CPU.
-struct HalfProduct {
+struct HalfMatmul {
   HalfType type; ///< type of A and B
   bool transposeA, transposeB;
   int64_t m, n, k;
@@ -29,7 +29,7 @@ struct HalfProduct {
 inline constexpr int64_t kHalfBlock = 384;
 
 /// Multiplies in the calling thread.
-void multiply(const HalfProduct &product);
+void multiply(const HalfMatmul &matmul);
 
 /// Name and version, and the instructions that the bits depend on.
 const char *halfGemmIdentity();
@@ -42,7 +42,7 @@ void narrowRows(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_
 /// The functions of one instruction set.
 struct HalfOps {
   const char *name;
-  void (*multiply)(const HalfProduct &product);
+  void (*multiply)(const HalfMatmul &matmul);
   void (*widenRows)(HalfType type, const uint16_t *x, int64_t ldx, int64_t rows, int64_t count, float *y, int64_t ldy);
   void (*narrowRows)(HalfType type, const float *x, int64_t ldx, int64_t rows, int64_t count, uint16_t *y, int64_t ldy);
 };

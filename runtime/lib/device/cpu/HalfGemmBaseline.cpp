@@ -20,7 +20,7 @@ static const HalfOps &halfOps() {
 #endif
 }
 
-void zorse::runtime::multiply(const HalfProduct &product) { halfOps().multiply(product); }
+void zorse::runtime::multiply(const HalfMatmul &matmul) { halfOps().multiply(matmul); }
 
 const char *zorse::runtime::halfGemmIdentity() { return &halfOps() == &halfBaseline ? "zorse 1 without FMA" : "zorse 1"; }
 

@@ -18,8 +18,8 @@ Status check(const char *call, int status) {
 
 } // namespace
 
-bool BlasProduct::operator<(const BlasProduct &o) const {
-  auto key = [](const BlasProduct &p) {
+bool BlasMatmul::operator<(const BlasMatmul &o) const {
+  auto key = [](const BlasMatmul &p) {
     return std::tie(p.typeOfOperands, p.typeOfC, p.tf32, p.sumsF16, p.transposeA, p.transposeB, p.m, p.n, p.k, p.batch, p.lda, p.ldb, p.ldc,
                     p.strideA, p.strideB, p.strideC, p.alignmentA, p.alignmentB, p.alignmentC, p.alignmentBias);
   };
@@ -91,7 +91,7 @@ Result<std::string> BlasLt::identity(const std::vector<BlasHost> &hosts) {
 }
 
 /// cublasComputeType_t and the type of alpha and beta.
-static std::pair<int, int> sumsOf(const BlasProduct &p) {
+static std::pair<int, int> sumsOf(const BlasMatmul &p) {
   if (p.typeOfC == kF64)
     return {kCompute64F, kF64};
   return p.sumsF16 ? std::pair(kCompute16F, kF16) : std::pair(p.tf32 ? kComputeTf32 : kCompute32F, kF32);
@@ -105,7 +105,7 @@ static int setBias(const BlasLtApi &lt, void *description, CUdeviceptr bias) {
   return lt.cublasLtMatmulDescSetAttribute(description, kBiasPointer, static_cast<const void *>(&address), sizeof address);
 }
 
-Result<BlasLt::Plan *> BlasLt::planOf(const BlasProduct &p, CUdeviceptr bias) {
+Result<BlasLt::Plan *> BlasLt::planOf(const BlasMatmul &p, CUdeviceptr bias) {
   std::unique_ptr<Plan> &plan = plans_[p];
   if (plan)
     return plan.get();
@@ -208,30 +208,30 @@ private:
 
 } // namespace
 
-static bool isEmpty(const BlasProduct &product) { return product.m == 0 || product.n == 0 || product.batch == 0; }
+static bool isEmpty(const BlasMatmul &matmul) { return matmul.m == 0 || matmul.n == 0 || matmul.batch == 0; }
 
-static BlasProduct withAlignments(BlasProduct product, const BlasOperands &at) {
-  product.alignmentA = alignmentOf(at.a), product.alignmentB = alignmentOf(at.b), product.alignmentC = alignmentOf(at.c);
-  product.alignmentBias = at.bias ? alignmentOf(at.bias) : 0;
-  return product;
+static BlasMatmul withAlignments(BlasMatmul matmul, const BlasOperands &at) {
+  matmul.alignmentA = alignmentOf(at.a), matmul.alignmentB = alignmentOf(at.b), matmul.alignmentC = alignmentOf(at.c);
+  matmul.alignmentBias = at.bias ? alignmentOf(at.bias) : 0;
+  return matmul;
 }
 
-Result<bool> BlasLt::warmUp(const BlasProduct &product, const BlasOperands &at, CUstream stream) {
-  if (isEmpty(product))
+Result<bool> BlasLt::warmUp(const BlasMatmul &matmul, const BlasOperands &at, CUstream stream) {
+  if (isEmpty(matmul))
     return false;
   if (Result<CUdeviceptr> workspace = workspaceOf(stream); workspace.failed())
     return workspace.error();
-  if (plans_.count(withAlignments(product, at)))
+  if (plans_.count(withAlignments(matmul, at)))
     return false;
-  Status status = multiply(product, 1, 0, at, stream);
+  Status status = multiply(matmul, 1, 0, at, stream);
   return status.failed() ? Result<bool>(status.error()) : Result<bool>(true);
 }
 
-Status BlasLt::multiply(BlasProduct product, double alpha, double beta, const BlasOperands &at, CUstream stream) {
-  if (isEmpty(product))
+Status BlasLt::multiply(BlasMatmul matmul, double alpha, double beta, const BlasOperands &at, CUstream stream) {
+  if (isEmpty(matmul))
     return Status::success();
-  product = withAlignments(product, at);
-  Result<Plan *> plan = planOf(product, at.bias);
+  matmul = withAlignments(matmul, at);
+  Result<Plan *> plan = planOf(matmul, at.bias);
   if (plan.failed())
     return plan.error();
   if (at.bias)
@@ -240,7 +240,7 @@ Status BlasLt::multiply(BlasProduct product, double alpha, double beta, const Bl
   Result<CUdeviceptr> workspace = workspaceOf(stream);
   if (workspace.failed())
     return workspace.error();
-  const Factors factors(sumsOf(product).second, alpha, beta);
+  const Factors factors(sumsOf(matmul).second, alpha, beta);
   void *c = pointerTo(at.c);
   return check("cublasLtMatmul", library_.api.cublasLtMatmul(handle_, (*plan)->description, factors.alpha(), pointerTo(at.b), (*plan)->b,
                                                              pointerTo(at.a), (*plan)->a, factors.beta(), c, (*plan)->c, c, (*plan)->c,

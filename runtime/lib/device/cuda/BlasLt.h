@@ -11,7 +11,7 @@
 namespace zorse::runtime::cuda {
 
 /// C[b] (m x n) = alpha op(A[b]) op(B[b]) + beta C[b] + bias, row-major.
-struct BlasProduct {
+struct BlasMatmul {
   int typeOfOperands = 0, typeOfC = 0; ///< kF32, ...
   bool transposeA = false, transposeB = false;
   bool tf32 = false;    ///< f32 only: use tensor cores with operands rounded to TF32
@@ -20,7 +20,7 @@ struct BlasProduct {
   uint32_t alignmentA = 0, alignmentB = 0, alignmentC = 0; ///< alignments of the addresses, in bytes; set by multiply()
   uint32_t alignmentBias = 0;                              ///< 0: no bias
 
-  bool operator<(const BlasProduct &o) const;
+  bool operator<(const BlasMatmul &o) const;
 };
 inline constexpr int kF32 = 0, kF64 = 1, kF16 = 2, kBF16 = 14; ///< cudaDataType
 
@@ -37,12 +37,12 @@ public:
   static Result<std::unique_ptr<BlasLt>> create(const CudaApi &cuda);
   ~BlasLt();
 
-  Status multiply(BlasProduct product, double alpha, double beta, const BlasOperands &at, CUstream stream);
+  Status multiply(BlasMatmul matmul, double alpha, double beta, const BlasOperands &at, CUstream stream);
 
   /// Chooses an algorithm, allocates the stream's workspace and multiplies once, unless an equal
   /// product has been multiplied on any stream. The library loads a kernel when it first runs, and
   /// loading waits for all work on the GPU. Overwrites C. \return  whether it has multiplied
-  Result<bool> warmUp(const BlasProduct &product, const BlasOperands &at, CUstream stream);
+  Result<bool> warmUp(const BlasMatmul &matmul, const BlasOperands &at, CUstream stream);
 
   /// Name and version of the loaded library: "cuBLASLt 13.1.0".
   std::string version() const;
@@ -58,13 +58,13 @@ private:
 
   BlasLt(const CudaApi &cuda, const BlasLibrary &library);
   struct Plan;
-  Result<Plan *> planOf(const BlasProduct &product, CUdeviceptr bias);
+  Result<Plan *> planOf(const BlasMatmul &matmul, CUdeviceptr bias);
   Result<CUdeviceptr> workspaceOf(CUstream stream);
   const CudaApi &cuda_;
   const BlasLibrary &library_;
   void *handle_ = nullptr;
   std::map<CUstream, CUdeviceptr> workspaces_; ///< separate: products of different streams run in parallel
-  std::map<BlasProduct, std::unique_ptr<Plan>> plans_;
+  std::map<BlasMatmul, std::unique_ptr<Plan>> plans_;
 };
 
 } // namespace zorse::runtime::cuda

@@ -59,7 +59,7 @@ Status CudaBodies::launch(uint32_t index, const BodyArguments &arguments, CUstre
     return internalError("body " + std::to_string(index) + " of " + std::to_string(bodies_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Launch &launch : bodies_[index]) {
-    if (Status status = launch.function ? launchKernel(launch, arguments, stream) : launchProduct(launch, arguments, stream); status.failed())
+    if (Status status = launch.function ? launchKernel(launch, arguments, stream) : launchMatmul(launch, arguments, stream); status.failed())
       return status;
     launches_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -155,34 +155,34 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
   if (!from.has_product())
     return userError(from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
                                         : "holds a launch that this runtime does not know; compile the model again");
-  const bundle::MatrixProduct &product = from.product();
+  const bundle::MatrixProduct &matmul = from.product();
   auto typeOf = [](bundle::ElementType type) {
     return type == bundle::F32 ? kF32 : type == bundle::F64 ? kF64 : type == bundle::BF16 ? kBF16 : type == bundle::F16 ? kF16 : -1;
   };
-  out.product.typeOfC = typeOf(product.type());
-  out.product.typeOfOperands = product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? out.product.typeOfC : typeOf(product.operand_type());
-  if (out.product.typeOfC < 0 || out.product.typeOfOperands < 0)
-    return userError("a product of elements of type " + bundle::ElementType_Name(product.type()));
-  if (product.tf32() && (out.product.typeOfC != kF32 || out.product.typeOfOperands != kF32))
+  out.matmul.typeOfC = typeOf(matmul.type());
+  out.matmul.typeOfOperands = matmul.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? out.matmul.typeOfC : typeOf(matmul.operand_type());
+  if (out.matmul.typeOfC < 0 || out.matmul.typeOfOperands < 0)
+    return userError("a product of elements of type " + bundle::ElementType_Name(matmul.type()));
+  if (matmul.tf32() && (out.matmul.typeOfC != kF32 || out.matmul.typeOfOperands != kF32))
     return userError("a product in TF32 of elements that are not f32");
-  if (product.sums_f16() && (out.product.typeOfC != kF16 || out.product.typeOfOperands != kF16))
+  if (matmul.sums_f16() && (out.matmul.typeOfC != kF16 || out.matmul.typeOfOperands != kF16))
     return userError("a product with sums in f16 of elements that are not f16");
-  if (product.has_bias() && (out.product.typeOfC == kF64 || product.batch().per_row() != 0 || product.batch().fixed() > 1))
+  if (matmul.has_bias() && (out.matmul.typeOfC == kF64 || matmul.batch().per_row() != 0 || matmul.batch().fixed() > 1))
     return userError("a product with a bias in f64, or of several matrices");
-  out.product.tf32 = product.tf32(), out.product.sumsF16 = product.sums_f16();
-  out.product.transposeA = product.transpose_a(), out.product.transposeB = product.transpose_b();
-  out.product.lda = product.lda(), out.product.ldb = product.ldb(), out.product.ldc = product.ldc();
-  out.product.strideA = product.batch_stride_a(), out.product.strideB = product.batch_stride_b(), out.product.strideC = product.batch_stride_c();
-  out.m = linear(product.m()), out.n = linear(product.n()), out.k = linear(product.k());
-  out.batch = product.has_batch() ? linear(product.batch()) : Linear{1, 0};
-  out.alpha = product.alpha();
-  if (const std::string problem = problemOfProduct(body, product); !problem.empty())
+  out.matmul.tf32 = matmul.tf32(), out.matmul.sumsF16 = matmul.sums_f16();
+  out.matmul.transposeA = matmul.transpose_a(), out.matmul.transposeB = matmul.transpose_b();
+  out.matmul.lda = matmul.lda(), out.matmul.ldb = matmul.ldb(), out.matmul.ldc = matmul.ldc();
+  out.matmul.strideA = matmul.batch_stride_a(), out.matmul.strideB = matmul.batch_stride_b(), out.matmul.strideC = matmul.batch_stride_c();
+  out.m = linear(matmul.m()), out.n = linear(matmul.n()), out.k = linear(matmul.k());
+  out.batch = matmul.has_batch() ? linear(matmul.batch()) : Linear{1, 0};
+  out.alpha = matmul.alpha();
+  if (const std::string problem = problemOfMatmul(body, matmul); !problem.empty())
     return userError(problem);
-  for (const bundle::Pointer *at : {&product.a(), &product.b(), &product.c()})
+  for (const bundle::Pointer *at : {&matmul.a(), &matmul.b(), &matmul.c()})
     out.operands.push_back(place(*at));
-  if (product.has_bias())
-    out.operands.push_back(place(product.bias()));
-  out.accumulates = product.accumulates();
+  if (matmul.has_bias())
+    out.operands.push_back(place(matmul.bias()));
+  out.accumulates = matmul.accumulates();
   return Status::success();
 }
 
@@ -208,11 +208,11 @@ Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &argum
                                                             parameters_.data(), nullptr));
 }
 
-BlasProduct CudaBodies::productOf(const Launch &launch, int64_t rows) {
-  BlasProduct product = launch.product;
-  product.m = launch.m.at(rows), product.n = launch.n.at(rows), product.k = launch.k.at(rows);
-  product.batch = launch.batch.at(rows);
-  return product;
+BlasMatmul CudaBodies::matmulOf(const Launch &launch, int64_t rows) {
+  BlasMatmul matmul = launch.matmul;
+  matmul.m = launch.m.at(rows), matmul.n = launch.n.at(rows), matmul.k = launch.k.at(rows);
+  matmul.batch = launch.batch.at(rows);
+  return matmul;
 }
 
 BlasOperands CudaBodies::operandsOf(const Launch &launch, const BodyArguments &arguments) {
@@ -228,7 +228,7 @@ Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, 
   for (const Launch &launch : bodies_[index]) {
     if (launch.function)
       continue;
-    Result<bool> one = blas_->warmUp(productOf(launch, arguments.rows), operandsOf(launch, arguments), stream);
+    Result<bool> one = blas_->warmUp(matmulOf(launch, arguments.rows), operandsOf(launch, arguments), stream);
     if (one.failed())
       return one.error();
     ran |= *one;
@@ -236,8 +236,8 @@ Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, 
   return ran;
 }
 
-Status CudaBodies::launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
-  const BlasProduct product = productOf(launch, arguments.rows);
+Status CudaBodies::launchMatmul(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+  const BlasMatmul matmul = matmulOf(launch, arguments.rows);
   const double beta = launch.accumulates && adds(launch.operands[2].slot, arguments) ? 1 : 0;
-  return blas_->multiply(product, launch.alpha, beta, operandsOf(launch, arguments), stream);
+  return blas_->multiply(matmul, launch.alpha, beta, operandsOf(launch, arguments), stream);
 }

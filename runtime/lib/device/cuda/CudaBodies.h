@@ -34,7 +34,7 @@ public:
   static Result<std::unique_ptr<CudaBodies>> create(const CudaApi &cuda, const std::string &arch);
 
   /// Name and version of the matmul library.
-  std::string products() const { return blas_->version(); }
+  std::string matmuls() const { return blas_->version(); }
   ~CudaBodies();
 
   /// Implements Device::loadBodies.
@@ -58,7 +58,7 @@ private:
     Linear iterations;
     uint32_t threads = 0, perThread = 0, sharedBytes = 0;
     // Products.
-    BlasProduct product;
+    BlasMatmul matmul;
     Linear m, n, k, batch;
     double alpha = 1;
   };
@@ -71,9 +71,9 @@ private:
   Status checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
   Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);
   Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
-  static BlasProduct productOf(const Launch &launch, int64_t rows);
+  static BlasMatmul matmulOf(const Launch &launch, int64_t rows);
   static BlasOperands operandsOf(const Launch &launch, const BodyArguments &arguments);
-  Status launchProduct(const Launch &launch, const BodyArguments &arguments, CUstream stream);
+  Status launchMatmul(const Launch &launch, const BodyArguments &arguments, CUstream stream);
 
   static DeviceAddress resolve(const Place &place, const BodyArguments &arguments) {
     return arguments.slots[place.slot] + uint64_t(place.offset.at(arguments.rows));

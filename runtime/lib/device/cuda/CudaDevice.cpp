@@ -114,7 +114,7 @@ public:
     if (bodies.failed())
       return named(bodies.error());
     bodies_ = std::move(*bodies);
-    description_ = name_ + " (cuda, " + model + ", " + bodies_->products() + ")";
+    description_ = name_ + " (cuda, " + model + ", " + bodies_->matmuls() + ")";
     return Status::success();
   }
 

@@ -11,7 +11,7 @@ namespace zorse::runtime {
 class ThreadPool;
 
 /// A batch of matmuls: C[b] = alpha * op(A[b]) * op(B[b]) + beta * C[b].
-template <typename T> struct BatchedProduct {
+template <typename T> struct BatchedMatmul {
   GemmArguments<T> first; ///< matmul of batch 0
   int64_t batch, strideA, strideB, strideC;
 };
@@ -19,18 +19,18 @@ template <typename T> struct BatchedProduct {
 /// Split of one matmul: chunks of `rows` x `columns` of C; the last ones may be smaller. It depends
 /// only on the shape, so the number of threads changes neither the library call that computes an
 /// element nor its bits.
-struct ProductPieces {
+struct MatmulPieces {
   int64_t rows, columns;
 };
-ProductPieces choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch);
+MatmulPieces choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch);
 
 /// A batch of matmuls in half precision; C may be f32.
-struct BatchedHalfProduct {
-  HalfProduct first; ///< matmul of batch 0
+struct BatchedHalfMatmul {
+  HalfMatmul first; ///< matmul of batch 0
   int64_t batch, strideA, strideB, strideC;
 };
 
-template <typename T> void multiply(const BatchedProduct<T> &product, const Gemm &gemm, ThreadPool &pool);
-void multiply(const BatchedHalfProduct &product, ThreadPool &pool);
+template <typename T> void multiply(const BatchedMatmul<T> &matmul, const Gemm &gemm, ThreadPool &pool);
+void multiply(const BatchedHalfMatmul &matmul, ThreadPool &pool);
 
 } // namespace zorse::runtime

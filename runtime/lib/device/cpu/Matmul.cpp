@@ -1,4 +1,4 @@
-#include "MatrixProduct.h"
+#include "Matmul.h"
 
 #include "ThreadPool.h"
 
@@ -27,11 +27,11 @@ template <typename T> void scale(const GemmArguments<T> &g) {
 
 } // namespace
 
-ProductPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch) {
+MatmulPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch) {
   double operations = 2.0 * double(m) * double(n) * double(k);
   int64_t wanted =
       std::min<int64_t>(divideUp(mostPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
-  ProductPieces best{m, n};
+  MatmulPieces best{m, n};
   if (wanted <= 1)
     return best;
 
@@ -66,7 +66,7 @@ struct Piece {
 template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, int64_t batch, ThreadPool &pool, const Multiply &multiply) {
   if (m <= 0 || n <= 0 || batch <= 0)
     return;
-  ProductPieces pieces = choosePieces(m, n, k, batch);
+  MatmulPieces pieces = choosePieces(m, n, k, batch);
   int64_t down = divideUp(m, pieces.rows), across = divideUp(n, pieces.columns);
   auto piece = [&](int64_t index) {
     int64_t row = index / across % down * pieces.rows, column = index % across * pieces.columns;
@@ -82,21 +82,21 @@ template <typename Multiply> void forEachPiece(int64_t m, int64_t n, int64_t k, 
 }
 
 /// The arguments of one chunk, except its address in C.
-template <typename Arguments, typename Product> Arguments argumentsOf(Arguments g, const Piece &piece, const Product &product) {
+template <typename Arguments, typename Product> Arguments argumentsOf(Arguments g, const Piece &piece, const Product &matmul) {
   g.m = piece.rows;
   g.n = piece.columns;
-  g.a += piece.batch * product.strideA + (g.transposeA ? piece.row : piece.row * g.lda);
-  g.b += piece.batch * product.strideB + (g.transposeB ? piece.column * g.ldb : piece.column);
+  g.a += piece.batch * matmul.strideA + (g.transposeA ? piece.row : piece.row * g.lda);
+  g.b += piece.batch * matmul.strideB + (g.transposeB ? piece.column * g.ldb : piece.column);
   return g;
 }
 
 } // namespace
 
-template <typename T> void zorse::runtime::multiply(const BatchedProduct<T> &product, const Gemm &gemm, ThreadPool &pool) {
-  const GemmArguments<T> &whole = product.first;
-  forEachPiece(whole.m, whole.n, whole.k, product.batch, pool, [&](const Piece &piece) {
-    GemmArguments<T> g = argumentsOf(whole, piece, product);
-    g.c += piece.batch * product.strideC + piece.row * whole.ldc + piece.column;
+template <typename T> void zorse::runtime::multiply(const BatchedMatmul<T> &matmul, const Gemm &gemm, ThreadPool &pool) {
+  const GemmArguments<T> &whole = matmul.first;
+  forEachPiece(whole.m, whole.n, whole.k, matmul.batch, pool, [&](const Piece &piece) {
+    GemmArguments<T> g = argumentsOf(whole, piece, matmul);
+    g.c += piece.batch * matmul.strideC + piece.row * whole.ldc + piece.column;
     if (g.k <= 0)
       scale(g);
     else
@@ -104,15 +104,15 @@ template <typename T> void zorse::runtime::multiply(const BatchedProduct<T> &pro
   });
 }
 
-void zorse::runtime::multiply(const BatchedHalfProduct &product, ThreadPool &pool) {
-  const HalfProduct &whole = product.first;
-  forEachPiece(whole.m, whole.n, whole.k, product.batch, pool, [&](const Piece &piece) {
-    HalfProduct g = argumentsOf(whole, piece, product);
-    int64_t at = piece.batch * product.strideC + piece.row * whole.ldc + piece.column;
+void zorse::runtime::multiply(const BatchedHalfMatmul &matmul, ThreadPool &pool) {
+  const HalfMatmul &whole = matmul.first;
+  forEachPiece(whole.m, whole.n, whole.k, matmul.batch, pool, [&](const Piece &piece) {
+    HalfMatmul g = argumentsOf(whole, piece, matmul);
+    int64_t at = piece.batch * matmul.strideC + piece.row * whole.ldc + piece.column;
     g.c = static_cast<char *>(whole.c) + at * (whole.narrowC ? 2 : 4);
     multiply(g);
   });
 }
 
-template void zorse::runtime::multiply<float>(const BatchedProduct<float> &, const Gemm &, ThreadPool &);
-template void zorse::runtime::multiply<double>(const BatchedProduct<double> &, const Gemm &, ThreadPool &);
+template void zorse::runtime::multiply<float>(const BatchedMatmul<float> &, const Gemm &, ThreadPool &);
+template void zorse::runtime::multiply<double>(const BatchedMatmul<double> &, const Gemm &, ThreadPool &);
