@@ -49,9 +49,9 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   for (func::FuncOp function : functionsInOrder(functions)) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
-    BodyFacts facts;
+    FunctionSizes sizes;
     // All functions are lowered, so that one run reports every unsupported op.
-    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), facts));
+    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), sizes));
   }
   if (!ok)
     return failure();

@@ -68,10 +68,10 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
     bundle::Body body;
-    BodyFacts facts;
-    if (failed(lowerFunction(function, *kernels, body, facts)))
+    FunctionSizes sizes;
+    if (failed(lowerFunction(function, *kernels, body, sizes)))
       return failure();
-    os << "body @" << body.name() << ": saved " << text(facts.saved) << ", workspace " << text(facts.workspace) << " bytes, " << facts.flopsPerRow
+    os << "body @" << body.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow
        << " flops per row\n";
     for (const bundle::Slot &slot : body.slots())
       os << "  slot " << slot.name() << ": " << StringRef(bundle::AccessMode_Name(slot.mode())).lower() << ", " << text(slot.bytes()) << " bytes\n";

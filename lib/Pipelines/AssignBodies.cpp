@@ -94,15 +94,15 @@ void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &librar
   for (int i = 0; i < library.bodies_size(); ++i)
     index[library.bodies(i).name()] = uint32_t(i);
   units::assignBodies(summary, [&](llvm::StringRef function) {
-    units::BodyFacts facts;
+    units::FunctionSizes sizes;
     auto found = index.find(function);
-    facts.body = found == index.end() ? UINT32_MAX : found->second;
+    sizes.body = found == index.end() ? UINT32_MAX : found->second;
     if (found == index.end())
-      return facts;
-    const bundle::Body &body = library.bodies(int(facts.body));
+      return sizes;
+    const bundle::Body &body = library.bodies(int(sizes.body));
     if (const int place = placeOfWorkspace(body); place >= 0)
-      facts.workspace = body.slots(place).bytes();
-    return facts;
+      sizes.workspace = body.slots(place).bytes();
+    return sizes;
   });
   summary.clear_sums();
   for (bundle::ElementType type : {bundle::F32, bundle::F64})

@@ -147,8 +147,8 @@ class Check:
         raise ZorseError(f"{self.path}: the file does not train as the module does: {what}. {remedy} {_TRUST}")
 
     def refuse_changes(self, step):
-        """Buffers that a step changes, except statistics that Zorse trains (facts.py)."""
-        from .facts import trains_statistics
+        """Buffers that a step changes, except statistics that Zorse trains (metadata.py)."""
+        from .metadata import trains_statistics
 
         trained = {f"{path}.{name}" if path else name for path, m in self.module.named_modules() if trains_statistics(m)
                    for name in ("running_mean", "running_var", "num_batches_tracked")}
@@ -254,7 +254,7 @@ def _remedy_of_buffer(owner, kind, name):
 
 
 def compare(module, path, inputs, **more):
-    """Compares a file that you exported yourself, with its facts (facts.py), with the module that
+    """Compares a file that you exported yourself, with its facts (metadata.py), with the module that
     it was made from; see Check for the arguments."""
     check = begun(module, path, inputs, **more)
     if check is not None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from . import _masks, _operators
-from ._onnx import read_facts
+from ._onnx import read_metadata
 
 _DRAWS = {"RandomNormal", "RandomNormalLike", "Multinomial"}
 _TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64, 9: torch.bool, 10: torch.float16, 11: torch.float64,
@@ -35,7 +35,7 @@ class File:
         model = onnx.load(path)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-        self.facts = read_facts(path)
+        self.facts = read_metadata(path)
         graph = model.graph
         self.initializers = {i.name: self._tensor(i) for i in graph.initializer}
         self.inputs = [i.name for i in graph.input if i.name not in self.initializers]
@@ -165,7 +165,7 @@ class File:
 
 
 def in_form_of(stored, gradient, shape):
-    """Gradient of a parameter that the file stores in another form (facts.py, `stored`)."""
+    """Gradient of a parameter that the file stores in another form (metadata.py, `stored`)."""
     form = stored["form"]
     if form == "transpose":
         return gradient.T

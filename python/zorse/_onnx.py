@@ -42,7 +42,7 @@ def _fields(file: BinaryIO, end: int, wanted: set[int]) -> list[tuple[int, bytes
     return found
 
 
-def read_facts(path: Path) -> dict[str, Any]:
+def read_metadata(path: Path) -> dict[str, Any]:
     """Returns the facts of a module in the ONNX file at `path` (docs/training.md); empty if there
     are none."""
     try:

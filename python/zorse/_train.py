@@ -12,7 +12,7 @@ from typing import Any
 from ._compile import Bundle, compile
 from ._files import data_words
 from ._metrics import Metrics, Sample, Step, duration, perplexity
-from ._onnx import read_facts
+from ._onnx import read_metadata
 from ._progress import Progress, shows
 from ._tools import Process, warn
 from ._weights import Weights, load_into, same_tensors
@@ -91,7 +91,7 @@ def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: 
     """Returns the ONNX file of a model, and its source."""
     hub = isinstance(model, (str, os.PathLike)) and os.path.isfile(os.path.join(model, "config.json"))
     if isinstance(model, (str, os.PathLike)) and not hub:
-        return os.fspath(model), _Source(facts=read_facts(model))
+        return os.fspath(model), _Source(facts=read_metadata(model))
     from . import torch_modules
     module = torch_modules.from_hub(model) if hub else torch_modules.unwrapped(model)
     arguments = dict(export or {})
@@ -101,7 +101,7 @@ def _exported(model: Any, data: Any, folder: str, sequence: int | None, export: 
         arguments.update(torch_modules.example(module, data, arguments))
     path = os.path.join(folder, "model.onnx")
     torch_modules.export(module, path, **arguments)
-    return path, _Source(module, read_facts(path))
+    return path, _Source(module, read_metadata(path))
 
 
 def _identity(path: str) -> Any:

@@ -1,5 +1,5 @@
 """Names of a module's tensors in checkpoints of the Hugging Face hub: a part of the facts
-(facts.py)."""
+(metadata.py)."""
 import re
 
 import torch

@@ -30,7 +30,7 @@ from ._file_process import file_process
 from ._module_step import unchanged
 from ._rewrites import WrittenOut
 from ._tools import ZorseError
-from .facts import KEY, OLD_KEY, settle, write_facts
+from .metadata import KEY, OLD_KEY, settle, write_metadata
 
 
 class WithLoss(torch.nn.Module):
@@ -144,7 +144,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
 
     rows and sequence: shape of the example input; with dynamic=True both axes stay symbolic. optimize=False keeps every parameter with its
     name and layout: the exporter's optimizer merges equal ones, and training such a file ties parameters that the model does not tie.
-    Facts that the file does not contain by default (frozen parameters, ties, padding_idx, detach) are written into it: facts.py.
+    Facts that the file does not contain by default (frozen parameters, ties, padding_idx, detach) are written into it: metadata.py.
     external_data: None writes weights to a file next to the model from 1.5 GB on, True always, False never.
     inputs: example tensors by name, in the order of forward's arguments, for models with other inputs than ids and labels. Their first
     axis is the samples and stays symbolic; all others are fixed.
@@ -175,7 +175,7 @@ def export(module, path, sequence=64, rows=2, vocabulary=256, opset=20, dynamic=
         with quietly(path):
             renamed = write_graph(module, draft, inputs, shapes if dynamic else None, outputs, opset, dynamo, optimize, external_data)
         strip(draft)
-        write_facts(module, draft, tuple(inputs.values()), hub, renamed)
+        write_metadata(module, draft, tuple(inputs.values()), hub, renamed)
         if check is not None:
             found = check.finish(process, draft)
             if "apart" in found:
@@ -269,7 +269,7 @@ def export_without_weights(module, path, sequence=64, rows=2, vocabulary=256, op
     with draft_of(path) as draft, in_training_mode(module), experts.exportable(module):
         ir.save(program.model, draft)
         strip(draft)
-        write_facts(module, draft)
+        write_metadata(module, draft)
     return path
 
 

@@ -100,7 +100,7 @@ class Table:
         import zorse
         from export_kinds import LENGTH, VOCABULARY, made
         from zorse._check import compare
-        from zorse.facts import write_facts
+        from zorse.metadata import write_metadata
 
         module = made(name).eval()
         ids = torch.randint(0, VOCABULARY, (2, LENGTH), generator=torch.Generator().manual_seed(0))
@@ -109,7 +109,7 @@ class Table:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             torch.onnx.export(module, tuple(inputs.values()), self.path, input_names=list(inputs), output_names=["loss"], opset_version=20, dynamo=True, optimize=False,
                               dynamic_shapes=({0: batch, 1: length},) * 2)
-        write_facts(module, self.path, tuple(inputs.values()))
+        write_metadata(module, self.path, tuple(inputs.values()))
         try:
             compare(module, self.path, inputs, length=LENGTH)
             found = "equal"

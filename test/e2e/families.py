@@ -30,7 +30,7 @@ from split_backward import split
 
 sys.path.insert(0, os.path.join(z.ROOT, "models"))
 from export import WithLoss, export, strip
-from zorse.facts import write_facts
+from zorse.metadata import write_metadata
 from modules.gpt import GPT, GPTConfig
 from modules.llama import Llama, LlamaConfig
 
@@ -246,7 +246,7 @@ def export_logits(module, path, options):
         torch.onnx.export(module, (ids,), path, dynamo=True, optimize=options.get("optimize", False), opset_version=options.get("opset", 20),
                           dynamic_shapes=shapes if options.get("dynamic", True) else None, external_data=False, verbose=False, **common)
     strip(path)
-    write_facts(module, path, (ids,))
+    write_metadata(module, path, (ids,))
 
 
 def reference(module, ids, labels):

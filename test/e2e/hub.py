@@ -234,7 +234,7 @@ def transposes(b):
     b.expect("transposes, by facts: undone on the way out", set(back) == set(hub) and all(torch.equal(back[n], hub[n]) for n in hub))
     export(fresh, b.at("guess.onnx"), sequence=LENGTH, vocabulary=VOCABULARY)
     guess = b.compile(b.at("guess.onnx"), "guess.zorse")
-    b.refused("transposes without facts: a square matrix is ambiguous", ["zorse-run", guess, "--data", b.data, "--max-steps", "1", "--load-weights", b.at("conv.safetensors")], "square matrices", "h.0.attn.c_proj.weight' 16x16", "write_facts")
+    b.refused("transposes without facts: a square matrix is ambiguous", ["zorse-run", guess, "--data", b.data, "--max-steps", "1", "--load-weights", b.at("conv.safetensors")], "square matrices", "h.0.attn.c_proj.weight' 16x16", "write_metadata")
     plain = {"transformer." + n: p.detach().contiguous() for n, p in module.named_parameters()}
     save_file(plain, b.at("plain.safetensors"))
     loss, said = b.first_loss(guess, b.at("plain.safetensors"))

@@ -103,7 +103,7 @@ class Trial:
 
     def train_and_resume(self):
         import zorse
-        from zorse._onnx import read_facts
+        from zorse._onnx import read_metadata
 
         module = copy.deepcopy(self.module)
         run = self.trained(module, 6, "resumed", output=os.path.join(self.folder, "kept"), eval_data=self.data, eval_interval=6)
@@ -111,7 +111,7 @@ class Trial:
         self.holds_weights("the module has its trained weights, tied names too", module, run)
         found = zorse.evaluate(run.bundle, self.data, load_weights=run.weights.path)
         self.holds(f"an evaluation is PyTorch's on the trained module ({found.loss:.6f})", abs(found.loss - loss_in_pytorch(module, self.data)) < 2e-5 * found.loss)
-        self.holds("the facts of its file are read without onnx", len(read_facts(os.path.join(self.folder, "kept", "model.onnx"))["parameters"]) == len(dict(module.named_parameters(remove_duplicate=False))))
+        self.holds("the facts of its file are read without onnx", len(read_metadata(os.path.join(self.folder, "kept", "model.onnx"))["parameters"]) == len(dict(module.named_parameters(remove_duplicate=False))))
         again = zorse.train(run.bundle, self.data, max_steps=12, checkpoint_dir=os.path.join(self.folder, "resumed"), save_interval=3, resume=True, metrics_file=os.path.join(self.folder, "kept", "metrics.jsonl"))
         self.holds("resumes from its snapshot", [s.step for s in again.steps] == list(range(7, 13)))
         with open(os.path.join(self.folder, "kept", "metrics.jsonl")) as file:

@@ -7,7 +7,7 @@ Parameters are frozen, tied, scalar, of broadcast shapes, and used in Where, Max
 product, exp(g), softplus(g), 1 + w. Modules also have float buffers, detached values, values computed under no_grad,
 and embeddings with padding rows.
 
-Every export is compiled with the facts that python/zorse/facts.py writes, and again without them. With facts a model
+Every export is compiled with the facts that python/zorse/metadata.py writes, and again without them. With facts a model
 must be refused with a message, or agree with PyTorch: the same parameters have gradients, and these are equal to 1e-5.
 Without facts it may also differ if the compiler has reported its guesses. The last line counts the outcomes; no model
 may differ silently.
@@ -173,7 +173,7 @@ def write(module, path, kind):
     ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH))
     arguments = (ids, ids.clone())
     torch.onnx.export(module.eval(), arguments, path, input_names=["input_ids", "labels"], output_names=["loss"], dynamo=False, opset_version=17)
-    helper.write_facts(module, path, arguments)
+    helper.write_metadata(module, path, arguments)
 
 
 def without_facts(path, to):

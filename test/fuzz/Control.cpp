@@ -104,7 +104,7 @@ bool fuzz::readOne(std::string_view bytes) {
           ZORSE_FUZZ_EXPECT(std::equal(again.begin(), again.end(), reinterpret_cast<const uint8_t *>(hello.data())));
         }
       }
-      (void)runtime::decodeFacts(event.raw()).failed();
+      (void)runtime::decodeHardware(event.raw()).failed();
       break;
     case ControlInput::Event::kMilliseconds:
       now += event.milliseconds() % 100000 / 1000.0;

@@ -25,7 +25,7 @@ bool fuzz::readOne(std::string_view bytes) {
       ZORSE_FUZZ_EXPECT(!again.failed() && again->size() == endpoints->size());
     }
   }
-  Result<std::optional<Place>> place = placeFromEnvironment(environment, [] { return Result<PmixFacts>(PmixFacts{4, 1, 2, "n1"}); });
+  Result<std::optional<Place>> place = placeFromEnvironment(environment, [] { return Result<PmixInfo>(PmixInfo{4, 1, 2, "n1"}); });
   if (place.failed()) {
     ZORSE_FUZZ_EXPECT(!place.message().empty());
   } else if (*place) {

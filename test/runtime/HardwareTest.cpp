@@ -15,15 +15,15 @@ namespace {
 class HardwareTest : public ::testing::Test {
 protected:
   HardwareTest() : two(folder.path("two.zorse")) {
-    RankFacts facts;
-    facts.host = "h1";
-    facts.processor = "x86-64-v3";
-    facts.units = {{"", "", "", "x86-64-v3", 0}};
-    facts.cores = 4;
-    facts.memory = uint64_t(1) << 30;
-    facts.bundle = "b";
-    facts.run = "steps=3";
-    ranks = {facts, facts};
+    RankHardware hardware;
+    hardware.host = "h1";
+    hardware.processor = "x86-64-v3";
+    hardware.units = {{"", "", "", "x86-64-v3", 0}};
+    hardware.cores = 4;
+    hardware.memory = uint64_t(1) << 30;
+    hardware.bundle = "b";
+    hardware.run = "steps=3";
+    ranks = {hardware, hardware};
     two.bundle.bodies.set_arch("x86-64-v3");
   }
 
@@ -34,7 +34,7 @@ protected:
 
   TemporaryFolder folder;
   TwoDevices two;
-  std::vector<RankFacts> ranks;
+  std::vector<RankHardware> ranks;
   std::string note;
 };
 
@@ -44,17 +44,17 @@ TEST_F(HardwareTest, WhatFitsIsAccepted) {
 }
 
 TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
-  RankFacts facts = factsOfThisProcess();
-  EXPECT_GT(facts.cores, 0);
-  EXPECT_GT(facts.memory, uint64_t(64) << 20);
-  EXPECT_FALSE(facts.host.empty());
-  Result<RankFacts> back = decodeFacts(encodeFacts(facts));
+  RankHardware hardware = hardwareOfThisProcess();
+  EXPECT_GT(hardware.cores, 0);
+  EXPECT_GT(hardware.memory, uint64_t(64) << 20);
+  EXPECT_FALSE(hardware.host.empty());
+  Result<RankHardware> back = decodeHardware(encodeHardware(hardware));
   ASSERT_FALSE(back.failed());
-  EXPECT_EQ(encodeFacts(*back), encodeFacts(facts));
-  EXPECT_TRUE(decodeFacts("{\"host\": 3}").failed());
-  EXPECT_TRUE(decodeFacts("").failed());
-  EXPECT_TRUE(decodeFacts(R"({"host": "h", "units": [], "visible": "", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
-  EXPECT_TRUE(decodeFacts(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
+  EXPECT_EQ(encodeHardware(*back), encodeHardware(hardware));
+  EXPECT_TRUE(decodeHardware("{\"host\": 3}").failed());
+  EXPECT_TRUE(decodeHardware("").failed());
+  EXPECT_TRUE(decodeHardware(R"({"host": "h", "units": [], "visible": "", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
+  EXPECT_TRUE(decodeHardware(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
 }
 
 // GPUs exchange directly only if all ranks have equal versions and every GPU is used once.
@@ -69,22 +69,22 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
     ranks[r].units[0].address = "0000:0" + std::to_string(r) + ":00.0";
   }
   EXPECT_EQ(whyNotDirect(two.bundle, ranks), "");
-  auto why = [&](const std::function<void(RankFacts &)> &change) {
-    std::vector<RankFacts> changed = ranks;
+  auto why = [&](const std::function<void(RankHardware &)> &change) {
+    std::vector<RankHardware> changed = ranks;
     change(changed[1]);
     return whyNotDirect(two.bundle, changed);
   };
   auto has = [](const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; };
-  const std::string nccl = why([](RankFacts &f) { f.nccl = "2.21.5"; });
+  const std::string nccl = why([](RankHardware &f) { f.nccl = "2.21.5"; });
   EXPECT_TRUE(has(nccl, "rank 0") && has(nccl, "has NCCL 2.28.3") && has(nccl, "rank 1") && has(nccl, "2.21.5; install one version")) << nccl;
-  const std::string driver = why([](RankFacts &f) { f.driver = "12.4"; });
+  const std::string driver = why([](RankHardware &f) { f.driver = "12.4"; });
   EXPECT_TRUE(has(driver, "a driver for CUDA 13.0") && has(driver, "12.4")) << driver;
-  const std::string none = why([](RankFacts &f) { f.nccl = "", f.noNccl = "no libnccl.so.2"; });
+  const std::string none = why([](RankHardware &f) { f.nccl = "", f.noNccl = "no libnccl.so.2"; });
   EXPECT_TRUE(has(none, "rank 1") && has(none, "no libnccl.so.2")) << none;
-  const std::string unit = why([&](RankFacts &f) { f.units = ranks[0].units; });
+  const std::string unit = why([&](RankHardware &f) { f.units = ranks[0].units; });
   EXPECT_TRUE(has(unit, "share the GPU 0000:00:00.0")) << unit;
-  EXPECT_EQ(why([&](RankFacts &f) { f.units = ranks[0].units, f.host = "h2"; }), "") << "another host's";
-  EXPECT_TRUE(has(why([](RankFacts &f) { f.throttled = true; }), "throttled"));
+  EXPECT_EQ(why([&](RankHardware &f) { f.units = ranks[0].units, f.host = "h2"; }), "") << "another host's";
+  EXPECT_TRUE(has(why([](RankHardware &f) { f.throttled = true; }), "throttled"));
   EXPECT_TRUE(has(stagedCost(two.bundle), " ms instead of "));
 }
 

@@ -23,7 +23,7 @@ Environment without(Environment environment, std::initializer_list<const char *>
   return environment;
 }
 
-Result<PmixFacts> noPmix() { return userError("PMIx_Init: UNREACHABLE"); }
+Result<PmixInfo> noPmix() { return userError("PMIx_Init: UNREACHABLE"); }
 
 Place place(const Environment &environment, const AskPmix &pmix = noPmix) {
   Result<std::optional<Place>> found = placeFromEnvironment(environment, pmix);
@@ -202,26 +202,26 @@ TEST(LaunchPlace, OpenMpi) {
 
 TEST(LaunchPlace, SeveralHostsAskPmix) {
   Environment two = with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
-  Place p = place(two, [] { return PmixFacts{3, 1, 2, "node7"}; });
+  Place p = place(two, [] { return PmixInfo{3, 1, 2, "node7"}; });
   EXPECT_FALSE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "node7");
   std::string error = refusal(two);
   EXPECT_HAS(error, "PMIx_Init: UNREACHABLE");
   EXPECT_HAS(error, "Set ZORSE_STORE=host:port");
-  EXPECT_HAS(refusal(two, [] { return PmixFacts{3, 1, 2, ""}; }), "Set ZORSE_STORE=host:port");
+  EXPECT_HAS(refusal(two, [] { return PmixInfo{3, 1, 2, ""}; }), "Set ZORSE_STORE=host:port");
   EXPECT_HAS(refusal(without(two, {"PMIX_RANK", "PMIX_NAMESPACE"})), "Set ZORSE_STORE=host:port");
   p = place(with(two, {{"ZORSE_STORE", "node3:5000"}}));
   EXPECT_EQ(endpointsText(p.coordinator), "node3:5000");
   // PMIx alone does not give the world size.
   Environment bare = {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-17@1"}};
-  p = place(bare, [] { return PmixFacts{3, 2, 3, "node7"}; });
+  p = place(bare, [] { return PmixInfo{3, 2, 3, "node7"}; });
   EXPECT_EQ(p.source, "PMIx");
   EXPECT_EQ(p.world, 3u);
   EXPECT_EQ(p.localRank, 2u);
   EXPECT_TRUE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "127.0.0.1");
   EXPECT_HAS(refusal(bare), "PMIX_RANK=2 shows that PMIx started this process, but the number of ranks is not set");
-  EXPECT_HAS(refusal(bare, [] { return PmixFacts{2, 0, 2, "node7"}; }), "PMIX_RANK=2: expects less than the 2 ranks");
+  EXPECT_HAS(refusal(bare, [] { return PmixInfo{2, 0, 2, "node7"}; }), "PMIX_RANK=2: expects less than the 2 ranks");
 }
 
 TEST(LaunchPlace, Pmi) {

@@ -48,12 +48,12 @@ public:
     pinned.set_kind(zorse::bundle::PINNED_HOST);
     pinned.set_bytes(kGiB);
     bundle_.programs.push_back(program);
-    RankFacts facts;
-    facts.host = host;
-    facts.cores = 8;
-    facts.memory = 8 * kGiB;
-    facts.units = std::move(units);
-    ranks.push_back(facts);
+    RankHardware hardware;
+    hardware.host = host;
+    hardware.cores = 8;
+    hardware.memory = 8 * kGiB;
+    hardware.units = std::move(units);
+    ranks.push_back(hardware);
     cluster_ += (d ? "      - " : "nodes:\n  - name: n\n    devices:\n      - ") + std::string("{ name: ") + device.name + ", kind: cuda" +
                 (named.empty() ? "" : ", gpu: \"" + named + "\"") + " }\n";
     bundle_.cluster = cluster_;
@@ -64,8 +64,8 @@ public:
     if (Status status = assignUnits(bundle_, ranks, share); status.failed())
       return status.message();
     std::string text;
-    for (const RankFacts &facts : ranks)
-      text += (text.empty() ? "" : " ") + (facts.unit() ? facts.unit()->address.substr(5, 2) : "none");
+    for (const RankHardware &hardware : ranks)
+      text += (text.empty() ? "" : " ") + (hardware.unit() ? hardware.unit()->address.substr(5, 2) : "none");
     return text;
   }
   std::string check() {
@@ -74,7 +74,7 @@ public:
     return status.failed() ? status.message() : "";
   }
 
-  std::vector<RankFacts> ranks;
+  std::vector<RankHardware> ranks;
 
 private:
   Bundle bundle_;

@@ -71,10 +71,10 @@ public:
     TimerOptions options;
     options.rows = o.rows.empty() ? usualRows() : o.rows;
     options.budgetSeconds = o.seconds;
-    RankFacts facts = factsOfThisProcess();
+    RankHardware hardware = hardwareOfThisProcess();
     // Use at most half of the memory: the rest is for other processes and the profiler's own
     // copies.
-    const uint64_t own = (*device)->ownMemory(), has = own ? own : facts.memory;
+    const uint64_t own = (*device)->ownMemory(), has = own ? own : hardware.memory;
     uint64_t there = bundle.devices[index].memory ? std::min(has, bundle.devices[index].memory)
                      : own                        ? own
                                                   : has / uint64_t(std::max(threadsHere, 1));
@@ -158,10 +158,10 @@ Status runAlone(const Options &o, const Bundle &bundle) {
   int threads = 0;
   for (const BundleDevice &device : bundle.devices)
     threads = std::max(threads, device.threads); // devices are measured sequentially
-  std::vector<RankFacts> facts;
+  std::vector<RankHardware> facts;
   facts.reserve(bundle.devices.size());
   for (const BundleDevice &device : bundle.devices)
-    facts.push_back(factsOfThisProcess(device.kind));
+    facts.push_back(hardwareOfThisProcess(device.kind));
   if (Status status = assignUnits(bundle, facts, /*share=*/true); status.failed()) // devices are measured sequentially
     return status;
   std::map<std::tuple<std::string, int, uint32_t, std::string>, planning::DeviceProfile> measured; // key: kind, threads, target, GPU
@@ -242,7 +242,7 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
 }
 
 /// Assigns hardware to every device and checks that the job fits it.
-Status placeDevices(const Bundle &bundle, std::vector<RankFacts> &ranks, bool share) {
+Status placeDevices(const Bundle &bundle, std::vector<RankHardware> &ranks, bool share) {
   if (Status status = assignUnits(bundle, ranks, share); status.failed())
     return status;
   std::string note;
@@ -250,18 +250,18 @@ Status placeDevices(const Bundle &bundle, std::vector<RankFacts> &ranks, bool sh
 }
 
 /// Returns the facts of every rank, with devices assigned to the hardware of its host.
-Result<std::vector<RankFacts>> placedRanks(Job &job, const Options &o, const Bundle &bundle, uint32_t rank) {
-  RankFacts mineFound = factsOfThisProcess(bundle.devices[rank].kind);
+Result<std::vector<RankHardware>> placedRanks(Job &job, const Options &o, const Bundle &bundle, uint32_t rank) {
+  RankHardware mineFound = hardwareOfThisProcess(bundle.devices[rank].kind);
   mineFound.bundle = bundle.digest;
-  Result<std::vector<std::string>> texts = job.member().exchange("facts", encodeFacts(mineFound));
+  Result<std::vector<std::string>> texts = job.member().exchange("facts", encodeHardware(mineFound));
   if (texts.failed())
     return texts.error();
-  std::vector<RankFacts> ranks;
+  std::vector<RankHardware> ranks;
   for (const std::string &text : *texts) {
-    Result<RankFacts> facts = decodeFacts(text);
-    if (facts.failed())
-      return facts.error();
-    ranks.push_back(std::move(*facts));
+    Result<RankHardware> hardware = decodeHardware(text);
+    if (hardware.failed())
+      return hardware.error();
+    ranks.push_back(std::move(*hardware));
   }
   if (Status status = placeDevices(bundle, ranks, o.shareGpus); status.failed())
     return status;
@@ -325,7 +325,7 @@ Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const Plac
   if (place.world != bundle.devices.size())
     return userError(o.bundle + ": has " + std::to_string(bundle.devices.size()) + " devices, but " + place.source + " started " +
                      std::to_string(place.world) + " processes; start one process per device");
-  Result<std::vector<RankFacts>> ranks = placedRanks(job, o, bundle, place.rank);
+  Result<std::vector<RankHardware>> ranks = placedRanks(job, o, bundle, place.rank);
   if (ranks.failed())
     return ranks.error();
   int threads = 0;

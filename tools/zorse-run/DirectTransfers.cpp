@@ -9,13 +9,13 @@ using namespace zorse;
 using namespace zorse::run;
 using namespace zorse::runtime;
 
-void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const std::vector<RankFacts> &facts, bool speaks) {
+void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const std::vector<RankHardware> &hardware, bool speaks) {
   if (bundle.hostStaged.empty())
     return;
-  const std::string why = options.hostStaged ? "" : whyNotDirect(bundle, facts);
+  const std::string why = options.hostStaged ? "" : whyNotDirect(bundle, hardware);
   if (why.empty() && !options.hostStaged) {
     if (speaks && !options.quiet)
-      printf("%s\n", describeDirect(bundle, facts).c_str());
+      printf("%s\n", describeDirect(bundle, hardware).c_str());
     return;
   }
   if (speaks && !why.empty())

@@ -131,18 +131,18 @@ private:
     if (ready.failed())
       return ready;
 
-    RankFacts facts = factsOfThisProcess(bundle->devices[place.rank].kind);
-    addDirectFacts(facts, *bundle, place.rank);
-    facts.throttled = !o.throttle.empty();
-    facts.bundle = bundle->digest;
-    facts.run = runText(o, fingerprint, evaluationFingerprint);
-    Result<std::vector<std::string>> texts = member->exchange("facts", encodeFacts(facts));
+    RankHardware hardware = hardwareOfThisProcess(bundle->devices[place.rank].kind);
+    addD2dHardware(hardware, *bundle, place.rank);
+    hardware.throttled = !o.throttle.empty();
+    hardware.bundle = bundle->digest;
+    hardware.run = runText(o, fingerprint, evaluationFingerprint);
+    Result<std::vector<std::string>> texts = member->exchange("facts", encodeHardware(hardware));
     if (texts.failed())
       return texts.error();
     met = true;
-    std::vector<RankFacts> all;
+    std::vector<RankHardware> all;
     for (const std::string &text : *texts) {
-      Result<RankFacts> decoded = decodeFacts(text);
+      Result<RankHardware> decoded = decodeHardware(text);
       if (decoded.failed())
         return decoded.error();
       all.push_back(std::move(*decoded));
@@ -165,8 +165,8 @@ private:
       if (const std::string gpus = describeUnits(*bundle, all); !gpus.empty() && !o.quiet)
         printf("GPUs: %s\n", gpus.c_str());
       std::set<std::string> hosts;
-      for (const RankFacts &facts : all)
-        hosts.insert(facts.host);
+      for (const RankHardware &hardware : all)
+        hosts.insert(hardware.host);
       if (!o.quiet)
         printf("%u ranks on %zu host%s, started by %s, generation %llu\n", place.world, hosts.size(), hosts.size() == 1 ? "" : "s",
                place.source.c_str(), (unsigned long long)member->generation());

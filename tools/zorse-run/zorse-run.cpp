@@ -50,24 +50,24 @@ Status runThreads(const Options &o, bool &finished) {
   if (data.failed())
     return data.error();
 
-  std::vector<RankFacts> facts;
+  std::vector<RankHardware> hardware;
   for (uint32_t device = 0; device < bundle->devices.size(); ++device) {
-    facts.push_back(factsOfThisProcess(bundle->devices[device].kind));
-    addDirectFacts(facts.back(), *bundle, device);
-    facts.back().throttled = !o.throttle.empty();
+    hardware.push_back(hardwareOfThisProcess(bundle->devices[device].kind));
+    addD2dHardware(hardware.back(), *bundle, device);
+    hardware.back().throttled = !o.throttle.empty();
   }
   std::string note;
-  if (Status status = assignUnits(*bundle, facts, o.shareGpus); status.failed())
+  if (Status status = assignUnits(*bundle, hardware, o.shareGpus); status.failed())
     return status;
-  if (Status status = checkHardware(*bundle, facts, &note); status.failed())
+  if (Status status = checkHardware(*bundle, hardware, &note); status.failed())
     return status;
-  if (const std::string gpus = describeUnits(*bundle, facts); !gpus.empty() && !o.quiet)
+  if (const std::string gpus = describeUnits(*bundle, hardware); !gpus.empty() && !o.quiet)
     printf("GPUs: %s\n", gpus.c_str());
   std::vector<int> ordinals;
-  ordinals.reserve(facts.size());
-  for (const RankFacts &fact : facts)
+  ordinals.reserve(hardware.size());
+  for (const RankHardware &fact : hardware)
     ordinals.push_back(fact.ordinal);
-  chooseTransfers(o, *bundle, facts, /*speaks=*/true);
+  chooseTransfers(o, *bundle, hardware, /*speaks=*/true);
 
   uint64_t generation = 1;
   std::string fingerprint;

@@ -6,7 +6,7 @@
 namespace zorse::codegen {
 
 /// Costs of a body.
-struct BodyFacts {
+struct FunctionSizes {
   bundle::Extent saved;     ///< bytes of the packed saved-tensor buffer; 0 if the function has none.
   bundle::Extent workspace; ///< bytes of temporaries.
   double flopsPerRow = 0;

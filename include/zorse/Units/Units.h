@@ -82,15 +82,15 @@ mlir::FailureOr<bundle::ModelSummary> summarize(mlir::ModuleOp module);
 mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &unitClass, bundle::UnitFunction::Task task);
 
 /// Results of codegen for one function.
-struct BodyFacts {
+struct FunctionSizes {
   uint32_t body = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
   bundle::Extent workspace;
 };
 
-/// Fills body indices and workspaces. Calls `facts` once per function name (functions of classes,
+/// Fills body indices and workspaces. Calls `sizes` once per function name (functions of classes,
 /// "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May be called
 /// again after bodies have moved.
-void assignBodies(bundle::ModelSummary &summary, const std::function<BodyFacts(llvm::StringRef function)> &facts);
+void assignBodies(bundle::ModelSummary &summary, const std::function<FunctionSizes(llvm::StringRef function)> &sizes);
 
 /// Prints a human-readable summary: one line per unit, group and value.
 void printSummary(const bundle::ModelSummary &summary, llvm::raw_ostream &os);

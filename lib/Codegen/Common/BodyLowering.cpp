@@ -80,15 +80,15 @@ struct Lowering {
   func::FuncOp function;
   Emitter &emitter;
   bundle::Body &body;
-  BodyFacts &facts;
+  FunctionSizes &sizes;
   Slots slots;
   Claims claims;
   Clustering clustering;
   Workspace workspace;
   Place workspacePlace;
 
-  Lowering(func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts)
-      : function(function), emitter(emitter), body(body), facts(facts), slots(body) {}
+  Lowering(func::FuncOp function, Emitter &emitter, bundle::Body &body, FunctionSizes &sizes)
+      : function(function), emitter(emitter), body(body), sizes(sizes), slots(body) {}
 
   Place placeOf(Value root) {
     auto claim = claims.find(root);
@@ -134,7 +134,7 @@ struct Lowering {
     return claim != claims.end() && !claim->second.container && slots.resultAccumulates(claim->second.result);
   }
 
-  void addBytes(const bundle::Extent &bytes) { facts.bytesPerRow += bytes.per_row(); }
+  void addBytes(const bundle::Extent &bytes) { sizes.bytesPerRow += bytes.per_row(); }
 
   void lowerKernel(Kernel kernel, bundle::Launch &launch) {
     addBytes(kernel.launch.cost());
@@ -154,7 +154,7 @@ struct Lowering {
     matmul.set_accumulates(accumulates(result));
     if (plan.bias)
       *matmul.mutable_bias() = pointer(plan.bias->root, plan.bias->layout.offset);
-    facts.flopsPerRow += plan.flopsPerRow;
+    sizes.flopsPerRow += plan.flopsPerRow;
     for (Value value : {op->getOperand(0), op->getOperand(1), result})
       addBytes(tensorBytes(value.getType()));
   }
@@ -196,7 +196,7 @@ struct Lowering {
     if (kernels->empty())
       callAttention(cluster.ops.front(), addLaunch(cluster));
     else
-      facts.flopsPerRow += planAttention(cluster.ops.front(), claims)->flopsPerRow;
+      sizes.flopsPerRow += planAttention(cluster.ops.front(), claims)->flopsPerRow;
     return success();
   }
 
@@ -224,7 +224,7 @@ struct Lowering {
       absent(); // workspace
       *call.add_operands() = pointer(Value(), 0);
     }
-    facts.flopsPerRow += plan.flopsPerRow;
+    sizes.flopsPerRow += plan.flopsPerRow;
   }
 
   /// A slot that is both argument and result is overwritten by the launch that computes the result.
@@ -302,16 +302,16 @@ struct Lowering {
         break; // lowered above
       }
     }
-    facts.saved = slots.savedBytes();
-    facts.workspace = workspace.bytes;
-    body.set_flops_per_row(facts.flopsPerRow);
+    sizes.saved = slots.savedBytes();
+    sizes.workspace = workspace.bytes;
+    body.set_flops_per_row(sizes.flopsPerRow);
     return success();
   }
 };
 
 } // namespace
 
-LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts) {
+LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::Body &body, FunctionSizes &sizes) {
   body.set_name(bodyName(function));
   if (!function.getBody().hasOneBlock())
     return function.emitError("expects a straight-line function with a body");
@@ -319,7 +319,7 @@ LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emit
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(function.getLoc());
   builder.setInsertionPointToEnd(scratch->getBody());
   auto clone = cast<func::FuncOp>(builder.clone(*function));
-  Lowering lowering(clone, emitter, body, facts);
+  Lowering lowering(clone, emitter, body, sizes);
   // Slots are assigned from the original function: its module contains the forward that lays out
   // the saved tensors.
   if (failed(lowering.slots.assign(function)))

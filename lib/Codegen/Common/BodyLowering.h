@@ -32,7 +32,7 @@ public:
   virtual std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) = 0;
 };
 
-/// Fills `body` and `facts`, and adds the kernels to the emitter. Fails after a diagnostic.
-mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::Body &body, BodyFacts &facts);
+/// Fills `body` and `sizes`, and adds the kernels to the emitter. Fails after a diagnostic.
+mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::Body &body, FunctionSizes &sizes);
 
 } // namespace zorse::codegen

@@ -13,7 +13,7 @@ using namespace zorse::onnx_import;
 
 static constexpr int64_t kFolded = 1 << 17; ///< max elements of a constant that may decide the graph; a larger one stays an argument
 
-static constexpr const char *kMetadataHint = "write the module's facts into the file (zorse.facts: write_facts(module, path, inputs)), or export it "
+static constexpr const char *kMetadataHint = "write the module's facts into the file (zorse.facts: write_metadata(module, path, inputs)), or export it "
                                             "with zorse.export (zorse-torch-export for a model of the hub)";
 
 static std::string shapeText(const onnx::Tensor &tensor) {
@@ -300,12 +300,12 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
   if (!trained.empty())
     state.notes.push_back("the file does not say what is trained, nor where gradients stop (detach, no_grad, padding_idx); by their uses " +
                           std::to_string(trained.size()) + (trained.size() == 1 ? " initializer is: " : " initializers are: ") +
-                          listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
+                          listed(asPatterns(trained)) + "; --freeze=PATTERN freezes some, python/zorse/metadata.py writes it into the file");
   return success();
 }
 
 LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const std::vector<int> &wanted) {
-  auto metadata = readFacts(state.model.model());
+  auto metadata = readModuleMetadata(state.model.model());
   if (metadata.failed())
     return error(state, metadata.message());
   state.metadata = std::move(*metadata);
@@ -363,7 +363,7 @@ LogicalResult zorse::onnx_import::classifyInitializers(ImportState &state, const
         names.push_back(tensor->name());
     state.notes.push_back(
         "the file says what is a parameter, and not which are frozen (requires_grad=False) or what ran under no_grad, so all are trained: " +
-        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, python/zorse/facts.py writes it into the file");
+        listed(asPatterns(names)) + "; --freeze=PATTERN freezes some, python/zorse/metadata.py writes it into the file");
   }
   if (state.metadata.source != ModuleMetadata::Source::None)
     return success();

@@ -179,17 +179,17 @@ static void readHub(const json::Object &hub, ModuleMetadata &metadata) {
 static Status readModule(const json::Object &object, ModuleMetadata &metadata) {
   if (object.getInteger("version") != kVersion)
     return userError("its facts (" + std::string(kKey) + ") are of version " + std::to_string(object.getInteger("version").value_or(0)) +
-                     ", expects " + std::to_string(kVersion) + "; write them again with python/zorse/facts.py of this version");
+                     ", expects " + std::to_string(kVersion) + "; write them again with python/zorse/metadata.py of this version");
   const json::Object *parameters = object.getObject("parameters");
   if (!parameters)
-    return userError("its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/facts.py");
+    return userError("its facts (" + std::string(kKey) + ") name no parameters; write them again with python/zorse/metadata.py");
   metadata.source = ModuleMetadata::Source::Module;
   metadata.namesAll = true;
   metadata.parameters.clear();
   metadata.buffers.clear();
   metadata.stored.clear();
   for (const auto &[name, value] : *parameters) {
-    ParameterFact fact;
+    ParameterMetadata fact;
     if (const json::Object *entry = value.getAsObject()) {
       fact.trained = entry->getBoolean("trained").value_or(true);
       if (const json::Array *shape = entry->getArray("shape")) {
@@ -224,7 +224,7 @@ static Status readModule(const json::Object &object, ModuleMetadata &metadata) {
     metadata.training = *training;
   if (const json::Object *hub = object.getObject("hub"))
     readHub(*hub, metadata);
-  auto mark = [&](StringRef key, std::optional<bool> ParameterFact::*field) {
+  auto mark = [&](StringRef key, std::optional<bool> ParameterMetadata::*field) {
     const json::Array *names = object.getArray(key);
     if (!names)
       return;
@@ -235,12 +235,12 @@ static Status readModule(const json::Object &object, ModuleMetadata &metadata) {
         if (auto found = metadata.parameters.find(other); found != metadata.parameters.end())
           found->second.*field = true;
   };
-  mark("reached", &ParameterFact::reached);
-  mark("read", &ParameterFact::read);
+  mark("reached", &ParameterMetadata::reached);
+  mark("read", &ParameterMetadata::read);
   return Status::success();
 }
 
-Result<ModuleMetadata> zorse::onnx_import::readFacts(const onnx::Model &model) {
+Result<ModuleMetadata> zorse::onnx_import::readModuleMetadata(const onnx::Model &model) {
   ModuleMetadata metadata;
   readExporter(model, metadata);
   for (const onnx::StringPair &entry : model.metadata_props()) {
@@ -249,7 +249,7 @@ Result<ModuleMetadata> zorse::onnx_import::readFacts(const onnx::Model &model) {
     llvm::Expected<json::Value> parsed = nestsDeeper(entry.value(), 16) ? llvm::Expected<json::Value>(nullptr) : json::parse(entry.value());
     if (!parsed || !parsed->getAsObject())
       return userError("its facts (" + std::string(kKey) + ") are not a JSON object" +
-                       (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with python/zorse/facts.py");
+                       (parsed ? std::string() : ": " + llvm::toString(parsed.takeError())) + "; write them again with python/zorse/metadata.py");
     if (Status status = readModule(*parsed->getAsObject(), metadata); status.failed())
       return status;
     break;

@@ -1,4 +1,4 @@
-// Metadata of a file about its parameters, independent of their uses. The helper python/zorse/facts.py writes it;
+// Metadata of a file about its parameters, independent of their uses. The helper python/zorse/metadata.py writes it;
 // otherwise the importer reads the traces that PyTorch's dynamo exporter leaves.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace zorse::onnx_import {
 
-struct ParameterFact {
+struct ParameterMetadata {
   std::optional<std::vector<int64_t>> shape;
   bool trained = true;         ///< requires_grad
   std::optional<bool> reached; ///< whether the outputs depend on it
@@ -34,7 +34,7 @@ struct ModuleMetadata {
   enum class Source : uint8_t { None, Exporter, Module };
   Source source = Source::None;
   bool namesAll = false; ///< `parameters` contains every parameter of the model, also those missing from the file
-  std::map<std::string, ParameterFact> parameters;
+  std::map<std::string, ParameterMetadata> parameters;
   std::set<std::string> buffers;
   std::optional<std::set<std::string>> statistics; ///< running means of batch norms in training mode; not written by exporters
   std::vector<std::vector<std::string>> ties;      ///< groups of names, each of one parameter
@@ -58,7 +58,7 @@ struct ModuleMetadata {
 };
 
 /// Returns an error if the property exists but is not valid.
-Result<ModuleMetadata> readFacts(const onnx::Model &model);
+Result<ModuleMetadata> readModuleMetadata(const onnx::Model &model);
 
 /// Whether `pattern` matches the whole of `name`. Each * matches any characters.
 bool matches(const std::string &pattern, const std::string &name);

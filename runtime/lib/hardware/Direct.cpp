@@ -27,17 +27,17 @@ double plannedSeconds(const std::vector<bundle::Program> &programs) {
 
 } // namespace
 
-void zorse::runtime::addDirectFacts(RankFacts &facts, const Bundle &bundle, uint32_t device) {
+void zorse::runtime::addD2dHardware(RankHardware &hardware, const Bundle &bundle, uint32_t device) {
   if (!takesPart(bundle.programs[device]))
     return;
   for (const Driver &driver : drivers())
     if (bundle.devices[device].kind == driver.kind)
-      facts.driver = driver.version();
+      hardware.driver = driver.version();
   Result<std::string> version = ncclVersion();
-  (version.failed() ? facts.noNccl : facts.nccl) = version.failed() ? version.message() : *version;
+  (version.failed() ? hardware.noNccl : hardware.nccl) = version.failed() ? version.message() : *version;
 }
 
-std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
   std::map<std::pair<std::string, std::string>, size_t> units; // rank by host and bus address
   auto named = [&](size_t rank) {
     return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
@@ -46,13 +46,13 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (!takesPart(bundle.programs[r]))
       continue;
-    const RankFacts &facts = ranks[r];
-    if (!facts.noNccl.empty() || facts.nccl.empty())
-      return named(r) + " has no NCCL that serves: " + facts.noNccl;
-    if (facts.throttled)
+    const RankHardware &hardware = ranks[r];
+    if (!hardware.noNccl.empty() || hardware.nccl.empty())
+      return named(r) + " has no NCCL that serves: " + hardware.noNccl;
+    if (hardware.throttled)
       return named(r) + " is throttled";
-    const std::string unit = facts.unit() ? facts.unit()->address : ""; // NCCL also refuses two slices of one GPU
-    if (auto [other, fresh] = units.insert({{facts.host, unit}, r}); !fresh && !unit.empty())
+    const std::string unit = hardware.unit() ? hardware.unit()->address : ""; // NCCL also refuses two slices of one GPU
+    if (auto [other, fresh] = units.insert({{hardware.host, unit}, r}); !fresh && !unit.empty())
       return named(other->second) + " and " + named(r) + " share the GPU " + unit +
              ", which NCCL does not have twice; say 'device_to_device: false' of one of them in the cluster file";
     if (!first) {
@@ -60,7 +60,7 @@ std::string zorse::runtime::whyNotDirect(const Bundle &bundle, const std::vector
       continue;
     }
     for (auto [what, mine, theirs] :
-         {std::tuple("NCCL", &facts.nccl, &ranks[*first].nccl), std::tuple("a driver for CUDA", &facts.driver, &ranks[*first].driver)})
+         {std::tuple("NCCL", &hardware.nccl, &ranks[*first].nccl), std::tuple("a driver for CUDA", &hardware.driver, &ranks[*first].driver)})
       if (*mine != *theirs)
         return named(*first) + " has " + what + " " + *theirs + ", " + named(r) + " " + *mine + "; install one version everywhere";
   }
@@ -72,7 +72,7 @@ std::string zorse::runtime::stagedCost(const Bundle &bundle) {
   return format("a step is predicted to take %.4g ms instead of %.4g ms", staged * 1e3, direct * 1e3);
 }
 
-std::string zorse::runtime::describeDirect(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+std::string zorse::runtime::describeDirect(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
   const DeviceTransferPlan plan = deviceTransferPlan(bundle);
   std::string text, nccl, driver;
   size_t count = 0;

@@ -42,11 +42,11 @@ int coresHere() {
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : int(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-std::string rankText(const Bundle &bundle, const std::vector<RankFacts> &ranks, size_t rank) {
+std::string rankText(const Bundle &bundle, const std::vector<RankHardware> &ranks, size_t rank) {
   return "rank " + std::to_string(rank) + " (device " + bundle.devices[rank].name + ", host " + ranks[rank].host + ")";
 }
 
-constexpr const char *kNoGpu = "none"; ///< RankFacts.processor of a rank without a GPU
+constexpr const char *kNoGpu = "none"; ///< RankHardware.processor of a rank without a GPU
 constexpr size_t kMostUnits = 1024;    ///< limit of the units of a host
 
 /// The `arch` values for the cluster file that the device supports.
@@ -57,7 +57,7 @@ std::string runnable(const std::string &processor, bool gpu) {
 
 /// Explains why ranks cannot run their code: one message for all ranks of an architecture that
 /// found the same hardware.
-std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+std::string wrongProcessors(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // ranks by architecture and found hardware
   for (size_t r = 0; r < ranks.size(); ++r)
     if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].processor, arch))
@@ -84,7 +84,7 @@ std::string wrongProcessors(const Bundle &bundle, const std::vector<RankFacts> &
 std::string mebibytes(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 /// GPUs of one host with devices that plan more memory than they have: one message for all.
-std::string fullGpus(const Bundle &bundle, const std::vector<RankFacts> &ranks, const std::vector<size_t> &here) {
+std::string fullGpus(const Bundle &bundle, const std::vector<RankHardware> &ranks, const std::vector<size_t> &here) {
   struct Use {
     uint64_t planned = 0;
     std::string devices;
@@ -118,62 +118,62 @@ uint64_t zorse::runtime::plannedBytes(const Bundle &bundle, size_t device, bool 
   return bytes;
 }
 
-RankFacts zorse::runtime::factsOfThisProcess(const std::string &kind) {
-  RankFacts facts;
-  facts.host = hostHere();
+RankHardware zorse::runtime::hardwareOfThisProcess(const std::string &kind) {
+  RankHardware hardware;
+  hardware.host = hostHere();
   for (const Driver &driver : drivers())
     if (kind == driver.kind)
-      facts.units = driver.units();
+      hardware.units = driver.units();
   if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible && !zorse::deviceKindOf(kind).hostProcessors)
-    facts.visible = visible;
-  facts.cores = coresHere();
-  facts.memory = memoryHere();
-  return facts;
+    hardware.visible = visible;
+  hardware.cores = coresHere();
+  hardware.memory = memoryHere();
+  return hardware;
 }
 
-std::string zorse::runtime::encodeFacts(const RankFacts &facts) {
+std::string zorse::runtime::encodeHardware(const RankHardware &hardware) {
   json units = json::array();
-  for (const HardwareUnit &unit : facts.units)
+  for (const HardwareUnit &unit : hardware.units)
     units.push_back(
         json{{"id", unit.id}, {"address", unit.address}, {"model", unit.model}, {"architecture", unit.architecture}, {"memory", unit.memory}});
-  return json{{"host", facts.host},           {"cores", facts.cores},   {"memory", facts.memory}, {"units", std::move(units)},
-              {"visible", facts.visible},     {"driver", facts.driver}, {"nccl", facts.nccl},     {"no_nccl", facts.noNccl},
-              {"throttled", facts.throttled}, {"bundle", facts.bundle}, {"run", facts.run}}
+  return json{{"host", hardware.host},           {"cores", hardware.cores},   {"memory", hardware.memory}, {"units", std::move(units)},
+              {"visible", hardware.visible},     {"driver", hardware.driver}, {"nccl", hardware.nccl},     {"no_nccl", hardware.noNccl},
+              {"throttled", hardware.throttled}, {"bundle", hardware.bundle}, {"run", hardware.run}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-Result<RankFacts> zorse::runtime::decodeFacts(const std::string &text) {
+Result<RankHardware> zorse::runtime::decodeHardware(const std::string &text) {
   json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  RankFacts facts;
+  RankHardware hardware;
   try {
-    facts.host = parsed.at("host");
+    hardware.host = parsed.at("host");
     // The JSON library would convert real numbers and wrap large ones.
     if (!parsed.at("units").is_array() || parsed["units"].size() > kMostUnits || !parsed.at("cores").is_number_unsigned() ||
         parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
       return userError(
           "a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");
-    facts.cores = parsed["cores"].get<int>();
-    facts.memory = parsed["memory"].get<uint64_t>();
-    facts.visible = parsed.at("visible");
+    hardware.cores = parsed["cores"].get<int>();
+    hardware.memory = parsed["memory"].get<uint64_t>();
+    hardware.visible = parsed.at("visible");
     for (const json &unit : parsed["units"]) {
       if (!unit.at("memory").is_number_unsigned())
         return userError("a rank publishes a GPU without a number of bytes; start every rank with the same version of Zorse");
-      facts.units.push_back({unit.at("id"), unit.at("address"), unit.at("model"), unit.at("architecture"), unit["memory"].get<uint64_t>()});
+      hardware.units.push_back({unit.at("id"), unit.at("address"), unit.at("model"), unit.at("architecture"), unit["memory"].get<uint64_t>()});
     }
-    facts.driver = parsed.at("driver");
-    facts.nccl = parsed.at("nccl");
-    facts.noNccl = parsed.at("no_nccl");
-    facts.throttled = parsed.at("throttled");
-    facts.bundle = parsed.at("bundle");
-    facts.run = parsed.at("run");
+    hardware.driver = parsed.at("driver");
+    hardware.nccl = parsed.at("nccl");
+    hardware.noNccl = parsed.at("no_nccl");
+    hardware.throttled = parsed.at("throttled");
+    hardware.bundle = parsed.at("bundle");
+    hardware.run = parsed.at("run");
   } catch (const json::exception &exception) {
     return userError(std::string("a rank publishes facts that cannot be read (") + exception.what() +
                      "); start every rank with the same version of Zorse");
   }
-  return facts;
+  return hardware;
 }
 
-Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<RankFacts> &ranks, std::string *note) {
+Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<RankHardware> &ranks, std::string *note) {
   std::string errors, notes;
   auto error = [&](const std::string &text) { errors += (errors.empty() ? "" : "\n  ") + text; };
   if (ranks.size() != bundle.devices.size())
@@ -187,18 +187,18 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
   };
   std::map<std::string, Host> hosts;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    const RankFacts &facts = ranks[r];
-    if (facts.bundle != ranks[0].bundle)
-      error(rankText(bundle, ranks, r) + ": has bundle " + facts.bundle + ", rank 0 has " + ranks[0].bundle + "; give every rank the same bundle");
-    if (facts.run != ranks[0].run)
-      error(rankText(bundle, ranks, r) + ": was started with " + facts.run + ", rank 0 with " + ranks[0].run +
+    const RankHardware &hardware = ranks[r];
+    if (hardware.bundle != ranks[0].bundle)
+      error(rankText(bundle, ranks, r) + ": has bundle " + hardware.bundle + ", rank 0 has " + ranks[0].bundle + "; give every rank the same bundle");
+    if (hardware.run != ranks[0].run)
+      error(rankText(bundle, ranks, r) + ": was started with " + hardware.run + ", rank 0 with " + ranks[0].run +
             "; start every rank with the same options and data");
-    Host &host = hosts[facts.host];
+    Host &host = hosts[hardware.host];
     host.ranks.push_back(r);
     host.planned += plannedBytes(bundle, r, /*onDevice=*/false);
-    host.memory = std::min(host.memory, facts.memory);
+    host.memory = std::min(host.memory, hardware.memory);
     host.threads += bundle.devices[r].threads;
-    host.cores = std::max(host.cores, facts.cores);
+    host.cores = std::max(host.cores, hardware.cores);
   }
   if (std::string wrong = wrongProcessors(bundle, ranks); !wrong.empty())
     error(wrong);

@@ -24,7 +24,7 @@ std::string plain(const std::string &id) {
 /// Assigns the GPUs of one host to the devices of one kind.
 class Host {
 public:
-  Host(const Bundle &bundle, std::vector<RankFacts> &ranks, const std::vector<std::string> &named, std::vector<size_t> here)
+  Host(const Bundle &bundle, std::vector<RankHardware> &ranks, const std::vector<std::string> &named, std::vector<size_t> here)
       : bundle_(bundle), ranks_(ranks), named_(named), here_(std::move(here)) {
     for (size_t r : here_)
       findCandidates(r);
@@ -32,10 +32,10 @@ public:
 
   Status assign(bool share) {
     for (size_t r : here_) {
-      RankFacts &facts = ranks_[r];
-      facts.ordinal = facts.units.empty() ? -1 : 0;
-      facts.processor = facts.units.empty() ? "none" : newest(facts.units);
-      if (!facts.units.empty() && candidates_[r].empty() && (!named_[r].empty() || runsSome(r)))
+      RankHardware &hardware = ranks_[r];
+      hardware.ordinal = hardware.units.empty() ? -1 : 0;
+      hardware.processor = hardware.units.empty() ? "none" : newest(hardware.units);
+      if (!hardware.units.empty() && candidates_[r].empty() && (!named_[r].empty() || runsSome(r)))
         return userError(whyNone(r));
     }
     // An assigned device moves to another GPU if a device needs its GPU (augmenting paths: Kuhn's
@@ -58,7 +58,7 @@ public:
 
 private:
   const Bundle &bundle_;
-  std::vector<RankFacts> &ranks_;
+  std::vector<RankHardware> &ranks_;
   const std::vector<std::string> &named_;
   const std::vector<size_t> here_;
   std::map<size_t, std::vector<size_t>> candidates_; ///< by rank: indices of its possible units, preferred first
@@ -158,11 +158,11 @@ private:
   }
 
   void take(size_t r, const std::string &id) {
-    RankFacts &facts = ranks_[r];
-    for (size_t u = 0; u < facts.units.size(); ++u)
-      if (facts.units[u].id == id) {
-        facts.ordinal = int(u);
-        facts.processor = facts.units[u].architecture;
+    RankHardware &hardware = ranks_[r];
+    for (size_t u = 0; u < hardware.units.size(); ++u)
+      if (hardware.units[u].id == id) {
+        hardware.ordinal = int(u);
+        hardware.processor = hardware.units[u].architecture;
       }
     ++uses_[id];
   }
@@ -219,7 +219,7 @@ std::string zorse::runtime::describe(const HardwareUnit &unit) {
   return (unit.model.empty() ? "" : unit.model + " at ") + place + ", " + std::to_string(unit.memory >> 20) + " MiB, " + unit.architecture;
 }
 
-Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankFacts> &ranks, bool share) {
+Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankHardware> &ranks, bool share) {
   if (ranks.size() != bundle.devices.size()) // checkHardware reports it
     return Status::success();
   Result<std::vector<std::string>> named = gpusOfDevices(bundle);
@@ -241,7 +241,7 @@ Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankFacts> 
   return Status::success();
 }
 
-std::string zorse::runtime::describeUnits(const Bundle &bundle, const std::vector<RankFacts> &ranks) {
+std::string zorse::runtime::describeUnits(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
   constexpr size_t kShown = 16;
   std::string text;
   size_t count = 0;

@@ -157,12 +157,12 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
 
   // PMIx's own variables do not contain the world size. Open MPI's and Slurm's do if they started
   // this process.
-  std::optional<PmixFacts> facts;
+  std::optional<PmixInfo> info;
   auto ask = [&]() -> Status {
-    Result<PmixFacts> answer = pmix ? pmix() : Result<PmixFacts>(userError("PMIx is not asked here"));
+    Result<PmixInfo> answer = pmix ? pmix() : Result<PmixInfo>(userError("PMIx is not asked here"));
     if (answer.failed())
       return answer.error();
-    facts = *answer;
+    info = *answer;
     return Status::success();
   };
   if (v.has("OMPI_COMM_WORLD_SIZE")) {
@@ -189,9 +189,9 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
           shown("PMIX_RANK", v.text("PMIX_RANK")) +
           " shows that PMIx started this process, but the number of ranks is not set, and the PMIx query failed: " + status.message() +
           ". Set ZORSE_RANK, ZORSE_WORLD_SIZE, ZORSE_LOCAL_RANK and ZORSE_STORE, or unset PMIX_RANK and PMIX_NAMESPACE to run without a launcher");
-    place.world = facts->world;
-    place.localRank = facts->localRank;
-    place.oneHost = facts->localRanks == facts->world;
+    place.world = info->world;
+    place.localRank = info->localRank;
+    place.oneHost = info->localRanks == info->world;
     if (place.rank >= place.world)
       return userError(shown("PMIX_RANK", v.text("PMIX_RANK")) + ": expects less than the " + std::to_string(place.world) +
                        " ranks that PMIx counts");
@@ -199,12 +199,12 @@ MaybePlace launching::pmixPlace(const Variables &v, const AskPmix &pmix) {
   if (place.oneHost) {
     meetOnLoopback(place);
   } else if (!v.has("ZORSE_STORE")) {
-    if (!facts)
+    if (!info)
       if (Status status = ask(); status.failed())
         return tellStore(place, "; asking PMIx failed: " + status.message());
-    if (facts->firstHost.empty())
+    if (info->firstHost.empty())
       return tellStore(place, "; PMIx does not know either");
-    place.coordinator = portsFrom(facts->firstHost, portOfJob(place.job));
+    place.coordinator = portsFrom(info->firstHost, portOfJob(place.job));
   }
   return std::optional<Place>(place);
 }

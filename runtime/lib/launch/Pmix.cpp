@@ -14,7 +14,7 @@ using namespace zorse::runtime;
 
 #ifndef ZORSE_HAVE_PMIX
 
-Result<PmixFacts> zorse::runtime::askPmix() { return userError("this program was built without PMIx (Debian: libpmix-dev)"); }
+Result<PmixInfo> zorse::runtime::askPmix() { return userError("this program was built without PMIx (Debian: libpmix-dev)"); }
 
 #else
 
@@ -67,7 +67,7 @@ bool numberOf(const pmix_value_t &value, uint32_t &number) {
 
 } // namespace
 
-Result<PmixFacts> zorse::runtime::askPmix() {
+Result<PmixInfo> zorse::runtime::askPmix() {
   void *library = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return userError(std::string("the PMIx library cannot be loaded: ") + ::dlerror());
@@ -82,7 +82,7 @@ Result<PmixFacts> zorse::runtime::askPmix() {
   if (status != PMIX_SUCCESS)
     return userError(std::string("PMIx_Init: ") + client.errorText(status));
 
-  PmixFacts facts;
+  PmixInfo info;
   std::string failure;
   auto number = [&](pmix_rank_t rank, const char *key, uint32_t &into) {
     pmix_value_t *value = nullptr;
@@ -91,17 +91,17 @@ Result<PmixFacts> zorse::runtime::askPmix() {
       failure = std::string("PMIx_Get of ") + key + ": " + client.errorText(found);
     release(value);
   };
-  number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, facts.world);
-  number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, facts.localRanks);
-  number(self.rank, PMIX_LOCAL_RANK, facts.localRank);
+  number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, info.world);
+  number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, info.localRanks);
+  number(self.rank, PMIX_LOCAL_RANK, info.localRank);
   pmix_value_t *host = nullptr;
   if (client.read(self, 0, PMIX_HOSTNAME, host) == PMIX_SUCCESS && host && host->type == PMIX_STRING && host->data.string)
-    facts.firstHost = host->data.string; // empty if unknown: a job on one host does not need it
+    info.firstHost = host->data.string; // empty if unknown: a job on one host does not need it
   release(host);
   client.finalize(nullptr, 0);
   if (!failure.empty())
     return userError(failure);
-  return facts;
+  return info;
 }
 
 #endif

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "..", "..", "models"))
 from export import strip
-from zorse.facts import write_facts
+from zorse.metadata import write_metadata
 
 
 class Small(nn.Module):
@@ -64,7 +64,7 @@ def main():
             strip(path)
             written = path.replace(".onnx", "-facts.onnx")
             shutil.copy(path, written)
-            write_facts(module, written, arguments)
+            write_metadata(module, written, arguments)
 
 
 if __name__ == "__main__":

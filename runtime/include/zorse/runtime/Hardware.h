@@ -13,7 +13,7 @@ namespace zorse::runtime {
 
 /// The hardware and software of one rank, as that rank sees them. Ranks with equal `host` share
 /// memory and cores.
-struct RankFacts {
+struct RankHardware {
   std::string host;                ///< name and boot id: two containers of one machine are one host
   int cores = 0;                   ///< cores that this process may use
   uint64_t memory = 0;             ///< bytes that this process may use: the machine's memory or the control group's limit
@@ -34,7 +34,7 @@ struct RankFacts {
 };
 
 /// Facts of this process, except `bundle` and `run`. \param kind  kind of its device
-RankFacts factsOfThisProcess(const std::string &kind = "cpu");
+RankHardware hardwareOfThisProcess(const std::string &kind = "cpu");
 
 /// Assigns a GPU of its host to every rank's device (rank = device). The GPU runs the device's
 /// code, has the memory that its program plans, and is the one that cluster.yaml names, if it names
@@ -45,23 +45,23 @@ RankFacts factsOfThisProcess(const std::string &kind = "cpu");
 /// Sets `ordinal` and `processor`. Returns an error if a host has fewer GPUs than devices, or if
 /// the named GPU is missing. If no hardware runs a device's code, `processor` names the hardware
 /// that was found; checkHardware reports all such ranks.
-Status assignUnits(const Bundle &bundle, std::vector<RankFacts> &ranks, bool share);
+Status assignUnits(const Bundle &bundle, std::vector<RankHardware> &ranks, bool share);
 
 /// Returns "a: Tesla T4 at 0000:41:00.0, 15360 MiB, sm_75; b: ...", for the first 16 GPUs; "" if
 /// there are none. Call it after assignUnits.
-std::string describeUnits(const Bundle &bundle, const std::vector<RankFacts> &ranks);
+std::string describeUnits(const Bundle &bundle, const std::vector<RankHardware> &ranks);
 
-std::string encodeFacts(const RankFacts &facts);
-Result<RankFacts> decodeFacts(const std::string &text);
+std::string encodeHardware(const RankHardware &hardware);
+Result<RankHardware> decodeHardware(const std::string &text);
 
 /// Adds the facts that ranks compare before GPUs exchange directly. Adds none if the device does
 /// not exchange directly.
-void addDirectFacts(RankFacts &facts, const Bundle &bundle, uint32_t device);
+void addD2dHardware(RankHardware &hardware, const Bundle &bundle, uint32_t device);
 
 /// Returns why the devices with these facts (by device of the bundle) cannot execute the direct
 /// transfers of the bundle's programs: a rank without NCCL, different versions, or one GPU used
 /// twice. "": they can. Equal facts give equal results on all ranks.
-std::string whyNotDirect(const Bundle &bundle, const std::vector<RankFacts> &facts);
+std::string whyNotDirect(const Bundle &bundle, const std::vector<RankHardware> &hardware);
 
 /// Returns "a step is predicted to take 12 ms instead of 10 ms": the prediction of Bundle.staged
 /// and of Bundle.programs.
@@ -69,12 +69,12 @@ std::string stagedCost(const Bundle &bundle);
 
 /// Returns "4 GPUs exchange directly (a, b, c, d): NCCL 2.28.3, ...", with the NCCL settings of the
 /// environment.
-std::string describeDirect(const Bundle &bundle, const std::vector<RankFacts> &facts);
+std::string describeDirect(const Bundle &bundle, const std::vector<RankHardware> &hardware);
 
 /// Compares the facts of all ranks (rank = device) with the bundle. The error lists every mismatch:
 /// another bundle, other options, a processor that cannot run the kernels, devices of one host or
 /// of one GPU that together plan more memory than it has. Conditions that only reduce performance
 /// (more threads than cores) are appended to `note`.
-Status checkHardware(const Bundle &bundle, const std::vector<RankFacts> &ranks, std::string *note);
+Status checkHardware(const Bundle &bundle, const std::vector<RankHardware> &ranks, std::string *note);
 
 } // namespace zorse::runtime

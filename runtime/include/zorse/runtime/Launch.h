@@ -33,14 +33,14 @@ struct Place {
 };
 
 /// Facts about this process's job that PMIx provides and environment variables do not.
-struct PmixFacts {
+struct PmixInfo {
   uint32_t world = 0, localRank = 0, localRanks = 0;
   std::string firstHost; ///< host of rank 0
 };
-using AskPmix = std::function<Result<PmixFacts>()>;
+using AskPmix = std::function<Result<PmixInfo>()>;
 /// Queries the launcher through libpmix, which is loaded on first use. Returns an error if the
 /// library or a server is missing.
-Result<PmixFacts> askPmix();
+Result<PmixInfo> askPmix();
 
 /// Returns nullopt if no launcher started this process or if ZORSE_LAUNCHER=none is set. The error
 /// names the variables that contradict each other or are incomplete. `pmix` is called only if the

@@ -1,9 +1,9 @@
 """Facts about the parameters of a PyTorch module that an exported file does not contain: which are trained, frozen or buffers, which are one tensor under several
 names, which row of an embedding is padding, where gradients stop, and their names in checkpoints of the Hugging Face hub.
 
-    from zorse.facts import write_facts
+    from zorse.metadata import write_metadata
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
-    write_facts(module, "model.onnx", (ids, labels))
+    write_metadata(module, "model.onnx", (ids, labels))
 
 The facts become one metadata property of the file, `zorse.metadata`. zorse-compile prefers it to anything it would infer (docs/training.md). `export` in torch_export.py
 writes the facts automatically.
@@ -226,7 +226,7 @@ def of_file(model, module, folder, read=None):
     return {"stored": stored, "equal": [names for names in by_content.values() if len(names) > 1]}
 
 
-def write_facts(module, path, inputs=None, hub=None, renamed=None):
+def write_metadata(module, path, inputs=None, hub=None, renamed=None):
     """Write the facts about `module` into the file at `path`, which torch.onnx.export created from it.
 
     inputs: example inputs of the export, as a tuple. If given, the module runs forward once, and the facts contain the parameters that the outputs
