@@ -65,7 +65,7 @@ private:
 };
 
 void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary) {
-  const bundle::ElementType wide = wideType(summary.compute_type());
+  const bundle::ElementType wide = accumulationType(summary.compute_type());
   BodyBuilder(library, "norm")
       .rows(bundle::STATE, 1, bundle::READ, wide, "gradients")
       .fixed(bundle::SUMS_SLOT, bundle::ACCUMULATE, kSumsBytes, "sums")
@@ -102,7 +102,7 @@ void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &sum
 /// Adds the bodies that sum directly received data. Only GPUs use them; other targets have these
 /// bodies without launches.
 void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &summary, uint32_t mostTerms) {
-  for (bundle::ElementType type : std::set<bundle::ElementType>{wideType(summary.compute_type()), bundle::F64})
+  for (bundle::ElementType type : std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
     for (uint32_t terms = 2; terms <= mostTerms; ++terms) {
       BodyBuilder sum(library, sumName(type, terms));
       for (uint32_t term = 0; term < terms; ++term)

@@ -32,7 +32,7 @@ PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan
 }
 
 uint64_t zorse::step::lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell) {
-  return static_cast<uint64_t>(cell.rows()) * elementBytes(wideType(summary.compute_type()));
+  return static_cast<uint64_t>(cell.rows()) * elementBytes(accumulationType(summary.compute_type()));
 }
 
 PlanLowering::~PlanLowering() {

@@ -47,7 +47,7 @@ using zorse::kScalarsBytes;
 using zorse::kStateAlignment;
 using zorse::kSumsBytes;
 using zorse::Shard;
-using zorse::wideType;
+using zorse::accumulationType;
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 

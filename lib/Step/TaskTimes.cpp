@@ -52,7 +52,7 @@ public:
   double update(uint32_t device, int64_t elements) const override { return compute(device, 10.0 * static_cast<double>(elements)); }
   double norm(uint32_t device, int64_t elements) const override { return compute(device, 2.0 * static_cast<double>(elements)); }
   double hostUpdate(uint32_t, int64_t elements) const override {
-    return hostUpdateSeconds(elements, elementBytes(zorse::wideType(summary.compute_type())), summary.moments());
+    return hostUpdateSeconds(elements, elementBytes(zorse::accumulationType(summary.compute_type())), summary.moments());
   }
   double copy(uint32_t, uint64_t) const override { return 0; }
   double load(uint32_t, uint64_t) const override { return 0; }

@@ -48,7 +48,7 @@ std::optional<Precision> zorse::parsePrecision(const std::string &text) {
 }
 
 Precision zorse::precisionOf(const bundle::ModelSummary &summary) {
-  return {wideType(summary.compute_type()), summary.rounded_to(), summary.wide_residual(), summary.tf32(), summary.sums_f16()};
+  return {accumulationType(summary.compute_type()), summary.rounded_to(), summary.wide_residual(), summary.tf32(), summary.sums_f16()};
 }
 
 bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {

@@ -119,7 +119,7 @@ std::optional<bundle::Count::Reduce> parseReduce(const std::string &name);
 std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64_t samples);
 
 /// The wide type of a compute type, for losses and sums over rows: f64 for f64, f32 for all others.
-constexpr bundle::ElementType wideType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
+constexpr bundle::ElementType accumulationType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
 
 /// Type of a group's parameters as units read them and all-gathers transfer them.
 bundle::ElementType computeType(const bundle::GroupInfo &group);
