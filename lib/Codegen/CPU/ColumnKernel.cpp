@@ -112,14 +112,14 @@ struct ColumnEmitter : ColumnProgram {
     SmallVector<Size> sizes;
     for (size_t dim : keptDims)
       sizes.push_back(sizeOf(dim));
-    int64_t columns = hasColumns ? cluster.domain.back() : 1, block = hasColumns ? blockOf(columns) : 1;
+    int64_t columns = hasColumns ? fusionGroup.domain.back() : 1, block = hasColumns ? blockOf(columns) : 1;
     int64_t blocks = (columns + block - 1) / block;
     if (hasColumns)
       sizes.push_back(Size{blocks, false});
     const Size points = matmul(sizes);
     k.loop(k.begin, k.end, [&](Value point) {
       SmallVector<Value> split = k.delinearize(point, sizes);
-      SmallVector<Value> indices(cluster.domain.size());
+      SmallVector<Value> indices(fusionGroup.domain.size());
       for (auto [i, dim] : llvm::enumerate(keptDims))
         indices[dim] = split[i];
       if (hasColumns) {

@@ -38,7 +38,7 @@ struct ColumnEmitter : ColumnProgram {
       reducedSizes.push_back(sizeOf(dim));
     for (size_t dim : keptDims)
       keptSizes.push_back(sizeOf(dim));
-    columns = hasColumns ? cluster.domain.back() : 1;
+    columns = hasColumns ? fusionGroup.domain.back() : 1;
     if (hasColumns)
       keptSizes.push_back(Size{ceilDivide(columns, kColumns), false});
     lines = hasColumns ? kLines : kThreadsAlone;
@@ -92,7 +92,7 @@ private:
 
   /// Computes the indices of this thread in block `site` of the results.
   void locate(Value site) {
-    indices.assign(cluster.domain.size(), Value());
+    indices.assign(fusionGroup.domain.size(), Value());
     SmallVector<Value> split = keptSizes.empty() ? SmallVector<Value>() : k.delinearize(site, keptSizes);
     for (auto [i, dim] : llvm::enumerate(keptDims)) {
       indices[dim] = split[i];

@@ -1,6 +1,6 @@
 #include "BodyLowering.h"
 
-#include "Clusters.h"
+#include "Fusion.h"
 #include "Expand.h"
 #include "LibraryOps.h"
 #include "Prepare.h"
@@ -83,7 +83,7 @@ struct Lowering {
   FunctionSizes &sizes;
   Slots slots;
   Claims claims;
-  Clustering clustering;
+  FusionPlan plan;
   Workspace workspace;
   Place workspacePlace;
 
@@ -161,7 +161,7 @@ struct Lowering {
 
   KernelContext kernelContext() {
     return {function.getContext(),
-            clustering,
+            plan,
             claims,
             [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
             [this](Value root) { return accumulates(root); },
@@ -175,28 +175,28 @@ struct Lowering {
     scratch.pointer.set_slot(workspacePlace.slot);
     scratch.pointer.set_fixed(place.fixed);
     scratch.pointer.set_per_row(place.perRow);
-    scratch.reach.set_per_row(emitter.attentionScratch(clustering.clusters[size_t(cluster)].ops.front()));
+    scratch.reach.set_per_row(emitter.attentionScratch(plan.fusionGroups[size_t(cluster)].ops.front()));
     return scratch;
   }
 
-  bundle::Launch &addLaunch(const Cluster &cluster) {
+  bundle::Launch &addLaunch(const FusionGroup &fusionGroup) {
     bundle::Launch &launch = *body.add_launches();
-    launch.set_origin(originOf(cluster.ops));
+    launch.set_origin(originOf(fusionGroup.ops));
     return launch;
   }
 
   /// Adds the kernels of an attention, or a call of the device's routine if it has no kernels.
   LogicalResult lowerAttention(int index) {
-    const Cluster &cluster = clustering.clusters[size_t(index)];
+    const FusionGroup &fusionGroup = plan.fusionGroups[size_t(index)];
     FailureOr<std::vector<Kernel>> kernels = emitter.attention(kernelContext(), index);
     if (failed(kernels))
       return failure();
     for (Kernel &kernel : *kernels)
-      lowerKernel(std::move(kernel), addLaunch(cluster));
+      lowerKernel(std::move(kernel), addLaunch(fusionGroup));
     if (kernels->empty())
-      callAttention(cluster.ops.front(), addLaunch(cluster));
+      callAttention(fusionGroup.ops.front(), addLaunch(fusionGroup));
     else
-      sizes.flopsPerRow += planAttention(cluster.ops.front(), claims)->flopsPerRow;
+      sizes.flopsPerRow += planAttention(fusionGroup.ops.front(), claims)->flopsPerRow;
     return success();
   }
 
@@ -233,9 +233,9 @@ struct Lowering {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, claim] : claims)
       if (!claim.container && body.slots(slots.results[claim.result].slot).mode() == bundle::UPDATE)
-        writer[slots.results[claim.result].slot] = clustering.availableAfter(value);
-    for (auto [index, cluster] : llvm::enumerate(clustering.clusters))
-      for (Operation *op : cluster.ops)
+        writer[slots.results[claim.result].slot] = plan.availableAfter(value);
+    for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
+      for (Operation *op : fusionGroup.ops)
         for (Value operand : op->getOperands())
           if (auto argument = dyn_cast<BlockArgument>(rootOf(operand))) {
             auto found = writer.find(slots.arguments[argument.getArgNumber()].slot);
@@ -263,42 +263,42 @@ struct Lowering {
     eraseDeadOps(function.getBody().front());
     if (emitter.wantsFewLaunches())
       moveParameterGradientsLast(function);
-    FailureOr<Clustering> clustered = formClusters(function, claims, emitter.wantsFewLaunches());
+    FailureOr<FusionPlan> clustered = formFusionGroups(function, claims, emitter.wantsFewLaunches());
     if (failed(clustered))
       return failure();
-    clustering = std::move(*clustered);
+    plan = std::move(*clustered);
     if (failed(checkUpdatesInPlace()))
       return failure();
-    workspace = allocateWorkspace(clustering, claims, [&](const Cluster &cluster) {
-      return cluster.kind == Cluster::Attention && !cluster.ops.empty() ? emitter.attentionScratch(cluster.ops.front()) : 0;
+    workspace = allocateWorkspace(plan, claims, [&](const FusionGroup &fusionGroup) {
+      return fusionGroup.kind == FusionGroup::Attention && !fusionGroup.ops.empty() ? emitter.attentionScratch(fusionGroup.ops.front()) : 0;
     });
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
       workspacePlace = slots.workspace(workspace.bytes);
 
     const KernelContext context = kernelContext();
-    for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
-      if (cluster.ops.empty())
+    for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups)) {
+      if (fusionGroup.ops.empty())
         continue;
-      if (cluster.kind == Cluster::Attention) {
+      if (fusionGroup.kind == FusionGroup::Attention) {
         if (failed(lowerAttention(int(index))))
           return failure();
         continue;
       }
-      bundle::Launch &launch = addLaunch(cluster);
-      switch (cluster.kind) {
-      case Cluster::Row:
+      bundle::Launch &launch = addLaunch(fusionGroup);
+      switch (fusionGroup.kind) {
+      case FusionGroup::Row:
         lowerKernel(emitter.row(context, int(index)), launch);
         break;
-      case Cluster::Column:
+      case FusionGroup::Column:
         lowerKernel(emitter.column(context, int(index)), launch);
         break;
-      case Cluster::Scatter:
+      case FusionGroup::Scatter:
         lowerKernel(emitter.scatter(context, int(index)), launch);
         break;
-      case Cluster::Matmul:
-        lowerMatmul(cluster.ops.front(), launch);
+      case FusionGroup::Matmul:
+        lowerMatmul(fusionGroup.ops.front(), launch);
         break;
-      case Cluster::Attention:
+      case FusionGroup::Attention:
         break; // lowered above
       }
     }

@@ -5,15 +5,15 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[size_t(index)]), k(k),
-      expression(k, context.clustering, index, context.claims, cluster.domain, true) {
-  hasColumns = !cluster.reduced.back() && !ShapedType::isDynamic(cluster.domain.back());
-  for (size_t dim = 0; dim < cluster.domain.size(); ++dim)
-    if (cluster.reduced[dim])
+    : context(context), fusionGroup(context.plan.fusionGroups[size_t(index)]), k(k),
+      expression(k, context.plan, index, context.claims, fusionGroup.domain, true) {
+  hasColumns = !fusionGroup.reduced.back() && !ShapedType::isDynamic(fusionGroup.domain.back());
+  for (size_t dim = 0; dim < fusionGroup.domain.size(); ++dim)
+    if (fusionGroup.reduced[dim])
       reducedDims.push_back(dim);
-    else if (!hasColumns || dim + 1 < cluster.domain.size())
+    else if (!hasColumns || dim + 1 < fusionGroup.domain.size())
       keptDims.push_back(dim);
-  for (Operation *op : cluster.ops) {
+  for (Operation *op : fusionGroup.ops) {
     auto reduce = dyn_cast<ReduceOp>(op);
     if (!reduce) {
       expression.define(op);
@@ -33,7 +33,7 @@ ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int
   }
 }
 
-Size ColumnProgram::sizeOf(size_t dim) const { return ShapedType::isDynamic(cluster.domain[dim]) ? Size{1, true} : Size{cluster.domain[dim], false}; }
+Size ColumnProgram::sizeOf(size_t dim) const { return ShapedType::isDynamic(fusionGroup.domain[dim]) ? Size{1, true} : Size{fusionGroup.domain[dim], false}; }
 
 Value ColumnProgram::evaluate(int node, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
   if (Value found = cache.lookup(node))

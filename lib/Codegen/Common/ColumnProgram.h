@@ -31,7 +31,7 @@ protected:
   void store(Result &result, Value value, llvm::ArrayRef<Value> keptIndices);
 
   const KernelContext &context;
-  const Cluster &cluster;
+  const FusionGroup &fusionGroup;
   KernelBuilder &k;
   Expression expression;
   std::vector<Result> results;

@@ -12,8 +12,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-Expression::Expression(KernelBuilder &k, const Clustering &clustering, int cluster, const Claims &claims, ArrayRef<int64_t> domain, bool hasColumns)
-    : k(k), clustering(clustering), cluster(cluster), claims(claims), domain(domain), hasColumns(hasColumns) {}
+Expression::Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const Claims &claims, ArrayRef<int64_t> domain, bool hasColumns)
+    : k(k), plan(plan), cluster(cluster), claims(claims), domain(domain), hasColumns(hasColumns) {}
 
 int Expression::add(Node node) {
   int phase = 0;
@@ -124,8 +124,8 @@ int Expression::use(Value operand) {
     return defined.lookup(root);
   }
   if (op) {
-    auto found = clustering.clusterOf.find(op);
-    if (found != clustering.clusterOf.end() && found->second == cluster)
+    auto found = plan.fusionGroupOf.find(op);
+    if (found != plan.fusionGroupOf.end() && found->second == cluster)
       return defined.lookup(root);
   }
   return load(operand);
@@ -215,8 +215,8 @@ int Expression::define(TakeOp take) {
   Value x = take.getX();
   const int64_t size = cast<RankedTensorType>(x.getType()).getShape().back();
   Operation *source = rootOf(x).getDefiningOp();
-  auto found = source ? clustering.clusterOf.find(source) : clustering.clusterOf.end();
-  bool inside = found != clustering.clusterOf.end() && found->second == cluster;
+  auto found = source ? plan.fusionGroupOf.find(source) : plan.fusionGroupOf.end();
+  bool inside = found != plan.fusionGroupOf.end() && found->second == cluster;
   if (inside || size == 1 || (source && (isa<arith::ConstantOp>(source) || isUniform(source)))) {
     // The element is selected while the kernel iterates over its vector. A vector of one element is
     // not a dimension of the domain, so no index is compared.

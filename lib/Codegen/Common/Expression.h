@@ -2,7 +2,7 @@
 // cluster's domain.
 #pragma once
 
-#include "Clusters.h"
+#include "Fusion.h"
 #include "KernelBuilder.h"
 
 #include "zorse/Dialect/Zorse/SampleOps.h"
@@ -60,7 +60,7 @@ struct StoreNode {
 class Expression {
 public:
   /// \param domain  squeezed dimensions; if `hasColumns`, the last one is the columns.
-  Expression(KernelBuilder &k, const Clustering &clustering, int cluster, const Claims &claims, llvm::ArrayRef<int64_t> domain, bool hasColumns);
+  Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const Claims &claims, llvm::ArrayRef<int64_t> domain, bool hasColumns);
 
   /// Returns the node of an operand of an op of the cluster.
   int use(mlir::Value operand);
@@ -109,7 +109,7 @@ private:
   Form formOf(llvm::ArrayRef<int64_t> strides) const;
 
   KernelBuilder &k;
-  const Clustering &clustering;
+  const FusionPlan &plan;
   int cluster;
   const Claims &claims;
   llvm::SmallVector<int64_t, 6> domain;

@@ -10,8 +10,8 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 RowProgram::RowProgram(KernelBuilder &k, const KernelContext &context, int index)
-    : context(context), cluster(context.clustering.clusters[index]), k(k),
-      expression(k, context.clustering, index, context.claims, cluster.shape(), cluster.columns != 0), columns(cluster.columns) {
+    : context(context), fusionGroup(context.plan.fusionGroups[index]), k(k),
+      expression(k, context.plan, index, context.claims, fusionGroup.shape(), fusionGroup.columns != 0), columns(fusionGroup.columns) {
   buildGraph();
   mergeDims();
   markNeeded();
@@ -27,12 +27,12 @@ RowProgram::RowProgram(KernelBuilder &k, const KernelContext &context, int index
 }
 
 void RowProgram::buildGraph() {
-  SmallVector<int64_t, 4> shape = cluster.shape();
-  for (Operation *op : cluster.ops)
+  SmallVector<int64_t, 4> shape = fusionGroup.shape();
+  for (Operation *op : fusionGroup.ops)
     expression.define(op);
-  for (Operation *op : cluster.ops) {
+  for (Operation *op : fusionGroup.ops) {
     Value result = op->getResult(0);
-    if (!context.clustering.isMaterialised(result, context.claims))
+    if (!context.plan.isMaterialised(result, context.claims))
       continue;
     Layout layout = storageLayout(result, context.claims);
     StoreNode store;
@@ -50,7 +50,7 @@ void RowProgram::buildGraph() {
     k.addCost(size, elementBytes(store.element));
     stores.push_back(store);
   }
-  for (int64_t size : cluster.lead)
+  for (int64_t size : fusionGroup.lead)
     sizes.push_back(ShapedType::isDynamic(size) ? Size{1, true} : Size{size, false});
   for (const Node &node : nodes())
     phases = std::max(phases, node.phase + 1);
@@ -129,7 +129,7 @@ Value RowProgram::scalarOf(int index, ArrayRef<Value> indices) {
 
 std::string RowProgram::hint() const {
   std::string name;
-  for (Operation *op : cluster.ops) {
+  for (Operation *op : fusionGroup.ops) {
     StringRef word = op->hasAttr(kCopyAttr) ? "copy" : op->getName().stripDialect();
     if (name.size() + word.size() > 40 || StringRef(name).contains(word))
       continue;

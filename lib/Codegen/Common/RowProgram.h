@@ -3,7 +3,7 @@
 // every access treats them as one.
 #pragma once
 
-#include "Clusters.h"
+#include "Fusion.h"
 #include "Expression.h"
 #include "KernelBuilder.h"
 
@@ -13,7 +13,7 @@ namespace zorse::codegen {
 /// at run time.
 struct KernelContext {
   mlir::MLIRContext *context;
-  const Clustering &clustering;
+  const FusionPlan &plan;
   const Claims &claims;
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
@@ -40,7 +40,7 @@ protected:
   std::string hint() const;
 
   const KernelContext &context;
-  const Cluster &cluster;
+  const FusionGroup &fusionGroup;
   KernelBuilder &k;
   Expression expression;
   std::vector<StoreNode> stores;

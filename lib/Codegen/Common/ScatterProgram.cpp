@@ -7,7 +7,7 @@ using namespace zorse;
 using namespace zorse::codegen;
 
 ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, int index)
-    : op(cast<ScatterAddOp>(context.clustering.clusters[size_t(index)].ops.front())), k(k) {
+    : op(cast<ScatterAddOp>(context.plan.fusionGroups[size_t(index)].ops.front())), k(k) {
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
   idType = getElementTypeOrSelf(op.getIds().getType());

@@ -49,26 +49,26 @@ private:
 };
 } // namespace
 
-Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const Claims &claims,
-                                            llvm::function_ref<int64_t(const Cluster &)> scratch) {
+Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const Claims &claims,
+                                            llvm::function_ref<int64_t(const FusionGroup &)> scratch) {
   llvm::MapVector<Value, Lifetime> lives;
   auto containerOf = [&](Value root) -> Value {
     auto claim = claims.find(root);
     return claim == claims.end() ? root : claim->second.container;
   };
-  for (auto [index, cluster] : llvm::enumerate(clustering.clusters)) {
-    for (Operation *op : cluster.ops) {
+  for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups)) {
+    for (Operation *op : fusionGroup.ops) {
       for (Value result : op->getResults())
-        if (Value container = containerOf(result); container && (cluster.kind == Cluster::Attention || clustering.isMaterialised(result, claims) ||
-                                                                 cluster.kind == Cluster::Matmul || cluster.kind == Cluster::Scatter))
+        if (Value container = containerOf(result); container && (fusionGroup.kind == FusionGroup::Attention || plan.isMaterialised(result, claims) ||
+                                                                 fusionGroup.kind == FusionGroup::Matmul || fusionGroup.kind == FusionGroup::Scatter))
           lives[container].include(index);
       for (Value operand : op->getOperands()) {
         Value root = rootOf(operand);
         Operation *producer = root.getDefiningOp();
         if (!producer || isa<arith::ConstantOp>(producer) || isMadeAgain(producer))
           continue;
-        auto found = clustering.clusterOf.find(producer);
-        if (found != clustering.clusterOf.end() && found->second == static_cast<int>(index))
+        auto found = plan.fusionGroupOf.find(producer);
+        if (found != plan.fusionGroupOf.end() && found->second == static_cast<int>(index))
           continue;
         if (Value container = containerOf(root))
           lives[container].include(index);
@@ -84,8 +84,8 @@ Workspace zorse::codegen::allocateWorkspace(const Clustering &clustering, const 
   std::vector<Request> order;
   for (auto &[value, life] : lives)
     order.push_back({value, -1, life, tensorBytes(value.getType())});
-  for (auto [index, cluster] : llvm::enumerate(clustering.clusters))
-    if (const int64_t bytes = scratch(cluster)) {
+  for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
+    if (const int64_t bytes = scratch(fusionGroup)) {
       Request &request = order.emplace_back();
       request.cluster = int(index);
       request.life.include(int(index));

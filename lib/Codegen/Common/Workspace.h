@@ -1,7 +1,7 @@
 // Offsets of temporaries. Two temporaries overlap only if no launch needs both.
 #pragma once
 
-#include "Clusters.h"
+#include "Fusion.h"
 #include "Slots.h"
 
 namespace zorse::codegen {
@@ -15,6 +15,6 @@ struct Workspace {
 /// Allocates every materialized value without a claim, every concat without a claim, and scratch
 /// buffers.
 /// \param scratch  bytes per sample that a cluster needs in addition to values; 0: none
-Workspace allocateWorkspace(const Clustering &clustering, const Claims &claims, llvm::function_ref<int64_t(const Cluster &)> scratch);
+Workspace allocateWorkspace(const FusionPlan &plan, const Claims &claims, llvm::function_ref<int64_t(const FusionGroup &)> scratch);
 
 } // namespace zorse::codegen

@@ -23,7 +23,7 @@ LogicalResult cuda::prepareAttention(func::FuncOp function, StringRef chip) {
 int64_t cuda::attentionScratch(Operation *op) { return isa<AttentionGradOp>(op) ? statisticsBytes(op) : 0; }
 
 FailureOr<std::vector<Kernel>> cuda::buildAttention(const KernelContext &context, int cluster, StringRef chip) {
-  Operation *op = context.clustering.clusters[size_t(cluster)].ops.front();
+  Operation *op = context.plan.fusionGroups[size_t(cluster)].ops.front();
   const AttentionProblem problem = problemOf(op, context.claims, chip);
   // Rows are aligned to 16 bytes if their tensors are. The layouts of slots and workspace guarantee
   // this.

@@ -15,7 +15,7 @@
 
 namespace zorse::codegen {
 
-struct Cluster {
+struct FusionGroup {
   enum Kind { Row, Column, Scatter, Matmul, Attention } kind = Row;
   llvm::SmallVector<mlir::Operation *> ops; ///< in program order; empty: merged into another cluster.
   llvm::SmallVector<int64_t, 4> lead;       ///< Row: squeezed shape; the batch dimension, if any, is first.
@@ -27,9 +27,9 @@ struct Cluster {
   llvm::SmallVector<int64_t, 4> shape() const;
 };
 
-struct Clustering {
-  std::vector<Cluster> clusters;                    ///< in execution order.
-  llvm::DenseMap<mlir::Operation *, int> clusterOf; ///< has no entry for recomputed ops, views, constants and concats.
+struct FusionPlan {
+  std::vector<FusionGroup> fusionGroups;                    ///< in execution order.
+  llvm::DenseMap<mlir::Operation *, int> fusionGroupOf; ///< has no entry for recomputed ops, views, constants and concats.
 
   /// Position of the launch after which `value` can be read; -1: before the first launch.
   int availableAfter(mlir::Value value) const;
@@ -39,7 +39,7 @@ struct Clustering {
 
 /// Whether an op of a cluster can use an operand that the same cluster computes without reading it
 /// from memory.
-bool isAccessibleInCluster(mlir::Value operand, const Cluster &cluster);
+bool isAccessibleInFusionGroup(mlir::Value operand, const FusionGroup &fusionGroup);
 
 /// Returns, per squeezed dimension, whether a reduction combines it.
 llvm::SmallVector<bool, 4> reducedDims(ReduceOp op);
@@ -48,6 +48,6 @@ llvm::SmallVector<bool, 4> reducedDims(ReduceOp op);
 /// Fails after a diagnostic at an op that has no lowering.
 /// \param fewLaunches  also merge copies of one shape, and sums over one domain, if they read
 /// different values.
-mlir::FailureOr<Clustering> formClusters(mlir::func::FuncOp function, const Claims &claims, bool fewLaunches);
+mlir::FailureOr<FusionPlan> formFusionGroups(mlir::func::FuncOp function, const Claims &claims, bool fewLaunches);
 
 } // namespace zorse::codegen

@@ -1,4 +1,4 @@
-#include "Clusters.h"
+#include "Fusion.h"
 
 #include "LibraryOps.h"
 #include "Prepare.h"
@@ -23,7 +23,7 @@ static constexpr size_t kMaxPointers = 64;
 /// time of LLVM's scheduler is quadratic in the length of a block.
 static constexpr size_t kMaxMembers = 256;
 
-SmallVector<int64_t, 4> Cluster::shape() const {
+SmallVector<int64_t, 4> FusionGroup::shape() const {
   SmallVector<int64_t, 4> shape(lead);
   if (columns)
     shape.push_back(columns);
@@ -45,11 +45,11 @@ static bool isRowReduce(ReduceOp op) {
   return !reduced.empty() && reduced.back() && llvm::count(reduced, true) == 1 && !ShapedType::isDynamic(squeezedShape(op.getX().getType()).back());
 }
 
-bool zorse::codegen::isAccessibleInCluster(Value operand, const Cluster &cluster) {
+bool zorse::codegen::isAccessibleInFusionGroup(Value operand, const FusionGroup &fusionGroup) {
   std::optional<Trace> trace = traceOf(operand);
   if (!trace)
     return false;
-  size_t rank = squeezedShape(trace->root.getType()).size(), lead = cluster.lead.size();
+  size_t rank = squeezedShape(trace->root.getType()).size(), lead = fusionGroup.lead.size();
   auto identity = [&](size_t count) {
     if (trace->dims.size() < count)
       return false;
@@ -58,11 +58,11 @@ bool zorse::codegen::isAccessibleInCluster(Value operand, const Cluster &cluster
         return false;
     return true;
   };
-  if (cluster.columns && rank == lead + 1)
+  if (fusionGroup.columns && rank == lead + 1)
     return trace->dims.size() == rank && identity(rank);
   if (rank != lead || !identity(lead))
     return false;
-  return trace->dims.size() == lead || (cluster.columns && trace->dims.size() == lead + 1 && trace->dims.back() == -1);
+  return trace->dims.size() == lead || (fusionGroup.columns && trace->dims.size() == lead + 1 && trace->dims.back() == -1);
 }
 
 namespace {
@@ -83,18 +83,18 @@ int availability(Value value, const llvm::DenseMap<Operation *, int> &clusterOf)
 struct FusionBuilder {
   func::FuncOp function;
   const Claims &claims;
-  Clustering result;
+  FusionPlan result;
   /// Values that each cluster reads from memory, updated while row clusters grow. Searching all
   /// members for every op would be quadratic in long chains.
   std::vector<llvm::DenseSet<Value>> outside;
   /// Updates of state run in place over millions of elements. They are one launch that reads each
   /// element once, without workspace.
   bool isUpdate = false;
-  bool fewLaunches = false; ///< see formClusters()
+  bool fewLaunches = false; ///< see formFusionGroups()
 
   bool isMember(Value root, int index) const {
-    auto found = result.clusterOf.find(root.getDefiningOp());
-    return found != result.clusterOf.end() && found->second == index;
+    auto found = result.fusionGroupOf.find(root.getDefiningOp());
+    return found != result.fusionGroupOf.end() && found->second == index;
   }
 
   Value outsideRoot(Value operand) const {
@@ -131,7 +131,7 @@ struct FusionBuilder {
   }
 
   /// Whether the shape of `op` allows it as a member of a row cluster.
-  static bool fitsShape(Operation *op, const Cluster &c) {
+  static bool fitsShape(Operation *op, const FusionGroup &c) {
     SmallVector<int64_t, 4> full = c.shape(), shape = squeezedShape(op->getResult(0).getType());
     if (auto reduce = dyn_cast<ReduceOp>(op))
       return c.columns && squeezedShape(reduce.getX().getType()) == full;
@@ -143,8 +143,8 @@ struct FusionBuilder {
   }
 
   bool canJoin(int index, Operation *op) const {
-    const Cluster &c = result.clusters[index];
-    if (c.kind != Cluster::Row || c.ops.empty() || c.ops.size() >= kMaxMembers || !fitsShape(op, c))
+    const FusionGroup &c = result.fusionGroups[index];
+    if (c.kind != FusionGroup::Row || c.ops.empty() || c.ops.size() >= kMaxMembers || !fitsShape(op, c))
       return false;
     const llvm::DenseSet<Value> &known = outside[size_t(index)];
     llvm::SmallSetVector<Value, 4> more;
@@ -152,13 +152,13 @@ struct FusionBuilder {
       Value root = outsideRoot(operand.get());
       if (!root)
         continue;
-      auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
-      if (found != result.clusterOf.end() && found->second == index) {
+      auto found = root.getDefiningOp() ? result.fusionGroupOf.find(root.getDefiningOp()) : result.fusionGroupOf.end();
+      if (found != result.fusionGroupOf.end() && found->second == index) {
         // Indices and tables of a gather are read from memory.
-        if (isa<GatherOp>(op) || !isAccessibleInCluster(operand.get(), c))
+        if (isa<GatherOp>(op) || !isAccessibleInFusionGroup(operand.get(), c))
           return false;
       } else {
-        if (availability(root, result.clusterOf) >= index)
+        if (availability(root, result.fusionGroupOf) >= index)
           return false;
         if (!known.contains(root))
           more.insert(root);
@@ -171,7 +171,7 @@ struct FusionBuilder {
   }
 
   bool sharesInput(int index, Operation *op) const {
-    const Cluster &c = result.clusters[index];
+    const FusionGroup &c = result.fusionGroups[index];
     for (Operation *member : c.ops)
       for (Value theirs : member->getOperands())
         for (Value ours : op->getOperands())
@@ -181,45 +181,45 @@ struct FusionBuilder {
   }
 
   bool areCopies(int index, Operation *op) const {
-    return op->hasAttr(kCopyAttr) && llvm::all_of(result.clusters[index].ops, [](Operation *member) { return member->hasAttr(kCopyAttr); });
+    return op->hasAttr(kCopyAttr) && llvm::all_of(result.fusionGroups[index].ops, [](Operation *member) { return member->hasAttr(kCopyAttr); });
   }
 
   void append(int index, Operation *op) {
-    result.clusters[index].ops.push_back(op);
-    result.clusterOf[op] = index;
+    result.fusionGroups[index].ops.push_back(op);
+    result.fusionGroupOf[op] = index;
     for (Value operand : op->getOperands())
       if (Value root = outsideRoot(operand); root && !isMember(root, index))
         outside[size_t(index)].insert(root);
   }
 
-  int create(Cluster cluster) {
+  int create(FusionGroup fusionGroup) {
     outside.emplace_back();
-    result.clusters.push_back(std::move(cluster));
-    return result.clusters.size() - 1;
+    result.fusionGroups.push_back(std::move(fusionGroup));
+    return result.fusionGroups.size() - 1;
   }
 
   void addRowOp(Operation *op) {
     int last = -1;
     for (Value operand : op->getOperands())
-      last = std::max(last, availability(operand, result.clusterOf));
-    int count = result.clusters.size();
+      last = std::max(last, availability(operand, result.fusionGroupOf));
+    int count = result.fusionGroups.size();
     if (last >= 0 && canJoin(last, op))
       return append(last, op);
     for (int index = count - 1; index > last; --index)
       if (canJoin(index, op) && (isUpdate || sharesInput(index, op) || (fewLaunches && areCopies(index, op))))
         return append(index, op);
-    Cluster cluster;
+    FusionGroup fusionGroup;
     SmallVector<int64_t, 4> shape = squeezedShape(op->getResult(0).getType());
     if (auto reduce = dyn_cast<ReduceOp>(op))
       shape = squeezedShape(reduce.getX().getType());
     if (auto take = dyn_cast<TakeOp>(op))
       shape = squeezedShape(take.getX().getType());
-    cluster.lead = shape;
+    fusionGroup.lead = shape;
     if (!shape.empty() && !ShapedType::isDynamic(shape.back())) {
-      cluster.columns = shape.back();
-      cluster.lead.pop_back();
+      fusionGroup.columns = shape.back();
+      fusionGroup.lead.pop_back();
     }
-    append(create(std::move(cluster)), op);
+    append(create(std::move(fusionGroup)), op);
   }
 
   /// Whether only `user` reads the contents of `value`, directly or through views.
@@ -237,11 +237,11 @@ struct FusionBuilder {
     Value root = rootOf(reduce.getX());
     if (!root.getDefiningOp())
       return -1;
-    auto found = result.clusterOf.find(root.getDefiningOp());
-    if (found == result.clusterOf.end())
+    auto found = result.fusionGroupOf.find(root.getDefiningOp());
+    if (found == result.fusionGroupOf.end())
       return -1;
-    const Cluster &c = result.clusters[found->second];
-    if (c.kind != Cluster::Row || c.shape() != squeezedShape(reduce.getX().getType()) || !isAccessibleInCluster(reduce.getX(), c))
+    const FusionGroup &c = result.fusionGroups[found->second];
+    if (c.kind != FusionGroup::Row || c.shape() != squeezedShape(reduce.getX().getType()) || !isAccessibleInFusionGroup(reduce.getX(), c))
       return -1;
     for (Operation *op : c.ops) {
       if (!isElementwise(op) || squeezedShape(op->getResult(0).getType()) != c.shape() || claims.count(op->getResult(0)) ||
@@ -256,22 +256,22 @@ struct FusionBuilder {
     SmallVector<bool, 4> reduced = reducedDims(reduce);
     int source = absorbable(reduce);
     if (source < 0) {
-      int last = availability(reduce.getX(), result.clusterOf);
-      for (int index = result.clusters.size() - 1; index > last; --index) {
-        Cluster &c = result.clusters[index];
-        if (c.kind == Cluster::Column && c.group < 0 && c.domain == domain && c.reduced == reduced && sharesInput(index, reduce) &&
+      int last = availability(reduce.getX(), result.fusionGroupOf);
+      for (int index = result.fusionGroups.size() - 1; index > last; --index) {
+        FusionGroup &c = result.fusionGroups[index];
+        if (c.kind == FusionGroup::Column && c.group < 0 && c.domain == domain && c.reduced == reduced && sharesInput(index, reduce) &&
             c.ops.size() < kMaxOperands && pointers({c.ops, reduce.getOperation()}) <= kMaxPointers)
           return append(index, reduce);
       }
     }
-    Cluster cluster;
-    cluster.kind = Cluster::Column;
-    cluster.domain = domain;
-    cluster.reduced = reduced;
-    int index = create(std::move(cluster));
+    FusionGroup fusionGroup;
+    fusionGroup.kind = FusionGroup::Column;
+    fusionGroup.domain = domain;
+    fusionGroup.reduced = reduced;
+    int index = create(std::move(fusionGroup));
     if (source >= 0) {
       SmallVector<Operation *> moved;
-      std::swap(moved, result.clusters[source].ops);
+      std::swap(moved, result.fusionGroups[source].ops);
       for (Operation *op : moved)
         append(index, op);
     }
@@ -279,18 +279,18 @@ struct FusionBuilder {
   }
 
   void addGroupOp(Operation *op, int64_t group) {
-    if (result.clusters.empty() || result.clusters.back().group != group) {
-      Cluster cluster;
-      cluster.kind = Cluster::Column;
-      cluster.group = group;
-      create(std::move(cluster));
+    if (result.fusionGroups.empty() || result.fusionGroups.back().group != group) {
+      FusionGroup fusionGroup;
+      fusionGroup.kind = FusionGroup::Column;
+      fusionGroup.group = group;
+      create(std::move(fusionGroup));
     }
-    Cluster &cluster = result.clusters.back();
+    FusionGroup &fusionGroup = result.fusionGroups.back();
     if (auto reduce = dyn_cast<ReduceOp>(op)) {
-      cluster.domain = squeezedShape(reduce.getX().getType());
-      cluster.reduced = reducedDims(reduce);
+      fusionGroup.domain = squeezedShape(reduce.getX().getType());
+      fusionGroup.reduced = reducedDims(reduce);
     }
-    append(result.clusters.size() - 1, op);
+    append(result.fusionGroups.size() - 1, op);
   }
 
   /// Whether cluster `writer` computes the value or a part of it.
@@ -298,8 +298,8 @@ struct FusionBuilder {
     Operation *op = rootOf(value).getDefiningOp();
     if (!op)
       return false;
-    auto found = result.clusterOf.find(op);
-    if (found != result.clusterOf.end())
+    auto found = result.fusionGroupOf.find(op);
+    if (found != result.fusionGroupOf.end())
       return found->second == writer;
     return isa<ConcatOp>(op) && llvm::any_of(op->getOperands(), [&](Value part) { return isWrittenBy(part, writer); });
   }
@@ -307,14 +307,14 @@ struct FusionBuilder {
   /// Whether an op of cluster `reader` reads a result of cluster `writer`, through views or
   /// concats.
   bool reads(int reader, int writer) const {
-    return llvm::any_of(result.clusters[reader].ops,
+    return llvm::any_of(result.fusionGroups[reader].ops,
                         [&](Operation *op) { return llvm::any_of(op->getOperands(), [&](Value operand) { return isWrittenBy(operand, writer); }); });
   }
 
   /// Whether the ops of `from` can become members of `into` in the domain of `into`: an operand
   /// that one computes for the other must be at the same point.
   bool fitsTogether(int from, int into) const {
-    const Cluster &a = result.clusters[from], &b = result.clusters[into];
+    const FusionGroup &a = result.fusionGroups[from], &b = result.fusionGroups[into];
     if (a.lead != b.lead || a.columns != b.columns) {
       // `from` would compute numbers of the points of `into`: elementwise ops over its leading
       // dimensions.
@@ -323,8 +323,8 @@ struct FusionBuilder {
     }
     llvm::SmallSetVector<Value, 32> streams;
     size_t members = a.ops.size() + b.ops.size();
-    for (const Cluster *cluster : {&a, &b})
-      for (Operation *op : cluster->ops) {
+    for (const FusionGroup *fusionGroup : {&a, &b})
+      for (Operation *op : fusionGroup->ops) {
         if (!fitsShape(op, b))
           return false;
         for (Value operand : op->getOperands()) {
@@ -334,10 +334,10 @@ struct FusionBuilder {
           // A part of a concat that the cluster writes can be read only after all of it is written.
           if (root.getDefiningOp<ConcatOp>() && (isWrittenBy(root, from) || isWrittenBy(root, into)))
             return false;
-          auto found = root.getDefiningOp() ? result.clusterOf.find(root.getDefiningOp()) : result.clusterOf.end();
-          if (found == result.clusterOf.end() || (found->second != from && found->second != into))
+          auto found = root.getDefiningOp() ? result.fusionGroupOf.find(root.getDefiningOp()) : result.fusionGroupOf.end();
+          if (found == result.fusionGroupOf.end() || (found->second != from && found->second != into))
             streams.insert(root);
-          else if (isa<GatherOp>(op) || !isAccessibleInCluster(operand, b))
+          else if (isa<GatherOp>(op) || !isAccessibleInFusionGroup(operand, b))
             return false;
         }
       }
@@ -345,14 +345,14 @@ struct FusionBuilder {
   }
 
   void merge(int from, int into) {
-    for (Operation *op : result.clusters[from].ops)
+    for (Operation *op : result.fusionGroups[from].ops)
       append(into, op);
-    result.clusters[from].ops.clear();
+    result.fusionGroups[from].ops.clear();
     outside[size_t(from)].clear();
     for (Value root : SmallVector<Value>(outside[size_t(into)].begin(), outside[size_t(into)].end()))
       if (isMember(root, into))
         outside[size_t(into)].erase(root);
-    llvm::sort(result.clusters[into].ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    llvm::sort(result.fusionGroups[into].ops, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   }
 
   /// Whether `b` reads `a`, or both read a tensor of a third cluster.
@@ -363,23 +363,23 @@ struct FusionBuilder {
 
   /// Swaps two clusters in the order of launches.
   void exchange(int a, int b) {
-    std::swap(result.clusters[a], result.clusters[b]);
+    std::swap(result.fusionGroups[a], result.fusionGroups[b]);
     std::swap(outside[size_t(a)], outside[size_t(b)]);
     for (int index : {a, b})
-      for (Operation *op : result.clusters[index].ops)
-        result.clusterOf[op] = index;
+      for (Operation *op : result.fusionGroups[index].ops)
+        result.fusionGroupOf[op] = index;
   }
 
   /// Merges row clusters of one domain that read each other or the same tensors. Moves the earlier
   /// cluster back or the later one forward.
   void mergeClusters() {
-    auto isRow = [&](int i) { return result.clusters[i].kind == Cluster::Row && !result.clusters[i].ops.empty(); };
-    int count = result.clusters.size();
+    auto isRow = [&](int i) { return result.fusionGroups[i].kind == FusionGroup::Row && !result.fusionGroups[i].ops.empty(); };
+    int count = result.fusionGroups.size();
     for (bool changed = true; changed;) {
       changed = false;
       for (int late = 1; late < count && !changed; ++late)
         for (int early = late - 1; early >= 0 && isRow(late) && !changed; --early) {
-          if (!isRow(early) || result.clusters[early].ops.size() + result.clusters[late].ops.size() > kMaxMembers || !related(early, late))
+          if (!isRow(early) || result.fusionGroups[early].ops.size() + result.fusionGroups[late].ops.size() > kMaxMembers || !related(early, late))
             continue;
           bool back = true, forward = true;
           for (int between = early + 1; between < late; ++between) {
@@ -411,11 +411,11 @@ struct FusionBuilder {
   /// Merges sums over the same dimensions of one domain, even if they read different values. Moves
   /// the earlier sums back.
   void mergeColumns() {
-    const int count = int(result.clusters.size());
+    const int count = int(result.fusionGroups.size());
     for (int late = 1; late < count; ++late)
       for (int early = late - 1; early >= 0; --early) {
-        Cluster &a = result.clusters[size_t(early)], &b = result.clusters[size_t(late)];
-        if (a.kind != Cluster::Column || b.kind != Cluster::Column || a.ops.empty() || b.ops.empty() || a.domain != b.domain ||
+        FusionGroup &a = result.fusionGroups[size_t(early)], &b = result.fusionGroups[size_t(late)];
+        if (a.kind != FusionGroup::Column || b.kind != FusionGroup::Column || a.ops.empty() || b.ops.empty() || a.domain != b.domain ||
             a.reduced != b.reduced || a.ops.size() + b.ops.size() > kMaxOperands || pointers({a.ops, b.ops}) > kMaxPointers)
           continue;
         bool back = true;
@@ -435,9 +435,9 @@ struct FusionBuilder {
       if (auto group = op->getAttrOfType<IntegerAttr>(kGroupAttr)) {
         addGroupOp(op, group.getInt());
       } else if (isLibraryOp(op) || isa<ScatterAddOp>(op)) {
-        Cluster cluster;
-        cluster.kind = isa<ScatterAddOp>(op) ? Cluster::Scatter : isMatmul(op) ? Cluster::Matmul : Cluster::Attention;
-        append(create(std::move(cluster)), op);
+        FusionGroup fusionGroup;
+        fusionGroup.kind = isa<ScatterAddOp>(op) ? FusionGroup::Scatter : isMatmul(op) ? FusionGroup::Matmul : FusionGroup::Attention;
+        append(create(std::move(fusionGroup)), op);
       } else if (reduce && !isRowReduce(reduce)) {
         addColumnReduce(reduce);
       } else if (reduce || isElementwise(op) || isa<GatherOp, TakeOp, TakeGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(op)) {
@@ -455,23 +455,23 @@ struct FusionBuilder {
 
 } // namespace
 
-int Clustering::availableAfter(Value value) const { return availability(value, clusterOf); }
+int FusionPlan::availableAfter(Value value) const { return availability(value, fusionGroupOf); }
 
-static bool usedOutside(Value value, int cluster, const Clustering &clustering) {
+static bool usedOutside(Value value, int cluster, const FusionPlan &plan) {
   return llvm::any_of(value.getUsers(), [&](Operation *op) {
     if (isViewOp(op))
-      return usedOutside(op->getResult(0), cluster, clustering);
-    auto found = clustering.clusterOf.find(op);
-    return found != clustering.clusterOf.end() && found->second != cluster;
+      return usedOutside(op->getResult(0), cluster, plan);
+    auto found = plan.fusionGroupOf.find(op);
+    return found != plan.fusionGroupOf.end() && found->second != cluster;
   });
 }
 
-bool Clustering::isMaterialised(Value value, const Claims &claims) const {
-  return claims.count(value) || usedOutside(value, clusterOf.lookup(value.getDefiningOp()), *this);
+bool FusionPlan::isMaterialised(Value value, const Claims &claims) const {
+  return claims.count(value) || usedOutside(value, fusionGroupOf.lookup(value.getDefiningOp()), *this);
 }
 
-FailureOr<Clustering> zorse::codegen::formClusters(func::FuncOp function, const Claims &claims, bool fewLaunches) {
-  FusionBuilder former{function, claims, Clustering(), {}};
+FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function, const Claims &claims, bool fewLaunches) {
+  FusionBuilder former{function, claims, FusionPlan(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     former.isUpdate |= isSlot(slotOfResult(function, i), SlotKind::State);
