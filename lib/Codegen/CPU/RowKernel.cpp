@@ -56,11 +56,11 @@ struct RowEmitter : RowProgram {
     std::vector<int> cost(count, 0); // cost of recomputation, in ops; loads are free
     for (size_t i = 0; i < count; ++i) {
       const Node &node = nodes()[i];
-      if (node.form != Form::Vector || node.kind == Node::Load)
+      if (node.form != Form::PerElement || node.kind == Node::Load)
         continue;
       cost[i] = isExpensive(node) ? 100 : 1;
       for (int input : node.inputs)
-        cost[i] += nodes()[input].form == Form::Vector ? cost[input] : 0;
+        cost[i] += nodes()[input].form == Form::PerElement ? cost[input] : 0;
     }
     for (const StoreNode &store : stores)
       if (store.vector)
@@ -72,7 +72,7 @@ struct RowEmitter : RowProgram {
         wanted[node.inputs[0]][node.phase - 1] = 1;
         continue;
       }
-      if (node.form != Form::Vector)
+      if (node.form != Form::PerElement)
         continue;
       bool later = false;
       for (int phase = node.phase + 1; phase < phases; ++phase)
@@ -106,7 +106,7 @@ struct RowEmitter : RowProgram {
   /// The value of a node inside the loop of a phase.
   Value vectorOf(int index, int phase, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
     const Node &node = nodes()[index];
-    if (node.form != Form::Vector)
+    if (node.form != Form::PerElement)
       return scalarOf(index, indices);
     Value &slot = cache[index];
     if (slot)
@@ -134,7 +134,7 @@ struct RowEmitter : RowProgram {
     if (columns)
       all.push_back(Value());
     for (size_t i = 0; i < nodes().size(); ++i)
-      if (nodes()[i].form == Form::Number && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
+      if (nodes()[i].form == Form::PerRow && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
         scalarOf(i, all);
     for (const StoreNode &store : stores)
       if (!store.vector && nodes()[store.node].phase == phase)

@@ -55,7 +55,7 @@ public:
     bool sums = false, rowValues = false;
     for (size_t i = 0; i < nodes().size(); ++i) {
       sums |= nodes()[i].kind == Node::Reduce && needed[i];
-      rowValues |= nodes()[i].kind == Node::Load && nodes()[i].form == Form::Number && needed[i];
+      rowValues |= nodes()[i].kind == Node::Load && nodes()[i].form == Form::PerRow && needed[i];
     }
     // Per-row values are read once for each row, and no element has to compute its row.
     const bool byRows = sums || (rowValues && columns >= kRowWithNumbers && roundsAny());
@@ -89,7 +89,7 @@ private:
         if (!needed[i] || node.kind != Node::Load || node.operand < 0)
           continue;
         if (!node.inputs.empty() && !node.strides.empty() && node.strides.back() != 0 &&
-            (node.indexStride % width || nodes()[size_t(node.inputs[0])].form == Form::Vector))
+            (node.indexStride % width || nodes()[size_t(node.inputs[0])].form == Form::PerElement))
           return false;
         if (!fits(node.strides, unsigned(node.operand), elementBytes(node.element), width))
           return false;
@@ -147,7 +147,7 @@ private:
         return k.load(k.pointer(operand), k.offset(indices, strides), element);
       return share(k.loadMany(k.pointer(operand), k.offset(group.places[0], strides), element, int64_t(group.places.size())));
     };
-    if (const int store = node.form == Form::Vector && node.phase < phase && node.kind != Node::Load ? storeOf(index) : -1; store >= 0) {
+    if (const int store = node.form == Form::PerElement && node.phase < phase && node.kind != Node::Load ? storeOf(index) : -1; store >= 0) {
       const StoreNode &kept = stores[size_t(store)];
       return cache[index] = loadAll(kept.operand, kept.strides, kept.element);
     }
@@ -173,7 +173,7 @@ private:
     SmallVector<int> found;
     for (auto [i, node] : llvm::enumerate(nodes())) {
       const auto operand = unsigned(node.operand);
-      if (needed[i] && node.kind == Node::Load && node.form == Form::Vector && node.operand >= 0 && node.inputs.empty() &&
+      if (needed[i] && node.kind == Node::Load && node.form == Form::PerElement && node.operand >= 0 && node.inputs.empty() &&
           llvm::all_of(ArrayRef<int64_t>(node.strides).drop_back(), [](int64_t stride) { return stride == 0; }) &&
           llvm::none_of(stores, [&](const StoreNode &store) { return store.operand == operand; }))
         found.push_back(int(i));
@@ -186,7 +186,7 @@ private:
   int64_t rowsInTurn(int64_t held) const {
     if (sizes.empty() || !columns || repeatedLoads().empty())
       return 1;
-    const auto loads = llvm::count_if(nodes(), [](const Node &node) { return node.kind == Node::Load && node.form == Form::Vector; });
+    const auto loads = llvm::count_if(nodes(), [](const Node &node) { return node.kind == Node::Load && node.form == Form::PerElement; });
     int64_t rows = (loads + 1) * held <= kHeldElements ? kRowsInTurn : 1;
     while (sizes.back().count % rows)
       rows /= 2;
@@ -392,7 +392,7 @@ private:
   /// Computes the numbers of phase `phase` that are needed later, once per row.
   void makeNumbers(int phase, ArrayRef<Value> indices) {
     for (size_t i = 0; i < nodes().size(); ++i)
-      if (nodes()[i].form == Form::Number && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
+      if (nodes()[i].form == Form::PerRow && nodes()[i].phase == phase && nodes()[i].kind != Node::Reduce && needed[i])
         scalarOf(int(i), indices);
   }
 

@@ -82,7 +82,7 @@ struct Lowering {
   bundle::Body &body;
   FunctionSizes &sizes;
   Slots slots;
-  Claims claims;
+  BufferAliases aliases;
   FusionPlan plan;
   Workspace workspace;
   Place workspacePlace;
@@ -91,9 +91,9 @@ struct Lowering {
       : function(function), emitter(emitter), body(body), sizes(sizes), slots(body) {}
 
   Place placeOf(Value root) {
-    auto claim = claims.find(root);
-    if (claim != claims.end())
-      return claim->second.container ? placeOf(claim->second.container) : slots.results[claim->second.result];
+    auto alias = aliases.find(root);
+    if (alias != aliases.end())
+      return alias->second.container ? placeOf(alias->second.container) : slots.results[alias->second.result];
     if (auto argument = dyn_cast<BlockArgument>(root))
       return slots.arguments[argument.getArgNumber()];
     Place place = workspace.places.lookup(root);
@@ -118,7 +118,7 @@ struct Lowering {
       return bytes;
     }
     auto type = cast<RankedTensorType>(root.getType());
-    Layout layout = storageLayout(root, claims);
+    Layout layout = storageLayout(root, aliases);
     int64_t fixed = layout.offset - offset + 1, perRow = 0;
     for (auto [size, stride] : llvm::zip(type.getShape(), layout.strides)) {
       fixed += (ShapedType::isDynamic(size) ? -1 : size - 1) * stride;
@@ -130,8 +130,8 @@ struct Lowering {
   }
 
   bool accumulates(Value root) {
-    auto claim = claims.find(root);
-    return claim != claims.end() && !claim->second.container && slots.resultAccumulates(claim->second.result);
+    auto alias = aliases.find(root);
+    return alias != aliases.end() && !alias->second.container && slots.resultAccumulates(alias->second.result);
   }
 
   void addBytes(const bundle::Extent &bytes) { sizes.bytesPerRow += bytes.per_row(); }
@@ -144,13 +144,13 @@ struct Lowering {
   }
 
   void lowerMatmul(Operation *op, bundle::Launch &launch) {
-    MatmulPlan plan = *planMatmul(op, claims);
+    MatmulPlan plan = *planMatmul(op, aliases);
     bundle::MatrixProduct &matmul = *launch.mutable_product();
     matmul = plan.matmul;
     Value result = op->getResult(0);
     *matmul.mutable_a() = pointer(plan.a.root, plan.a.layout.offset);
     *matmul.mutable_b() = pointer(plan.b.root, plan.b.layout.offset);
-    *matmul.mutable_c() = pointer(result, storageLayout(result, claims).offset);
+    *matmul.mutable_c() = pointer(result, storageLayout(result, aliases).offset);
     matmul.set_accumulates(accumulates(result));
     if (plan.bias)
       *matmul.mutable_bias() = pointer(plan.bias->root, plan.bias->layout.offset);
@@ -162,7 +162,7 @@ struct Lowering {
   KernelContext kernelContext() {
     return {function.getContext(),
             plan,
-            claims,
+            aliases,
             [this](Value root, int64_t offset) { return KernelBuilder::Place{pointer(root, offset), reach(root, offset)}; },
             [this](Value root) { return accumulates(root); },
             [this](int cluster) { return scratchOf(cluster); }};
@@ -196,12 +196,12 @@ struct Lowering {
     if (kernels->empty())
       callAttention(fusionGroup.ops.front(), addLaunch(fusionGroup));
     else
-      sizes.flopsPerRow += planAttention(fusionGroup.ops.front(), claims)->flopsPerRow;
+      sizes.flopsPerRow += planAttention(fusionGroup.ops.front(), aliases)->flopsPerRow;
     return success();
   }
 
   void callAttention(Operation *op, bundle::Launch &launch) {
-    AttentionPlan plan = *planAttention(op, claims);
+    AttentionPlan plan = *planAttention(op, aliases);
     bundle::LibraryCall &call = *launch.mutable_library();
     call = plan.call;
     auto absent = [&] { call.add_operands()->set_slot(abi::kAbsentSlot); };
@@ -211,11 +211,11 @@ struct Lowering {
         continue;
       }
       if (position >= plan.firstResult) {
-        *call.add_operands() = pointer(value, storageLayout(value, claims).offset);
+        *call.add_operands() = pointer(value, storageLayout(value, aliases).offset);
         if (accumulates(value))
           call.add_accumulates(position);
       } else {
-        View view = *viewOf(value, claims);
+        View view = *viewOf(value, aliases);
         *call.add_operands() = pointer(view.root, view.layout.offset);
       }
       addBytes(tensorBytes(value.getType()));
@@ -231,9 +231,9 @@ struct Lowering {
   /// No later op may read the argument.
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
-    for (auto &[value, claim] : claims)
-      if (!claim.container && body.slots(slots.results[claim.result].slot).mode() == bundle::UPDATE)
-        writer[slots.results[claim.result].slot] = plan.availableAfter(value);
+    for (auto &[value, alias] : aliases)
+      if (!alias.container && body.slots(slots.results[alias.result].slot).mode() == bundle::UPDATE)
+        writer[slots.results[alias.result].slot] = plan.availableAfter(value);
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
       for (Operation *op : fusionGroup.ops)
         for (Value operand : op->getOperands())
@@ -256,20 +256,20 @@ struct Lowering {
     expandColumnOps(function);
     eraseDeadOps(function.getBody().front());
 
-    FailureOr<Claims> claimed = claimPlaces(function, emitter.wantsFewLaunches());
+    FailureOr<BufferAliases> claimed = assignAliases(function, emitter.wantsFewLaunches());
     if (failed(claimed))
       return failure();
-    claims = std::move(*claimed);
+    aliases = std::move(*claimed);
     eraseDeadOps(function.getBody().front());
     if (emitter.wantsFewLaunches())
       moveParameterGradientsLast(function);
-    FailureOr<FusionPlan> clustered = formFusionGroups(function, claims, emitter.wantsFewLaunches());
+    FailureOr<FusionPlan> clustered = formFusionGroups(function, aliases, emitter.wantsFewLaunches());
     if (failed(clustered))
       return failure();
     plan = std::move(*clustered);
     if (failed(checkUpdatesInPlace()))
       return failure();
-    workspace = allocateWorkspace(plan, claims, [&](const FusionGroup &fusionGroup) {
+    workspace = allocateWorkspace(plan, aliases, [&](const FusionGroup &fusionGroup) {
       return fusionGroup.kind == FusionGroup::Attention && !fusionGroup.ops.empty() ? emitter.attentionScratch(fusionGroup.ops.front()) : 0;
     });
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)

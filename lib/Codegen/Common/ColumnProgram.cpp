@@ -6,7 +6,7 @@ using namespace zorse::codegen;
 
 ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int index)
     : context(context), fusionGroup(context.plan.fusionGroups[size_t(index)]), k(k),
-      expression(k, context.plan, index, context.claims, fusionGroup.domain, true) {
+      expression(k, context.plan, index, context.aliases, fusionGroup.domain, true) {
   hasColumns = !fusionGroup.reduced.back() && !ShapedType::isDynamic(fusionGroup.domain.back());
   for (size_t dim = 0; dim < fusionGroup.domain.size(); ++dim)
     if (fusionGroup.reduced[dim])
@@ -24,7 +24,7 @@ ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int
     result.node = expression.use(reduce.getX());
     result.element = getElementTypeOrSelf(reduce.getY().getType());
     result.type = KernelBuilder::computeType(result.element);
-    Layout layout = storageLayout(reduce.getY(), context.claims);
+    Layout layout = storageLayout(reduce.getY(), context.aliases);
     result.operand = k.operand(reduce.getY(), layout.offset);
     result.strides = squeezedStrides(reduce.getY().getType(), layout);
     if (context.accumulates(reduce.getY()))

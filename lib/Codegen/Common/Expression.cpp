@@ -12,8 +12,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-Expression::Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const Claims &claims, ArrayRef<int64_t> domain, bool hasColumns)
-    : k(k), plan(plan), cluster(cluster), claims(claims), domain(domain), hasColumns(hasColumns) {}
+Expression::Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const BufferAliases &aliases, ArrayRef<int64_t> domain, bool hasColumns)
+    : k(k), plan(plan), cluster(cluster), aliases(aliases), domain(domain), hasColumns(hasColumns) {}
 
 int Expression::add(Node node) {
   int phase = 0;
@@ -22,7 +22,7 @@ int Expression::add(Node node) {
     phase = std::max(phase, nodes[input].phase);
   }
   if (node.kind == Node::Reduce) {
-    node.form = Form::Number;
+    node.form = Form::PerRow;
     ++phase;
   }
   node.phase = phase;
@@ -38,8 +38,8 @@ SmallVector<int64_t, 6> Expression::overDomain(ArrayRef<int64_t> strides) const 
 
 Form Expression::formOf(ArrayRef<int64_t> strides) const {
   if (hasColumns && strides.back() != 0)
-    return Form::Vector;
-  return llvm::any_of(strides, [](int64_t stride) { return stride != 0; }) ? Form::Number : Form::Uniform;
+    return Form::PerElement;
+  return llvm::any_of(strides, [](int64_t stride) { return stride != 0; }) ? Form::PerRow : Form::Uniform;
 }
 
 int Expression::constantNode(Value root, const Layout &layout, Type type) {
@@ -93,7 +93,7 @@ int Expression::load(Value value) {
   auto found = loaded.find(value);
   if (found != loaded.end())
     return found->second;
-  std::optional<View> view = viewOf(value, claims);
+  std::optional<View> view = viewOf(value, aliases);
   assert(view && "places are claimed before");
   int result;
   if (Operation *op = view->root.getDefiningOp(); op && isa<arith::ConstantOp>(op)) {
@@ -186,7 +186,7 @@ int Expression::zero(Type type) {
 int Expression::define(GatherOp gather) {
   Node node = newNode(gather);
   auto type = cast<RankedTensorType>(gather.getType());
-  std::optional<View> table = viewOf(gather.getTable(), claims);
+  std::optional<View> table = viewOf(gather.getTable(), aliases);
   node.kind = Node::Load;
   node.element = getElementTypeOrSelf(table->root.getType());
   node.indexStride = table->layout.strides[0];
@@ -227,7 +227,7 @@ int Expression::define(TakeOp take) {
     pick.inputs = {isColumn(take.getIds(), size), vector, zero(node.type)};
     return size == 1 ? add(pick) : reduceNode(add(pick), ReduceKind::Sum);
   }
-  std::optional<View> view = viewOf(x, claims);
+  std::optional<View> view = viewOf(x, aliases);
   SmallVector<int64_t, 4> strides = squeezedStrides(x.getType(), view->layout);
   node.kind = Node::Load;
   node.element = getElementTypeOrSelf(view->root.getType());
@@ -237,7 +237,7 @@ int Expression::define(TakeOp take) {
     strides.pop_back();
   }
   node.strides = overDomain(strides);
-  node.form = Form::Number;
+  node.form = Form::PerRow;
   node.inputs = {use(take.getIds())};
   node.operand = k.operand(view->root, view->layout.offset);
   return add(node);
@@ -259,7 +259,7 @@ int Expression::define(DropoutOp dropout) {
   stream.type = IntegerType::get(k.b.getContext(), 64);
   stream.instance = dropout.getInstance();
   stream.operand = k.operand(Value(), 0);
-  stream.form = carriesSamples(type) ? Form::Number : Form::Uniform;
+  stream.form = carriesSamples(type) ? Form::PerRow : Form::Uniform;
   stream.strides.assign(domain.size(), 0);
   if (carriesSamples(type))
     stream.strides[0] = 1; // the sample's number
@@ -290,7 +290,7 @@ int Expression::define(CausalMaskOp mask) {
 int Expression::maskNode(CausalMaskOp mask, ArrayRef<int64_t> query, ArrayRef<int64_t> key) {
   Node node = newNode(mask);
   auto type = cast<RankedTensorType>(mask.getType());
-  node.kind = Node::Visible;
+  node.kind = Node::CausalMask;
   node.instance = type.getDimSize(1) - type.getDimSize(0);
   node.window = mask.getWindow().value_or(0);
   node.hidden = mask.getHidden();
@@ -310,7 +310,7 @@ int Expression::useMask(CausalMaskOp mask, Value operand) {
     if (type.getDimSize(dim) != 1)
       dims.push_back(dim);
   SmallVector<int64_t, 4> query, key;
-  for (int dim : traceOf(operand)->dims) {
+  for (int dim : viewChainOf(operand)->dims) {
     query.push_back(dim >= 0 && dims[size_t(dim)] == 0);
     key.push_back(dim >= 0 && dims[size_t(dim)] == 1);
   }
@@ -388,7 +388,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
       index = k.add(k.sampleBase, index);
     return node.type.isInteger(32) ? toI32(index) : index;
   }
-  case Node::Visible: {
+  case Node::CausalMask: {
     Value last = k.add(inputs[0], k.i64(node.instance));
     Value visible = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, inputs[1], last);
     if (node.window) {

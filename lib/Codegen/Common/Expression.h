@@ -11,7 +11,7 @@ namespace zorse::codegen {
 
 /// Dependence of a node's value: on no dimension (Uniform), on the leading dimensions only
 /// (Number), or on all dimensions of the domain (Vector).
-enum class Form { Uniform, Number, Vector };
+enum class Form { Uniform, PerRow, PerElement };
 
 struct Node {
   enum Kind {
@@ -20,7 +20,7 @@ struct Node {
     Compute,  ///< op applied to inputs
     Reduce,   ///< input combined over the last dimension
     Index,    ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
-    Visible,  ///< causal mask for query input 0 and key input 1: `instance` is S' - S, `window` is the window or 0
+    CausalMask,  ///< causal mask for query input 0 and key input 1: `instance` is S' - S, `window` is the window or 0
     IsEqual,  ///< input 0 (i32) == input 1 (integer, truncated to i32)
     Select,   ///< input 0 ? input 1 : input 2
     Stream,   ///< random stream of the sample: `instance`
@@ -60,7 +60,7 @@ struct StoreNode {
 class Expression {
 public:
   /// \param domain  squeezed dimensions; if `hasColumns`, the last one is the columns.
-  Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const Claims &claims, llvm::ArrayRef<int64_t> domain, bool hasColumns);
+  Expression(KernelBuilder &k, const FusionPlan &plan, int cluster, const BufferAliases &aliases, llvm::ArrayRef<int64_t> domain, bool hasColumns);
 
   /// Returns the node of an operand of an op of the cluster.
   int use(mlir::Value operand);
@@ -111,7 +111,7 @@ private:
   KernelBuilder &k;
   const FusionPlan &plan;
   int cluster;
-  const Claims &claims;
+  const BufferAliases &aliases;
   llvm::SmallVector<int64_t, 6> domain;
   bool hasColumns;
   llvm::DenseMap<mlir::Value, int> defined;

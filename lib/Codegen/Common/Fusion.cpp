@@ -46,23 +46,23 @@ static bool isRowReduce(ReduceOp op) {
 }
 
 bool zorse::codegen::isAccessibleInFusionGroup(Value operand, const FusionGroup &fusionGroup) {
-  std::optional<Trace> trace = traceOf(operand);
-  if (!trace)
+  std::optional<ViewChain> chain = viewChainOf(operand);
+  if (!chain)
     return false;
-  size_t rank = squeezedShape(trace->root.getType()).size(), lead = fusionGroup.lead.size();
+  size_t rank = squeezedShape(chain->root.getType()).size(), lead = fusionGroup.lead.size();
   auto identity = [&](size_t count) {
-    if (trace->dims.size() < count)
+    if (chain->dims.size() < count)
       return false;
     for (size_t i = 0; i < count; ++i)
-      if (trace->dims[i] != static_cast<int>(i))
+      if (chain->dims[i] != static_cast<int>(i))
         return false;
     return true;
   };
   if (fusionGroup.columns && rank == lead + 1)
-    return trace->dims.size() == rank && identity(rank);
+    return chain->dims.size() == rank && identity(rank);
   if (rank != lead || !identity(lead))
     return false;
-  return trace->dims.size() == lead || (fusionGroup.columns && trace->dims.size() == lead + 1 && trace->dims.back() == -1);
+  return chain->dims.size() == lead || (fusionGroup.columns && chain->dims.size() == lead + 1 && chain->dims.back() == -1);
 }
 
 namespace {
@@ -82,7 +82,7 @@ int availability(Value value, const llvm::DenseMap<Operation *, int> &clusterOf)
 
 struct FusionBuilder {
   func::FuncOp function;
-  const Claims &claims;
+  const BufferAliases &aliases;
   FusionPlan result;
   /// Values that each cluster reads from memory, updated while row clusters grow. Searching all
   /// members for every op would be quadratic in long chains.
@@ -108,7 +108,7 @@ struct FusionBuilder {
   /// Whether an op that is not in `members` reads a value, directly or through views, or a place
   /// claims it.
   bool isNeededBeyond(Value value, const llvm::DenseSet<Operation *> &members) const {
-    return claims.count(value) || llvm::any_of(value.getUsers(), [&](Operation *user) {
+    return aliases.count(value) || llvm::any_of(value.getUsers(), [&](Operation *user) {
              return isViewOp(user) ? isNeededBeyond(user->getResult(0), members) : !members.contains(user);
            });
   }
@@ -244,7 +244,7 @@ struct FusionBuilder {
     if (c.kind != FusionGroup::Row || c.shape() != squeezedShape(reduce.getX().getType()) || !isAccessibleInFusionGroup(reduce.getX(), c))
       return -1;
     for (Operation *op : c.ops) {
-      if (!isElementwise(op) || squeezedShape(op->getResult(0).getType()) != c.shape() || claims.count(op->getResult(0)) ||
+      if (!isElementwise(op) || squeezedShape(op->getResult(0).getType()) != c.shape() || aliases.count(op->getResult(0)) ||
           !onlyUsedBy(op->getResult(0), reduce, c.ops))
         return -1;
     }
@@ -466,12 +466,12 @@ static bool usedOutside(Value value, int cluster, const FusionPlan &plan) {
   });
 }
 
-bool FusionPlan::isMaterialised(Value value, const Claims &claims) const {
-  return claims.count(value) || usedOutside(value, fusionGroupOf.lookup(value.getDefiningOp()), *this);
+bool FusionPlan::isMaterialised(Value value, const BufferAliases &aliases) const {
+  return aliases.count(value) || usedOutside(value, fusionGroupOf.lookup(value.getDefiningOp()), *this);
 }
 
-FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function, const Claims &claims, bool fewLaunches) {
-  FusionBuilder former{function, claims, FusionPlan(), {}};
+FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function, const BufferAliases &aliases, bool fewLaunches) {
+  FusionBuilder former{function, aliases, FusionPlan(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     former.isUpdate |= isSlot(slotOfResult(function, i), SlotKind::State);

@@ -34,7 +34,7 @@ struct FusionPlan {
   /// Position of the launch after which `value` can be read; -1: before the first launch.
   int availableAfter(mlir::Value value) const;
   /// Whether an op outside of its cluster, or a place that claims it, needs the value in memory.
-  bool isMaterialised(mlir::Value value, const Claims &claims) const;
+  bool isMaterialised(mlir::Value value, const BufferAliases &aliases) const;
 };
 
 /// Whether an op of a cluster can use an operand that the same cluster computes without reading it
@@ -48,6 +48,6 @@ llvm::SmallVector<bool, 4> reducedDims(ReduceOp op);
 /// Fails after a diagnostic at an op that has no lowering.
 /// \param fewLaunches  also merge copies of one shape, and sums over one domain, if they read
 /// different values.
-mlir::FailureOr<FusionPlan> formFusionGroups(mlir::func::FuncOp function, const Claims &claims, bool fewLaunches);
+mlir::FailureOr<FusionPlan> formFusionGroups(mlir::func::FuncOp function, const BufferAliases &aliases, bool fewLaunches);
 
 } // namespace zorse::codegen

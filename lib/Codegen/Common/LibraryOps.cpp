@@ -35,8 +35,8 @@ bundle::ElementType zorse::codegen::bundleType(Type type) {
 
 /// Returns `value` as a view of a buffer with its own element type. Routines do not widen their
 /// inputs.
-static std::optional<View> sameTypeView(Value value, const Claims &claims) {
-  std::optional<View> view = viewOf(value, claims);
+static std::optional<View> sameTypeView(Value value, const BufferAliases &aliases) {
+  std::optional<View> view = viewOf(value, aliases);
   if (view && getElementTypeOrSelf(view->root.getType()) != getElementTypeOrSelf(value.getType()))
     return std::nullopt;
   return view;
@@ -146,12 +146,12 @@ std::optional<MatmulPlan> finish(const Problem &p, View a, View b, Type type, Ty
   return plan;
 }
 
-std::optional<MatmulPlan> planMatmul(Operation *op, bool transposeA, bool transposeB, const Claims &claims) {
+std::optional<MatmulPlan> planMatmul(Operation *op, bool transposeA, bool transposeB, const BufferAliases &aliases) {
   const Value left = op->getOperand(0), right = op->getOperand(1), y = op->getResult(0);
-  std::optional<View> a = sameTypeView(left, claims), b = sameTypeView(right, claims);
+  std::optional<View> a = sameTypeView(left, aliases), b = sameTypeView(right, aliases);
   if (!a || !b)
     return std::nullopt;
-  Layout c = storageLayout(y, claims);
+  Layout c = storageLayout(y, aliases);
   ArrayRef<int64_t> aShape = typeOf(left).getShape(), bShape = typeOf(right).getShape(), cShape = typeOf(y).getShape();
   size_t rank = aShape.size(), batchRank = rank - 2;
   ArrayRef<int64_t> aStrides = a->layout.strides, bStrides = b->layout.strides, cStrides = c.strides;
@@ -190,20 +190,20 @@ std::optional<MatmulPlan> planMatmul(Operation *op, bool transposeA, bool transp
   return finish(p, *a, *b, y.getType(), left.getType());
 }
 
-std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const Claims &claims) {
-  std::optional<MatmulPlan> plan = planMatmul(op, false, op.getTransposeB(), claims);
-  std::optional<View> bias = sameTypeView(op.getBias(), claims);
+std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const BufferAliases &aliases) {
+  std::optional<MatmulPlan> plan = planMatmul(op, false, op.getTransposeB(), aliases);
+  std::optional<View> bias = sameTypeView(op.getBias(), aliases);
   if (!plan || !isOne(plan->matmul.batch()) || !bias || bias->layout.strides[0] != 1)
     return std::nullopt;
   plan->bias = std::move(bias);
   return plan;
 }
 
-std::optional<MatmulPlan> planContract(ContractOp op, const Claims &claims) {
-  std::optional<View> a = sameTypeView(op.getA(), claims), b = sameTypeView(op.getB(), claims);
+std::optional<MatmulPlan> planContract(ContractOp op, const BufferAliases &aliases) {
+  std::optional<View> a = sameTypeView(op.getA(), aliases), b = sameTypeView(op.getB(), aliases);
   if (!a || !b)
     return std::nullopt;
-  Layout c = storageLayout(op.getY(), claims);
+  Layout c = storageLayout(op.getY(), aliases);
   ArrayRef<int64_t> shape = typeOf(op.getA()).getShape(), aStrides = a->layout.strides, bStrides = b->layout.strides;
   auto k = collapse(shape.drop_back(), {aStrides.drop_back(), bStrides.drop_back()});
   if (!k)
@@ -240,7 +240,7 @@ bool setStrides(bundle::LibraryCall &call, StringRef name, Value value, const La
   return true;
 }
 
-template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const Claims &claims, AttentionPlan &plan, int64_t multiple) {
+template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const BufferAliases &aliases, AttentionPlan &plan, int64_t multiple) {
   auto q = typeOf(op.getQ()), k = typeOf(op.getK()), v = typeOf(op.getV());
   AttentionOptions options = op.getOptions();
   auto &integers = *call.mutable_integers();
@@ -259,12 +259,12 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
   reals["dropout"] = options.dropout;
   call.set_type(bundleType(q));
   for (auto [name, value] : {std::pair<StringRef, Value>("q", op.getQ()), {"k", op.getK()}, {"v", op.getV()}}) {
-    auto view = sameTypeView(value, claims);
+    auto view = sameTypeView(value, aliases);
     if (!view || !setStrides(call, name, value, view->layout, multiple))
       return false;
   }
   if (Value mask = op.getMask()) {
-    auto view = sameTypeView(mask, claims);
+    auto view = sameTypeView(mask, aliases);
     ArrayRef<int64_t> shape = typeOf(mask).getShape();
     if (!view || (shape[3] != 1 && view->layout.strides[3] != 1))
       return false;
@@ -280,23 +280,23 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
 
 } // namespace
 
-std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const Claims &claims) {
+std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const BufferAliases &aliases) {
   if (auto matmul = dyn_cast<MatmulOp>(op))
-    return planMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), claims);
+    return planMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), aliases);
   if (auto biased = dyn_cast<BiasedMatmulOp>(op))
-    return planBiasedMatmul(biased, claims);
-  return planContract(cast<ContractOp>(op), claims);
+    return planBiasedMatmul(biased, aliases);
+  return planContract(cast<ContractOp>(op), aliases);
 }
 
-std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const Claims &claims) {
+std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const BufferAliases &aliases) {
   AttentionPlan plan;
   auto rows = operation->getAttrOfType<IntegerAttr>(kRowMultipleAttr);
   const int64_t multiple = rows ? rows.getInt() : 1;
   if (auto op = dyn_cast<AttentionOp>(operation)) {
     plan.call.set_name("attention_forward");
-    if (!setAttention(plan.call, op, claims, plan, multiple) ||
-        !setStrides(plan.call, "out", op.getOut(), storageLayout(op.getOut(), claims), multiple) ||
-        (op.getLse() && storageLayout(op.getLse(), claims).strides != denseLayout(typeOf(op.getLse())).strides))
+    if (!setAttention(plan.call, op, aliases, plan, multiple) ||
+        !setStrides(plan.call, "out", op.getOut(), storageLayout(op.getOut(), aliases), multiple) ||
+        (op.getLse() && storageLayout(op.getLse(), aliases).strides != denseLayout(typeOf(op.getLse())).strides))
       return std::nullopt;
     plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse()};
     plan.firstResult = 4;
@@ -304,16 +304,16 @@ std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation,
   }
   auto op = cast<AttentionGradOp>(operation);
   plan.call.set_name("attention_backward");
-  if (!setAttention(plan.call, op, claims, plan, multiple))
+  if (!setAttention(plan.call, op, aliases, plan, multiple))
     return std::nullopt;
-  auto out = sameTypeView(op.getOut(), claims), dout = sameTypeView(op.getDout(), claims), lse = sameTypeView(op.getLse(), claims);
+  auto out = sameTypeView(op.getOut(), aliases), dout = sameTypeView(op.getDout(), aliases), lse = sameTypeView(op.getLse(), aliases);
   if (!out || !dout || !lse || !setStrides(plan.call, "out", op.getOut(), out->layout, multiple) ||
       !setStrides(plan.call, "dout", op.getDout(), dout->layout, multiple) || lse->layout.strides != denseLayout(typeOf(op.getLse())).strides)
     return std::nullopt;
   if (bundle::ElementType gradient = bundleType(op.getDq().getType()); gradient != plan.call.type())
     plan.call.set_gradient_type(gradient);
   for (auto [name, value] : {std::pair<StringRef, Value>("dq", op.getDq()), {"dk", op.getDk()}, {"dv", op.getDv()}})
-    if (!setStrides(plan.call, name, value, storageLayout(value, claims), multiple))
+    if (!setStrides(plan.call, name, value, storageLayout(value, aliases), multiple))
       return std::nullopt;
   plan.operands = {op.getQ(), op.getK(), op.getV(), op.getMask(), op.getOut(), op.getLse(), op.getDout(), op.getDq(), op.getDk(), op.getDv()};
   plan.firstResult = 7;

@@ -23,7 +23,7 @@ bool isLibraryOp(mlir::Operation *op);
 
 /// Computes the strides of a product. Returns nullopt if an operand or the result's claimed layout
 /// has strides that BLAS cannot express.
-std::optional<MatmulPlan> planMatmul(mlir::Operation *op, const Claims &claims);
+std::optional<MatmulPlan> planMatmul(mlir::Operation *op, const BufferAliases &aliases);
 
 /// The call of an attention or attention_grad without pointers. Operands are in the routine's
 /// order, null if absent.
@@ -33,7 +33,7 @@ struct AttentionPlan {
   unsigned firstResult = 0;                    ///< results are operands [firstResult, end), except if the routine documents otherwise.
   double flopsPerRow = 0;
 };
-std::optional<AttentionPlan> planAttention(mlir::Operation *op, const Claims &claims);
+std::optional<AttentionPlan> planAttention(mlir::Operation *op, const BufferAliases &aliases);
 
 bundle::ElementType bundleType(mlir::Type type);
 

@@ -43,7 +43,7 @@ bool zorse::codegen::isUniform(Operation *op) {
 /// Whether only elementwise ops read a value, through views that map each of its dimensions.
 static bool isReadByElementAlone(Value value) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return isViewOp(user) ? isReadByElementAlone(user->getResult(0)) : isElementwise(user) && !user->hasAttr(kCopyAttr) && traceOf(value).has_value();
+    return isViewOp(user) ? isReadByElementAlone(user->getResult(0)) : isElementwise(user) && !user->hasAttr(kCopyAttr) && viewChainOf(value).has_value();
   });
 }
 
@@ -56,7 +56,7 @@ namespace {
 struct Placer {
   func::FuncOp function;
   bool fewLaunches;
-  Claims claims;
+  BufferAliases aliases;
   OpBuilder builder;
 
   Placer(func::FuncOp function, bool fewLaunches) : function(function), fewLaunches(fewLaunches), builder(function.getContext()) {}
@@ -69,26 +69,26 @@ struct Placer {
   }
 
   /// Whether the op that computes `root` can write it with these strides.
-  bool canWrite(Value root, const Claim &claim) {
+  bool canWrite(Value root, const BufferAlias &alias) {
     Operation *op = root.getDefiningOp();
-    if (!op || isa<arith::ConstantOp>(op) || isMadeAgain(op) || claims.count(root))
+    if (!op || isa<arith::ConstantOp>(op) || isMadeAgain(op) || aliases.count(root))
       return false;
     if (isa<ScatterAddOp>(op))
-      return claim.layout.strides == denseLayout(typeOf(root)).strides;
+      return alias.layout.strides == denseLayout(typeOf(root)).strides;
     if (!isLibraryOp(op))
       return true;
-    if (claim.layout.strides == denseLayout(typeOf(root)).strides)
+    if (alias.layout.strides == denseLayout(typeOf(root)).strides)
       return true;
-    claims[root] = claim;
-    bool possible = isMatmul(op) ? planMatmul(op, claims).has_value() : planAttention(op, claims).has_value();
-    claims.erase(root);
+    aliases[root] = alias;
+    bool possible = isMatmul(op) ? planMatmul(op, aliases).has_value() : planAttention(op, aliases).has_value();
+    aliases.erase(root);
     return possible;
   }
 
-  /// Makes the root of `operand` write directly to the location of `claim`, or inserts a copy that
+  /// Makes the root of `operand` write directly to the location of `alias`, or inserts a copy that
   /// does.
-  void place(OpOperand &operand, Claim claim, bool accumulates) {
-    Claim wanted = claim;
+  void place(OpOperand &operand, BufferAlias alias, bool accumulates) {
+    BufferAlias wanted = alias;
     Value value = operand.get();
     bool direct = true, alone = value.hasOneUse();
     SmallVector<Operation *> views; // views from the claimed location to the value
@@ -96,15 +96,15 @@ struct Placer {
       Operation *op = value.getDefiningOp();
       Value source = op->getOperand(0);
       if (isa<ReshapeOp>(op)) {
-        auto layout = reshapeLayout(claim.layout, typeOf(value).getShape(), typeOf(source).getShape());
+        auto layout = reshapeLayout(alias.layout, typeOf(value).getShape(), typeOf(source).getShape());
         direct = layout.has_value();
         if (layout)
-          claim.layout = *layout;
+          alias.layout = *layout;
       } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
-        SmallVector<int64_t, 4> strides(claim.layout.strides.size());
+        SmallVector<int64_t, 4> strides(alias.layout.strides.size());
         for (auto [dim, from] : llvm::enumerate(transpose.getPermutation()))
-          strides[from] = claim.layout.strides[dim];
-        claim.layout.strides = strides;
+          strides[from] = alias.layout.strides[dim];
+        alias.layout.strides = strides;
       } else {
         direct = false;
       }
@@ -113,8 +113,8 @@ struct Placer {
       alone &= value.hasOneUse();
     }
     // An accumulated buffer cannot be read back, so an accumulated value must have no other user.
-    if (direct && (alone || !accumulates) && canWrite(value, claim)) {
-      claims[value] = claim;
+    if (direct && (alone || !accumulates) && canWrite(value, alias)) {
+      aliases[value] = alias;
       return;
     }
     if (Operation *maker = value.getDefiningOp(); fewLaunches && direct && !views.empty() && maker && isLibraryOp(maker)) {
@@ -128,12 +128,12 @@ struct Placer {
         view = again->getResult(0);
       }
       shared ? operand.get().replaceAllUsesWith(view) : operand.set(view);
-      claims[copy] = claim;
+      aliases[copy] = alias;
       return;
     }
     Value copy = copyBefore(operand.getOwner(), operand.get());
     operand.set(copy);
-    claims[copy] = wanted;
+    aliases[copy] = wanted;
   }
 
   /// Half-precision gradients are complete when they are written, because they have been rounded
@@ -148,21 +148,21 @@ struct Placer {
     Operation *terminator = function.getBody().front().getTerminator();
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned index = operand.getOperandNumber();
-      place(operand, Claim{Value(), index, denseLayout(typeOf(operand.get()))}, accumulates(index));
+      place(operand, BufferAlias{Value(), index, denseLayout(typeOf(operand.get()))}, accumulates(index));
     }
   }
 
-  bool resultAccumulates(const Claim &claim) { return !claim.container && accumulates(claim.result); }
+  bool resultAccumulates(const BufferAlias &alias) { return !alias.container && accumulates(alias.result); }
 
   void placeConcats() {
     SmallVector<ConcatOp> concats;
     function.walk([&](ConcatOp op) { concats.push_back(op); });
     for (ConcatOp op : llvm::reverse(concats)) {
-      auto found = claims.find(op.getY());
-      Claim whole = found != claims.end() ? found->second : Claim{op.getY(), 0, denseLayout(typeOf(op.getY()))};
+      auto found = aliases.find(op.getY());
+      BufferAlias whole = found != aliases.end() ? found->second : BufferAlias{op.getY(), 0, denseLayout(typeOf(op.getY()))};
       int64_t dim = op.getDim(), offset = 0;
       for (OpOperand &operand : op->getOpOperands()) {
-        Claim part = whole;
+        BufferAlias part = whole;
         part.layout.offset += offset * whole.layout.strides[dim];
         offset += typeOf(operand.get()).getDimSize(dim);
         place(operand, part, resultAccumulates(whole));
@@ -179,7 +179,7 @@ struct Placer {
     for (Operation *op : ops)
       for (Value operand : op->getOperands()) {
         Operation *blocking = nullptr;
-        while (!viewOf(operand, claims, &blocking))
+        while (!viewOf(operand, aliases, &blocking))
           blocking->setOperand(0, copyBefore(blocking, blocking->getOperand(0)));
       }
   }
@@ -198,11 +198,11 @@ struct Placer {
       for (OpOperand &operand : op->getOpOperands())
         if (Operation *root = rootOf(operand.get()).getDefiningOp(); root && (isa<arith::ConstantOp>(root) || isUniform(root)))
           operand.set(copyBefore(op, operand.get()));
-      auto fits = [&] { return matmul ? planMatmul(op, claims).has_value() : planAttention(op, claims).has_value(); };
+      auto fits = [&] { return matmul ? planMatmul(op, aliases).has_value() : planAttention(op, aliases).has_value(); };
       for (OpOperand &operand : op->getOpOperands()) {
         if (fits())
           break;
-        if (isViewOp(operand.get().getDefiningOp()) || claims.count(operand.get()))
+        if (isViewOp(operand.get().getDefiningOp()) || aliases.count(operand.get()))
           operand.set(copyBefore(op, operand.get()));
       }
       if (!fits())
@@ -232,12 +232,12 @@ void zorse::codegen::moveParameterGradientsLast(func::FuncOp function) {
     op->moveBefore(terminator);
 }
 
-FailureOr<Claims> zorse::codegen::claimPlaces(func::FuncOp function, bool fewLaunches) {
+FailureOr<BufferAliases> zorse::codegen::assignAliases(func::FuncOp function, bool fewLaunches) {
   Placer placer(function, fewLaunches);
   placer.placeResults();
   placer.placeConcats();
   placer.resolveViews();
   if (failed(placer.resolveLibraryOps()))
     return failure();
-  return std::move(placer.claims);
+  return std::move(placer.aliases);
 }

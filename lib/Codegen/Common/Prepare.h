@@ -27,7 +27,7 @@ bool isMadeAgain(mlir::Operation *op);
 ///
 /// \param fewLaunches  copy a value that cannot be written to its final location from its buffer
 /// once, at the end
-mlir::FailureOr<Claims> claimPlaces(mlir::func::FuncOp function, bool fewLaunches);
+mlir::FailureOr<BufferAliases> assignAliases(mlir::func::FuncOp function, bool fewLaunches);
 
 /// Moves ops that only parameter gradients need to the end, so that they do not separate launches
 /// that could be merged.

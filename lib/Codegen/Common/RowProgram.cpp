@@ -11,7 +11,7 @@ using namespace zorse::codegen;
 
 RowProgram::RowProgram(KernelBuilder &k, const KernelContext &context, int index)
     : context(context), fusionGroup(context.plan.fusionGroups[index]), k(k),
-      expression(k, context.plan, index, context.claims, fusionGroup.shape(), fusionGroup.columns != 0), columns(fusionGroup.columns) {
+      expression(k, context.plan, index, context.aliases, fusionGroup.shape(), fusionGroup.columns != 0), columns(fusionGroup.columns) {
   buildGraph();
   mergeDims();
   markNeeded();
@@ -32,9 +32,9 @@ void RowProgram::buildGraph() {
     expression.define(op);
   for (Operation *op : fusionGroup.ops) {
     Value result = op->getResult(0);
-    if (!context.plan.isMaterialised(result, context.claims))
+    if (!context.plan.isMaterialised(result, context.aliases))
       continue;
-    Layout layout = storageLayout(result, context.claims);
+    Layout layout = storageLayout(result, context.aliases);
     StoreNode store;
     store.node = expression.nodeOf(result);
     store.element = getElementTypeOrSelf(result.getType());

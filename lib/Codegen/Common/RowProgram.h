@@ -14,7 +14,7 @@ namespace zorse::codegen {
 struct KernelContext {
   mlir::MLIRContext *context;
   const FusionPlan &plan;
-  const Claims &claims;
+  const BufferAliases &aliases;
   KernelBuilder::Resolve resolve;
   std::function<bool(mlir::Value root)> accumulates;
   std::function<KernelBuilder::Place(int cluster)> scratch = {}; ///< scratch buffer of this cluster's launches

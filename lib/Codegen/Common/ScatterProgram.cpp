@@ -11,11 +11,11 @@ ScatterProgram::ScatterProgram(KernelBuilder &k, const KernelContext &context, i
   auto table = cast<RankedTensorType>(op.getY().getType());
   element = table.getElementType();
   idType = getElementTypeOrSelf(op.getIds().getType());
-  View ids = *viewOf(op.getIds(), context.claims), updates = *viewOf(op.getUpdates(), context.claims);
+  View ids = *viewOf(op.getIds(), context.aliases), updates = *viewOf(op.getUpdates(), context.aliases);
   updateElement = getElementTypeOrSelf(updates.root.getType());
   idOperand = k.operand(ids.root, ids.layout.offset);
   updateOperand = k.operand(updates.root, updates.layout.offset);
-  out = k.operand(op.getY(), storageLayout(op.getY(), context.claims).offset);
+  out = k.operand(op.getY(), storageLayout(op.getY(), context.aliases).offset);
   accumulates = context.accumulates(op.getY());
   if (accumulates)
     k.markAccumulated(out);

@@ -87,16 +87,16 @@ std::optional<Layout> zorse::codegen::reshapeLayout(const Layout &layout, ArrayR
   return result;
 }
 
-Layout zorse::codegen::storageLayout(Value root, const Claims &claims) {
-  auto claim = claims.find(root);
-  return claim == claims.end() ? denseLayout(typeOf(root)) : claim->second.layout;
+Layout zorse::codegen::storageLayout(Value root, const BufferAliases &aliases) {
+  auto alias = aliases.find(root);
+  return alias == aliases.end() ? denseLayout(typeOf(root)) : alias->second.layout;
 }
 
-std::optional<View> zorse::codegen::viewOf(Value value, const Claims &claims, Operation **blocking) {
+std::optional<View> zorse::codegen::viewOf(Value value, const BufferAliases &aliases, Operation **blocking) {
   Operation *op = value.getDefiningOp();
   if (!isViewOp(op))
-    return View{value, storageLayout(value, claims)};
-  std::optional<View> source = viewOf(op->getOperand(0), claims, blocking);
+    return View{value, storageLayout(value, aliases)};
+  std::optional<View> source = viewOf(op->getOperand(0), aliases, blocking);
   if (!source)
     return std::nullopt;
   RankedTensorType from = typeOf(op->getOperand(0)), to = typeOf(value);
@@ -148,22 +148,22 @@ SmallVector<int64_t, 4> zorse::codegen::squeezedStrides(Type type, const Layout 
   return strides;
 }
 
-std::optional<Trace> zorse::codegen::traceOf(Value value) {
+std::optional<ViewChain> zorse::codegen::viewChainOf(Value value) {
   Operation *op = value.getDefiningOp();
   if (!isViewOp(op)) {
-    Trace trace{value, {}};
+    ViewChain chain{value, {}};
     for (size_t i = 0; i < squeezedShape(value.getType()).size(); ++i)
-      trace.dims.push_back(i);
-    return trace;
+      chain.dims.push_back(i);
+    return chain;
   }
-  std::optional<Trace> trace = traceOf(op->getOperand(0));
-  if (!trace || isWidening(op))
-    return trace;
+  std::optional<ViewChain> chain = viewChainOf(op->getOperand(0));
+  if (!chain || isWidening(op))
+    return chain;
   RankedTensorType from = typeOf(op->getOperand(0)), to = typeOf(value);
   if (isa<ReshapeOp>(op) || isa<SliceOp>(op)) {
     if (squeezedShape(from) != squeezedShape(to))
       return std::nullopt;
-    return trace;
+    return chain;
   }
   // Squeezed position of every dimension of `from`; -1 for unit dimensions.
   SmallVector<int> position;
@@ -174,15 +174,15 @@ std::optional<Trace> zorse::codegen::traceOf(Value value) {
   if (auto transpose = dyn_cast<TransposeOp>(op)) {
     for (int64_t dim : transpose.getPermutation())
       if (position[dim] >= 0)
-        dims.push_back(trace->dims[position[dim]]);
+        dims.push_back(chain->dims[position[dim]]);
   } else {
     SmallVector<int> source(to.getRank(), -1);
     for (auto [dim, target] : llvm::enumerate(cast<BroadcastOp>(op).getDims()))
       source[target] = dim;
     for (int64_t dim = 0; dim < to.getRank(); ++dim)
       if (to.getDimSize(dim) != 1)
-        dims.push_back(source[dim] < 0 || position[source[dim]] < 0 ? -1 : trace->dims[position[source[dim]]]);
+        dims.push_back(source[dim] < 0 || position[source[dim]] < 0 ? -1 : chain->dims[position[source[dim]]]);
   }
-  trace->dims = dims;
-  return trace;
+  chain->dims = dims;
+  return chain;
 }

@@ -34,12 +34,12 @@ struct View {
 
 /// The location of a value without its own buffer: a concat operand inside the concat, or a value
 /// inside the slot of a result.
-struct Claim {
+struct BufferAlias {
   mlir::Value container; ///< an unclaimed concat; null: result `result` of the function.
   unsigned result = 0;
   Layout layout; ///< layout of the claiming value in the container's buffer.
 };
-using Claims = llvm::DenseMap<mlir::Value, Claim>;
+using BufferAliases = llvm::DenseMap<mlir::Value, BufferAlias>;
 
 /// Number of elements of one row, or of the whole tensor if it has no batch dimension.
 int64_t elementCount(mlir::RankedTensorType type);
@@ -65,10 +65,10 @@ std::optional<Layout> reshapeLayout(const Layout &layout, llvm::ArrayRef<int64_t
 
 /// Returns `value` as a view of its root's buffer; nullopt if a reshape in the chain needs a copy.
 /// `blocking` is then set to that reshape.
-std::optional<View> viewOf(mlir::Value value, const Claims &claims, mlir::Operation **blocking = nullptr);
+std::optional<View> viewOf(mlir::Value value, const BufferAliases &aliases, mlir::Operation **blocking = nullptr);
 
 /// Returns the layout of a root value in the buffer that holds it.
-Layout storageLayout(mlir::Value root, const Claims &claims);
+Layout storageLayout(mlir::Value root, const BufferAliases &aliases);
 
 /// Returns the shape without dimensions of static size 1.
 llvm::SmallVector<int64_t, 4> squeezedShape(mlir::Type type);
@@ -78,10 +78,10 @@ llvm::SmallVector<int64_t, 4> squeezedStrides(mlir::Type type, const Layout &lay
 /// Relation of a value to its root through unit reshapes, transposes and broadcasts: for each
 /// squeezed dimension the root's squeezed dimension, or -1 if the dimension is repeated. None if
 /// the chain contains a slice or another reshape.
-struct Trace {
+struct ViewChain {
   mlir::Value root;
   llvm::SmallVector<int, 4> dims;
 };
-std::optional<Trace> traceOf(mlir::Value value);
+std::optional<ViewChain> viewChainOf(mlir::Value value);
 
 } // namespace zorse::codegen

@@ -49,17 +49,17 @@ private:
 };
 } // namespace
 
-Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const Claims &claims,
+Workspace zorse::codegen::allocateWorkspace(const FusionPlan &plan, const BufferAliases &aliases,
                                             llvm::function_ref<int64_t(const FusionGroup &)> scratch) {
   llvm::MapVector<Value, Lifetime> lives;
   auto containerOf = [&](Value root) -> Value {
-    auto claim = claims.find(root);
-    return claim == claims.end() ? root : claim->second.container;
+    auto alias = aliases.find(root);
+    return alias == aliases.end() ? root : alias->second.container;
   };
   for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups)) {
     for (Operation *op : fusionGroup.ops) {
       for (Value result : op->getResults())
-        if (Value container = containerOf(result); container && (fusionGroup.kind == FusionGroup::Attention || plan.isMaterialised(result, claims) ||
+        if (Value container = containerOf(result); container && (fusionGroup.kind == FusionGroup::Attention || plan.isMaterialised(result, aliases) ||
                                                                  fusionGroup.kind == FusionGroup::Matmul || fusionGroup.kind == FusionGroup::Scatter))
           lives[container].include(index);
       for (Value operand : op->getOperands()) {

@@ -15,6 +15,6 @@ struct Workspace {
 /// Allocates every materialized value without a claim, every concat without a claim, and scratch
 /// buffers.
 /// \param scratch  bytes per sample that a cluster needs in addition to values; 0: none
-Workspace allocateWorkspace(const FusionPlan &plan, const Claims &claims, llvm::function_ref<int64_t(const FusionGroup &)> scratch);
+Workspace allocateWorkspace(const FusionPlan &plan, const BufferAliases &aliases, llvm::function_ref<int64_t(const FusionGroup &)> scratch);
 
 } // namespace zorse::codegen

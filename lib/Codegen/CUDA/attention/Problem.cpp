@@ -25,23 +25,23 @@ static HeadTensor headTensor(Value root, const Layout &layout, Value value) {
   return {root, layout.offset, layout.strides[0], layout.strides[1], layout.strides[2], typeOf(value).getElementType(), elementCount(typeOf(value))};
 }
 
-static HeadTensor operandOf(Value value, const Claims &claims) {
-  View view = *viewOf(value, claims);
+static HeadTensor operandOf(Value value, const BufferAliases &aliases) {
+  View view = *viewOf(value, aliases);
   return headTensor(view.root, view.layout, value);
 }
 
-static HeadTensor resultOf(Value value, const Claims &claims) { return headTensor(value, storageLayout(value, claims), value); }
+static HeadTensor resultOf(Value value, const BufferAliases &aliases) { return headTensor(value, storageLayout(value, aliases), value); }
 
-template <typename Op> static AttentionProblem common(Op op, const Claims &claims) {
+template <typename Op> static AttentionProblem common(Op op, const BufferAliases &aliases) {
   AttentionProblem p;
   RankedTensorType q = typeOf(op.getQ()), k = typeOf(op.getK());
   p.element = q.getElementType();
   p.queries = q.getDimSize(1), p.heads = q.getDimSize(2), p.size = q.getDimSize(3);
   p.keys = k.getDimSize(1), p.keyHeads = k.getDimSize(2);
   p.options = op.getOptions();
-  p.q = operandOf(op.getQ(), claims), p.k = operandOf(op.getK(), claims), p.v = operandOf(op.getV(), claims);
+  p.q = operandOf(op.getQ(), aliases), p.k = operandOf(op.getK(), aliases), p.v = operandOf(op.getV(), aliases);
   if (Value mask = op.getMask()) {
-    View view = *viewOf(mask, claims);
+    View view = *viewOf(mask, aliases);
     ArrayRef<int64_t> shape = typeOf(mask).getShape(), strides = view.layout.strides;
     auto stride = [&](size_t dim) { return shape[dim] == 1 ? 0 : strides[dim]; };
     p.mask = MaskTensor{view.root, view.layout.offset, stride(0), stride(1), stride(2), typeOf(mask).getElementType()};
@@ -49,23 +49,23 @@ template <typename Op> static AttentionProblem common(Op op, const Claims &claim
   return p;
 }
 
-AttentionProblem cuda::problemOf(Operation *operation, const Claims &claims, StringRef chip) {
+AttentionProblem cuda::problemOf(Operation *operation, const BufferAliases &aliases, StringRef chip) {
   AttentionProblem p;
   if (auto op = dyn_cast<AttentionOp>(operation)) {
-    p = common(op, claims);
+    p = common(op, aliases);
     p.capability = *cuda::capabilityOf(chip);
-    p.out = resultOf(op.getOut(), claims);
+    p.out = resultOf(op.getOut(), aliases);
     if (Value lse = op.getLse())
-      p.lse = lse, p.lseOffset = storageLayout(lse, claims).offset;
+      p.lse = lse, p.lseOffset = storageLayout(lse, aliases).offset;
     return p;
   }
   auto op = cast<AttentionGradOp>(operation);
-  p = common(op, claims);
+  p = common(op, aliases);
   p.capability = *cuda::capabilityOf(chip);
-  p.out = operandOf(op.getOut(), claims), p.dout = operandOf(op.getDout(), claims);
-  View lse = *viewOf(op.getLse(), claims);
+  p.out = operandOf(op.getOut(), aliases), p.dout = operandOf(op.getDout(), aliases);
+  View lse = *viewOf(op.getLse(), aliases);
   p.lse = lse.root, p.lseOffset = lse.layout.offset;
-  p.dq = resultOf(op.getDq(), claims), p.dk = resultOf(op.getDk(), claims), p.dv = resultOf(op.getDv(), claims);
+  p.dq = resultOf(op.getDq(), aliases), p.dk = resultOf(op.getDk(), aliases), p.dv = resultOf(op.getDv(), aliases);
   return p;
 }
 

@@ -62,7 +62,7 @@ struct AttentionProblem {
 
 /// Returns the views of the operands and the locations of the results of a supported attention or
 /// attention_grad.
-AttentionProblem problemOf(mlir::Operation *op, const Claims &claims, llvm::StringRef chip);
+AttentionProblem problemOf(mlir::Operation *op, const BufferAliases &aliases, llvm::StringRef chip);
 
 /// Returns the reason why the attention or attention_grad `op` has no kernels on `chip` ("sm_80";
 /// "emu" is treated as sm_80); empty if it has kernels.
