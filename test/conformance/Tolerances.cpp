@@ -1,7 +1,7 @@
 #include "Tolerances.h"
 
 #include "CudaEmitters.h"
-#include "Expand.h"
+#include "Decompose.h"
 
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
 #include "zorse/Dialect/Zorse/SampleOps.h"
@@ -283,10 +283,10 @@ FailureOr<std::vector<Banded>> conformance::tolerancesOf(func::FuncOp function, 
     if (isHalf(elementOf(op)))
       op->setAttr(kGiven, builder.getUnitAttr());
   });
-  if (failed(codegen::cuda::expandAttention(*expanded)))
+  if (failed(codegen::cuda::decomposeAttention(*expanded)))
     return failure();
-  codegen::expandRowOps(*expanded);
-  codegen::expandColumnOps(*expanded);
+  codegen::decomposeRowOps(*expanded);
+  codegen::decomposeColumnOps(*expanded);
   eraseDeadOps(expanded->getBody().front());
   const bool half = expanded
                         ->walk([](Operation *op) {

@@ -25,7 +25,7 @@ std::optional<Kernel> buildRoutine(mlir::MLIRContext *context, const bundle::Bod
 /// Replaces attention and its gradient by matrix products, a softmax and copies between them. This
 /// works on every GPU.
 /// \param stays  returns true for operations that are left unchanged; null: none
-mlir::LogicalResult expandAttention(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Operation *)> stays = {});
+mlir::LogicalResult decomposeAttention(mlir::func::FuncOp function, llvm::function_ref<bool(mlir::Operation *)> stays = {});
 
 /// Marks attention that the tensor cores of `chip` can compute as a whole with kRowMultipleAttr,
 /// and expands all other attention.

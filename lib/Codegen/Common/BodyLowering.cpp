@@ -1,7 +1,7 @@
 #include "BodyLowering.h"
 
 #include "Fusion.h"
-#include "Expand.h"
+#include "Decompose.h"
 #include "LibraryOps.h"
 #include "Prepare.h"
 #include "Slots.h"
@@ -249,11 +249,11 @@ struct Lowering {
   LogicalResult run() {
     if (failed(checkOps(function, emitter.name())) || failed(emitter.prepare(function)))
       return failure();
-    expandRowOps(function);
+    decomposeRowOps(function);
     IRRewriter rewriter(function.getContext());
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function);
-    expandColumnOps(function);
+    decomposeColumnOps(function);
     eraseDeadOps(function.getBody().front());
 
     FailureOr<BufferAliases> claimed = assignAliases(function, emitter.wantsFewLaunches());

@@ -44,7 +44,7 @@ bool isAccessibleInFusionGroup(mlir::Value operand, const FusionGroup &fusionGro
 /// Returns, per squeezed dimension, whether a reduction combines it.
 llvm::SmallVector<bool, 4> reducedDims(ReduceOp op);
 
-/// Forms the clusters of a function. Ops must be expanded and places claimed (Expand.h, Prepare.h).
+/// Forms the clusters of a function. Ops must be expanded and places claimed (Decompose.h, Prepare.h).
 /// Fails after a diagnostic at an op that has no lowering.
 /// \param fewLaunches  also merge copies of one shape, and sums over one domain, if they read
 /// different values.

@@ -11,7 +11,7 @@ using namespace zorse::codegen;
 static constexpr int64_t kRowMultiple = 8;
 
 LogicalResult cuda::prepareAttention(func::FuncOp function, StringRef chip) {
-  return expandAttention(function, [&](Operation *op) {
+  return decomposeAttention(function, [&](Operation *op) {
     if (!whyUnsupported(op, chip).empty())
       return false;
     // resolveLibraryOps copies operands with other row strides.

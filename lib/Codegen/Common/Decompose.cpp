@@ -1,4 +1,4 @@
-#include "Expand.h"
+#include "Decompose.h"
 
 #include "TensorBuilder.h"
 #include "Views.h"
@@ -14,7 +14,7 @@ namespace {
 /// Type for statistics and losses: f32 for half-precision inputs.
 Type wide(Value x) { return statisticElementType(TensorBuilder::elementOf(x)); }
 
-Value expandSoftmax(TensorBuilder &t, Value x, bool logarithm) {
+Value decomposeSoftmax(TensorBuilder &t, Value x, bool logarithm) {
   Type element = TensorBuilder::elementOf(x);
   x = t.cast(x, wide(x));
   Value shifted = t.sub(x, t.alongLast(t.reduceLast(x, ReduceKind::Max), x));
@@ -25,7 +25,7 @@ Value expandSoftmax(TensorBuilder &t, Value x, bool logarithm) {
   return t.cast(t.mul(exponential, t.alongLast(t.div(t.splat(sum, 1.0), sum), x)), element);
 }
 
-Value expandSoftmaxGrad(TensorBuilder &t, Value y, Value dy, bool logarithm) {
+Value decomposeSoftmaxGrad(TensorBuilder &t, Value y, Value dy, bool logarithm) {
   Type element = TensorBuilder::elementOf(y);
   y = t.cast(y, wide(y));
   dy = t.cast(dy, wide(dy));
@@ -34,7 +34,7 @@ Value expandSoftmaxGrad(TensorBuilder &t, Value y, Value dy, bool logarithm) {
   return t.cast(t.mul(y, t.sub(dy, t.alongLast(t.sumLast(t.mul(y, dy)), y))), element);
 }
 
-void expandLayerNorm(TensorBuilder &t, LayerNormOp op) {
+void decomposeLayerNorm(TensorBuilder &t, LayerNormOp op) {
   Value x = t.cast(op.getX(), wide(op.getX()));
   Value mean = t.meanLast(x);
   Value centered = t.sub(x, t.alongLast(mean, x));
@@ -52,7 +52,7 @@ void expandLayerNorm(TensorBuilder &t, LayerNormOp op) {
   }
 }
 
-Value expandLayerNormGrad(TensorBuilder &t, LayerNormGradInputOp op) {
+Value decomposeLayerNormGrad(TensorBuilder &t, LayerNormGradInputOp op) {
   Value x = t.cast(op.getX(), wide(op.getX())), g = t.cast(op.getDy(), wide(op.getX()));
   Value h = t.mul(t.sub(x, t.alongLast(op.getMean(), x)), t.alongLast(op.getRstd(), x));
   if (Value gain = op.getGain())
@@ -62,7 +62,7 @@ Value expandLayerNormGrad(TensorBuilder &t, LayerNormGradInputOp op) {
   return t.cast(t.mul(t.alongLast(op.getRstd(), x), inner), TensorBuilder::elementOf(op.getX()));
 }
 
-void expandRmsNorm(TensorBuilder &t, RmsNormOp op) {
+void decomposeRmsNorm(TensorBuilder &t, RmsNormOp op) {
   Value x = t.cast(op.getX(), wide(op.getX()));
   Value square = t.meanLast(t.mul(x, x));
   Value rrms = t.div(t.splat(square, 1.0), t.sqrt(t.plus(square, op.getEpsilon().convertToDouble())));
@@ -74,7 +74,7 @@ void expandRmsNorm(TensorBuilder &t, RmsNormOp op) {
     result.replaceAllUsesWith(rrms);
 }
 
-Value expandRmsNormGrad(TensorBuilder &t, RmsNormGradInputOp op) {
+Value decomposeRmsNormGrad(TensorBuilder &t, RmsNormGradInputOp op) {
   Value x = t.cast(op.getX(), wide(op.getX())), g = t.cast(op.getDy(), wide(op.getX()));
   Value r = t.alongLast(op.getRrms(), x);
   Value h = t.mul(x, r);
@@ -94,13 +94,13 @@ Value sigmoid(TensorBuilder &t, Value x) { return t.divNearly(t.splat(x, 1.0), t
 /// tanh is near -1.
 Value geluShare(TensorBuilder &t, Value x) { return sigmoid(t, t.mul(t.scale(x, 2 * kGeluTanh), t.plus(t.scale(t.mul(x, x), kGeluCube), 1.0))); }
 
-Value expandGelu(TensorBuilder &t, Value x, bool approximate) {
+Value decomposeGelu(TensorBuilder &t, Value x, bool approximate) {
   if (approximate)
     return t.mul(x, geluShare(t, x));
   return t.mul(t.scale(x, 0.5), t.plus(t.erf(t.scale(x, kRsqrt2)), 1.0));
 }
 
-Value expandGeluGrad(TensorBuilder &t, Value x, Value dy, bool approximate) {
+Value decomposeGeluGrad(TensorBuilder &t, Value x, Value dy, bool approximate) {
   Value square = t.mul(x, x);
   if (approximate) {
     Value share = geluShare(t, x), rest = t.sub(t.splat(x, 1.0), share);
@@ -112,7 +112,7 @@ Value expandGeluGrad(TensorBuilder &t, Value x, Value dy, bool approximate) {
   return t.mul(dy, t.add(cdf, t.mul(x, pdf)));
 }
 
-Value expandSiluGrad(TensorBuilder &t, Value x, Value dy) {
+Value decomposeSiluGrad(TensorBuilder &t, Value x, Value dy) {
   Value s = sigmoid(t, x);
   return t.mul(dy, t.mul(s, t.plus(t.mul(x, t.sub(t.splat(x, 1.0), s)), 1.0)));
 }
@@ -129,7 +129,7 @@ std::optional<int64_t> toOptional(std::optional<uint64_t> value) {
   return value ? std::optional<int64_t>(static_cast<int64_t>(*value)) : std::nullopt;
 }
 
-void expandCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
+void decomposeCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value x = t.cast(op.getLogits(), wide(op.getLogits()));
   Value max = t.reduceLast(x, ReduceKind::Max);
   Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
@@ -145,7 +145,7 @@ void expandCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
     result.replaceAllUsesWith(t.join(max, sum));
 }
 
-Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
+Value decomposeCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
   Value x = t.cast(op.getLogits(), wide(op.getLogits()));
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
   Value seed = op.getDloss();
@@ -161,7 +161,7 @@ Value expandCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
 
 /// Rotates pairs of halves that are slices of x, and joins them. The slices and the join are
 /// strides, not copies.
-Value expandRope(TensorBuilder &t, RopeOp op) {
+Value decomposeRope(TensorBuilder &t, RopeOp op) {
   Value x = op.getX();
   SmallVector<int64_t> shape(TensorBuilder::typeOf(x).getShape());
   int64_t half = shape.back() / 2;
@@ -219,7 +219,7 @@ struct UpdateScalars {
   }
 };
 
-void expandSgd(TensorBuilder &t, SgdUpdateOp op) {
+void decomposeSgd(TensorBuilder &t, SgdUpdateOp op) {
   Value p = op.getParameter();
   UpdateScalars s{t, p};
   double momentum = op.getMomentum().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
@@ -238,7 +238,7 @@ void expandSgd(TensorBuilder &t, SgdUpdateOp op) {
   op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
 }
 
-void expandAdam(TensorBuilder &t, AdamUpdateOp op) {
+void decomposeAdam(TensorBuilder &t, AdamUpdateOp op) {
   Value p = op.getParameter();
   UpdateScalars s{t, p};
   double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble(), decay = op.getWeightDecay().convertToDouble();
@@ -294,7 +294,7 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
 
 /// Uses dropout to detect evaluation: only in evaluation does it leave a 1 unchanged; otherwise the
 /// 1 becomes 0 or 2.
-Value expandTrack(TensorBuilder &t, TrackOp op) {
+Value decomposeTrack(TensorBuilder &t, TrackOp op) {
   Value one = t.splat(op.getObserved(), 1.0);
   Value kept = t.make<DropoutOp>(one, t.b.getF64FloatAttr(0.5), t.b.getI64IntegerAttr(0));
   Value evaluating = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, kept, one);
@@ -306,33 +306,33 @@ Value expandTrack(TensorBuilder &t, TrackOp op) {
 
 /// Half-precision elementwise composites are expanded in their own type, because kernels compute
 /// these types in f32.
-Value expandOne(TensorBuilder &t, Operation *operation) {
+Value decomposeOne(TensorBuilder &t, Operation *operation) {
   if (auto op = dyn_cast<SoftmaxOp>(operation))
-    return expandSoftmax(t, op.getX(), false);
+    return decomposeSoftmax(t, op.getX(), false);
   if (auto op = dyn_cast<LogSoftmaxOp>(operation))
-    return expandSoftmax(t, op.getX(), true);
+    return decomposeSoftmax(t, op.getX(), true);
   if (auto op = dyn_cast<SoftmaxGradOp>(operation))
-    return expandSoftmaxGrad(t, op.getY(), op.getDy(), false);
+    return decomposeSoftmaxGrad(t, op.getY(), op.getDy(), false);
   if (auto op = dyn_cast<LogSoftmaxGradOp>(operation))
-    return expandSoftmaxGrad(t, op.getY(), op.getDy(), true);
+    return decomposeSoftmaxGrad(t, op.getY(), op.getDy(), true);
   if (auto op = dyn_cast<LayerNormGradInputOp>(operation))
-    return expandLayerNormGrad(t, op);
+    return decomposeLayerNormGrad(t, op);
   if (auto op = dyn_cast<RmsNormGradInputOp>(operation))
-    return expandRmsNormGrad(t, op);
+    return decomposeRmsNormGrad(t, op);
   if (auto op = dyn_cast<GeluOp>(operation))
-    return expandGelu(t, op.getX(), op.getApproximate());
+    return decomposeGelu(t, op.getX(), op.getApproximate());
   if (auto op = dyn_cast<GeluGradOp>(operation))
-    return expandGeluGrad(t, op.getX(), op.getDy(), op.getApproximate());
+    return decomposeGeluGrad(t, op.getX(), op.getDy(), op.getApproximate());
   if (auto op = dyn_cast<SiluOp>(operation))
     return t.mul(op.getX(), sigmoid(t, op.getX()));
   if (auto op = dyn_cast<SiluGradOp>(operation))
-    return expandSiluGrad(t, op.getX(), op.getDy());
+    return decomposeSiluGrad(t, op.getX(), op.getDy());
   if (auto op = dyn_cast<CrossEntropyGradOp>(operation))
-    return expandCrossEntropyGrad(t, op);
+    return decomposeCrossEntropyGrad(t, op);
   if (auto op = dyn_cast<TrackOp>(operation))
-    return expandTrack(t, op);
+    return decomposeTrack(t, op);
   if (auto op = dyn_cast<RopeOp>(operation))
-    return expandRope(t, op);
+    return decomposeRope(t, op);
   if (auto op = dyn_cast<ReduceOp>(operation))
     return regroupReduce(t, op);
   return Value();
@@ -340,7 +340,7 @@ Value expandOne(TensorBuilder &t, Operation *operation) {
 
 } // namespace
 
-void zorse::codegen::expandRowOps(func::FuncOp function) {
+void zorse::codegen::decomposeRowOps(func::FuncOp function) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
     ops.push_back(&op);
@@ -348,25 +348,25 @@ void zorse::codegen::expandRowOps(func::FuncOp function) {
   for (Operation *op : ops) {
     builder.setInsertionPoint(op);
     TensorBuilder t{builder, op->getLoc()};
-    if (Value result = expandOne(t, op))
+    if (Value result = decomposeOne(t, op))
       op->getResult(0).replaceAllUsesWith(result);
     else if (auto norm = dyn_cast<LayerNormOp>(op))
-      expandLayerNorm(t, norm);
+      decomposeLayerNorm(t, norm);
     else if (auto norm = dyn_cast<RmsNormOp>(op))
-      expandRmsNorm(t, norm);
+      decomposeRmsNorm(t, norm);
     else if (auto loss = dyn_cast<CrossEntropyOp>(op))
-      expandCrossEntropy(t, loss);
+      decomposeCrossEntropy(t, loss);
     else if (auto update = dyn_cast<SgdUpdateOp>(op))
-      expandSgd(t, update);
+      decomposeSgd(t, update);
     else if (auto update = dyn_cast<AdamUpdateOp>(op))
-      expandAdam(t, update);
+      decomposeAdam(t, update);
     else
       continue;
     op->erase();
   }
 }
 
-void zorse::codegen::expandColumnOps(func::FuncOp function) {
+void zorse::codegen::decomposeColumnOps(func::FuncOp function) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
     if (isa<LayerNormGradParamsOp, RmsNormGradParamsOp>(op))

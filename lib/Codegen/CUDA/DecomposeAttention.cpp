@@ -147,7 +147,7 @@ void expand(TensorBuilder &t, AttentionGradOp op) {
 
 } // namespace
 
-LogicalResult cuda::expandAttention(func::FuncOp function, function_ref<bool(Operation *)> stays) {
+LogicalResult cuda::decomposeAttention(func::FuncOp function, function_ref<bool(Operation *)> stays) {
   SmallVector<Operation *> ops;
   for (Operation &op : function.getBody().front())
     if (isa<AttentionOp, AttentionGradOp>(op) && !(stays && stays(&op)))
