@@ -1,5 +1,5 @@
 // Activations composed of other elementwise operators. At a kink, the gradient is that of the same side as in PyTorch.
-#include "Composition.h"
+#include "Decomposition.h"
 
 #include "llvm/ADT/StringSwitch.h"
 
@@ -14,7 +14,7 @@ double meant(double value, double exact) { return static_cast<float>(value) == s
 
 /// x if it is positive, otherwise alpha (exp(x / scale) - 1). The argument of the exponential is never above 0, so its
 /// gradient is finite.
-ImportedValue exponentialUnit(Composition &make, const ImportedValue &x, double alpha, double scale) {
+ImportedValue exponentialUnit(Decomposition &make, const ImportedValue &x, double alpha, double scale) {
   ImportedValue zero = make.number(0, x), positive = make("Greater", {x, zero});
   ImportedValue below = make("Where", {positive, zero, x});
   if (scale != 1)
@@ -25,7 +25,7 @@ ImportedValue exponentialUnit(Composition &make, const ImportedValue &x, double 
 
 /// alpha x + beta, clamped to [0, 1]. A rising line is computed as alpha (x + beta / alpha), so that PyTorch's bounds,
 /// -3 and 3, are exact even with rounding and fusion.
-ImportedValue hardSigmoid(Composition &make, const ImportedValue &x, double alpha, double beta) {
+ImportedValue hardSigmoid(Decomposition &make, const ImportedValue &x, double alpha, double beta) {
   const bool rises = alpha > 0;
   ImportedValue from = rises ? x : make("Mul", {x, make.number(alpha, x)});
   ImportedValue line = make("Add", {from, make.number(rises ? beta / alpha : beta, x)});
@@ -35,37 +35,37 @@ ImportedValue hardSigmoid(Composition &make, const ImportedValue &x, double alph
   return make("Where", {make("LessOrEqual", {line, zero}), zero, capped});
 }
 
-ImportedValue shrink(Composition &make, const ImportedValue &x, double bias, double threshold) {
+ImportedValue shrink(Decomposition &make, const ImportedValue &x, double bias, double threshold) {
   ImportedValue down = make("Sub", {x, make.number(bias, x)}), up = make("Add", {x, make.number(bias, x)});
   ImportedValue inner = make("Where", {make("Less", {x, make.number(-threshold, x)}), up, make.number(0, x)});
   return make("Where", {make("Greater", {x, make.number(threshold, x)}), down, inner});
 }
 
 /// (exp(x) + sign exp(-x)) / 2
-ImportedValue hyperbolic(Composition &make, const ImportedValue &x, bool isSine) {
+ImportedValue hyperbolic(Decomposition &make, const ImportedValue &x, bool isSine) {
   ImportedValue up = make("Exp", {x}), down = make("Exp", {make("Neg", {x})});
   return make("Mul", {make(isSine ? "Sub" : "Add", {up, down}), make.number(0.5, x)});
 }
 
 /// log(x + sqrt(x^2 + one))
-ImportedValue areaFunction(Composition &make, const ImportedValue &x, double one) {
+ImportedValue areaFunction(Decomposition &make, const ImportedValue &x, double one) {
   ImportedValue root = make("Sqrt", {make("Add", {make("Mul", {x, x}), make.number(one, x)})});
   return make("Log", {make("Add", {x, root})});
 }
 
 /// atan(x / sqrt(1 - x^2)). The difference is computed as a product, which is more accurate near the ends.
-ImportedValue arcSine(Composition &make, const ImportedValue &x) {
+ImportedValue arcSine(Decomposition &make, const ImportedValue &x) {
   ImportedValue one = make.number(1, x), square = make("Mul", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Atan", {make("Div", {x, make("Sqrt", {square})})});
 }
 
 /// 2 atan(sqrt((1 - x) / (1 + x)))
-ImportedValue arcCosine(Composition &make, const ImportedValue &x) {
+ImportedValue arcCosine(Decomposition &make, const ImportedValue &x) {
   ImportedValue one = make.number(1, x), ratio = make("Div", {make("Sub", {one, x}), make("Add", {one, x})});
   return make("Mul", {make("Atan", {make("Sqrt", {ratio})}), make.number(2, x)});
 }
 
-ImportedValue areaTangent(Composition &make, const ImportedValue &x) {
+ImportedValue areaTangent(Decomposition &make, const ImportedValue &x) {
   ImportedValue one = make.number(1, x), ratio = make("Div", {make("Add", {one, x}), make("Sub", {one, x})});
   return make("Mul", {make("Log", {ratio}), make.number(0.5, x)});
 }
@@ -98,7 +98,7 @@ static LogicalResult importComposedActivation(OpContext &op) {
   ImportedValue x = op.operand(0);
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
-  Composition make(op);
+  Decomposition make(op);
   const auto shape = llvm::StringSwitch<Shape>(op.node.op)
                          .Case("Elu", Shape::Elu)
                          .Case("Celu", Shape::Celu)
@@ -171,12 +171,12 @@ static LogicalResult importPRelu(OpContext &op) {
     fits = own[i] == 1 || own[i] == shape[shape.size() - own.size() + i];
   if (!fits)
     return op.error("expects a slope that broadcasts to the first operand");
-  Composition make(op);
+  Decomposition make(op);
   return make.result(make("Where", {make("Greater", {x, make.number(0, x)}), x, make("Mul", {slope, x})}));
 }
 
 static LogicalResult importMean(OpContext &op) {
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue sum = make("Sum", op.operands());
   return make.result(make("Mul", {sum, make.number(1 / static_cast<double>(op.node.inputs.size()), sum)}));
 }

@@ -1,5 +1,5 @@
 // Branches and loops with constant conditions. Branches are resolved and loops are unrolled during import.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Initializers.h"
 #include "Interpret.h"
 #include "Parts.h"
@@ -57,7 +57,7 @@ FailureOr<ImportedValue> zorse::onnx_import::stacked(OpContext &op, std::vector<
   axis = axis < 0 ? axis + rank : axis;
   if (axis < 0 || axis >= rank)
     return op.error("axis is outside the rank of its result");
-  Composition make(op);
+  Decomposition make(op);
   for (ImportedValue &part : parts)
     part = make.unsqueeze(part, axis);
   ImportedValue whole = parts.size() == 1 ? parts[0] : make("Concat", std::move(parts), {{"axis", axis}});
@@ -152,7 +152,7 @@ static LogicalResult importScan(OpContext &op) {
   if (turns > kMostTurns)
     return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMostTurns) + " of them");
   std::vector<std::vector<ImportedValue>> collected(outputs);
-  Composition make(op);
+  Decomposition make(op);
   for (int64_t turn = 0; turn < turns; ++turn) {
     std::vector<ImportedValue> operands = carried, results;
     for (int64_t i = 0; i < scans; ++i)

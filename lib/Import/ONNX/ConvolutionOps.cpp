@@ -62,7 +62,7 @@ static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x, con
 /// x is padded. A depthwise convolution is a sum of slices. Otherwise
 ///
 ///     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H, then along W -> [N, H'*W', groups, C/groups*h*w]
-static ImportedValue convolved(Composition &make, const ImportedValue &x, const ImportedValue &w, int64_t groups, const Windows &windows) {
+static ImportedValue convolved(Decomposition &make, const ImportedValue &x, const ImportedValue &w, int64_t groups, const Windows &windows) {
   if (make.hasFailed())
     return {};
   const auto rank = static_cast<int64_t>(windows.rank());
@@ -107,7 +107,7 @@ static ImportedValue convolved(Composition &make, const ImportedValue &x, const 
   return make.reshape(make.transpose(y, {0, 2, 1}), resultShape);
 }
 
-static ImportedValue withBias(Composition &make, const ImportedValue &y, const ImportedValue &bias) {
+static ImportedValue withBias(Decomposition &make, const ImportedValue &y, const ImportedValue &bias) {
   if (!bias || make.hasFailed())
     return y;
   std::vector<int64_t> shape(y.rank() - 1, 1);
@@ -145,12 +145,12 @@ static LogicalResult importConv(OpContext &op) {
     return tiledConvolution(op, x, w);
   if (failed(checkSlices(op, windows)))
     return failure();
-  Composition make(op);
+  Decomposition make(op);
   return make.result(withBias(make, convolved(make, paddedPositions(make, x, windows, 0), w, groups, windows), bias));
 }
 
 /// Adds zeros after every element, in a separate dimension that is then merged.
-static ImportedValue spreadApart(Composition &make, const ImportedValue &x, int64_t axis, int64_t stride) {
+static ImportedValue spreadApart(Decomposition &make, const ImportedValue &x, int64_t axis, int64_t stride) {
   std::vector<int64_t> shape = x.shape(), zeros(2 * (x.rank() + 1), 0);
   ImportedValue apart = make.unsqueeze(x, axis + 1);
   zeros[x.rank() + 1 + axis + 1] = stride - 1;
@@ -159,7 +159,7 @@ static ImportedValue spreadApart(Composition &make, const ImportedValue &x, int6
 }
 
 /// [C, M/groups, ...] -> [M, C/groups, ...], reversed along every spatial dimension.
-static ImportedValue turnedKernel(Composition &make, ImportedValue w, int64_t groups) {
+static ImportedValue turnedKernel(Decomposition &make, ImportedValue w, int64_t groups) {
   const std::vector<int64_t> kernel = w.shape();
   const int64_t rank = w.rank() - 2;
   for (int64_t i = 0; i < rank; ++i) {
@@ -207,7 +207,7 @@ static LogicalResult importConvTranspose(OpContext &op) {
   windows.kernel.assign(kernel.begin() + 2, kernel.end());
   windows.dilations = dilations;
   windows.strides.assign(rank, 1);
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue spread = x;
   for (int64_t i = 0; i < rank; ++i) {
     if (strides[i] < 1 || dilations[i] < 1 || strides[i] > 1024 || dilations[i] > 1024 || more[i] < 0 || pads[i] < 0 || pads[i + rank] < 0)

@@ -1,6 +1,6 @@
 // Imports CumSum and CumProd.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Known.h"
 #include "Lengths.h"
 
@@ -55,7 +55,7 @@ static ImportedValue runningSumOfConstant(ImportState &state, ImportedValue x, i
 }
 
 // Cumulative sum over samples of a constant: n times the element. n is the number of samples up to this one, or from it on.
-static ImportedValue runningOverSamples(Composition &make, bool reverse, bool exclusive, const ImportedValue &x, const ImportedValue &before,
+static ImportedValue runningOverSamples(Decomposition &make, bool reverse, bool exclusive, const ImportedValue &x, const ImportedValue &before,
                                         const ImportedValue &all) {
   ImportedValue copies = reverse ? make("Sub", {all, before}) : before; // number of samples before this one, or from it on
   if (reverse == exclusive)
@@ -75,7 +75,7 @@ static LogicalResult importRunning(OpContext &op) {
     return op.error("axis is outside the rank");
   const bool sums = op.node.op == "CumSum", reverse = op.integer("reverse") != 0, exclusive = op.integer("exclusive") != 0;
   if (x.view.sampleAxis() == axis && x.isConstant() && x.view.dims[axis].size() == 1 && x.sampleStep() == 0 && sums) {
-    Composition make(op);
+    Decomposition make(op);
     ImportedValue number = fillOver(ElementKind::I64, 0, x.view);
     number.constant().sampleStep = 1;
     return make.result(runningOverSamples(make, reverse, exclusive, x, make.cast(number, x.type),
@@ -87,7 +87,7 @@ static LogicalResult importRunning(OpContext &op) {
     return importIdentity(op);
   if (x.isConstant() && sums && !reverse && !exclusive && x.view.elements() <= (int64_t(1) << 25))
     return op.result(runningSumOfConstant(op.state, x, axis));
-  Composition make(op);
+  Decomposition make(op);
   const int64_t size = x.view.size(axis);
   // Shifts the elements by `count` positions and fills with the neutral element.
   auto shifted = [&](const ImportedValue &value, int64_t count) {

@@ -1,6 +1,6 @@
 // Imports Einsum as transpositions, reshapes and matmuls of two operands at a time, from left to right.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 
 #include <algorithm>
 #include <map>
@@ -91,14 +91,14 @@ std::string parse(StringRef text, ArrayRef<int64_t> ranks, Equation &equation) {
 }
 
 /// The operand with its dimensions permuted to the order of `labels`.
-LabelledOperand ordered(Composition &make, const LabelledOperand &x, const Labels &labels) {
+LabelledOperand ordered(Decomposition &make, const LabelledOperand &x, const Labels &labels) {
   std::vector<int64_t> permutation;
   for (char label : labels)
     permutation.push_back(static_cast<int64_t>(x.labels.find(label)));
   return {make.transpose(x.value, permutation), labels};
 }
 
-LabelledOperand summed(Composition &make, const LabelledOperand &x, const Labels &kept) {
+LabelledOperand summed(Decomposition &make, const LabelledOperand &x, const Labels &kept) {
   std::vector<int64_t> axes;
   Labels labels;
   for (size_t i = 0; i < x.labels.size(); ++i)
@@ -138,7 +138,7 @@ std::vector<int64_t> joined(std::initializer_list<std::vector<int64_t>> parts) {
 }
 
 /// The elementwise product over all labels of both operands.
-LabelledOperand elementwise(Composition &make, const LabelledOperand &a, const LabelledOperand &b) {
+LabelledOperand elementwise(Decomposition &make, const LabelledOperand &a, const LabelledOperand &b) {
   Labels all = a.labels;
   for (char label : b.labels)
     if (!holds(all, label))
@@ -183,7 +183,7 @@ public:
 
 private:
   OpContext &op;
-  Composition make;
+  Decomposition make;
   std::string text;
   Equation equation;
   std::vector<LabelledOperand> operands;

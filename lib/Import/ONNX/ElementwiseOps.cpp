@@ -1,7 +1,7 @@
 // Elementwise operators with several operands. Constants are folded; other operands become arith and math operations
 // over common axes. For operators with one operand, see UnaryOps.cpp.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Kernels.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -483,7 +483,7 @@ LogicalResult zorse::onnx_import::dropConstant(OpContext &op, const ImportedValu
   ImportedValue mask = wrap(kept, x.type, shape);
   if (perSample)
     std::rotate(mask.view.dims.begin(), mask.view.dims.begin() + 1, mask.view.dims.begin() + axis + 1);
-  Composition make(op);
+  Decomposition make(op);
   return make.result(make("Mul", {x, mask}));
 }
 

@@ -1,5 +1,5 @@
 // Imports the discrete Fourier transform as matmuls with constant matrices of cosines and sines.
-#include "Composition.h"
+#include "Decomposition.h"
 
 #include <cmath>
 
@@ -51,7 +51,7 @@ static LogicalResult importFourier(OpContext &op) {
       cosines[at] = scale * std::cos(angle);
       sines[at] = (inverse ? -scale : scale) * std::sin(angle);
     }
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue cosine = constantOf(x.type, makeFloats(x.type, std::move(cosines)), {positions, frequencies});
   ImportedValue sine = constantOf(x.type, makeFloats(x.type, std::move(sines)), {positions, frequencies});
   std::vector<int64_t> order; // moves the axis to the end; the permutation is its own inverse

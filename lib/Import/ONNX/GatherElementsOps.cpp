@@ -1,5 +1,5 @@
 // Imports GatherElements and GatherND, which pick elements by one or several ids each.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Lengths.h"
 #include "LoopNest.h"
 #include "Parts.h"
@@ -114,7 +114,7 @@ static LogicalResult importGatherElements(OpContext &op) {
 }
 
 FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, const ImportedValue &ids, int64_t size) {
-  Composition make(op);
+  Decomposition make(op);
   if (!ids.isConstant()) {
     ImportedValue whole =
         make("Where", {make("Less", {ids, make.number(0, ids)}), make("Add", {ids, make.number(static_cast<double>(size), ids)}), ids});
@@ -137,7 +137,7 @@ FailureOr<ImportedValue> zorse::onnx_import::countedFromFront(OpContext &op, con
 
 /// Gathers from x [batch..., places..., rest...] by ids [batch..., I..., depth]. Places are numbered in row-major order.
 static LogicalResult gatherPlaces(OpContext &op, const ImportedValue &x, const ImportedValue &ids, int64_t batch, int64_t depth) {
-  Composition make(op);
+  Decomposition make(op);
   std::vector<int64_t> from = x.shape(), idShape = ids.shape(), flat(from.begin(), from.begin() + batch);
   auto numbers = placeNumbers(op, ids, {from.begin() + batch, from.begin() + batch + depth});
   if (failed(numbers))
@@ -253,7 +253,7 @@ static LogicalResult importGatherND(OpContext &op) {
   if (ids.countsSamples) {
     if (batch != 0 || x.view.sampleAxis() != 0 || x.view.size(0) != op.state.rows || depth < 2)
       return op.error("picks by sample indices from a value that has its samples in another dimension; every op must treat samples apart");
-    Composition make(op);
+    Decomposition make(op);
     ImportedValue places = make.slice(ids, ids.rank() - 1, 1, depth - 1);
     places.countsSamples = false;
     if (depth == 2 && places.isConstant() && !make.hasFailed()) { // the same places in every sample: may be a view
@@ -273,7 +273,7 @@ static LogicalResult importGatherND(OpContext &op) {
 }
 
 FailureOr<ImportedValue> zorse::onnx_import::placeNumbers(OpContext &op, const ImportedValue &ids, const std::vector<int64_t> &sizes) {
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue sum;
   const int64_t axis = ids.rank() - 1;
   for (size_t i = 0; i < sizes.size(); ++i) {

@@ -1,5 +1,5 @@
 // Imports Gather: embeddings, and selection of slices by constant or sampled ids.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Initializers.h"
 #include "Known.h"
 #include "LoopNest.h"
@@ -111,7 +111,7 @@ static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const Impor
 FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked,
                                                              std::optional<int64_t> padding) {
   constexpr size_t kMostRuns = 32; // more runs are gathered
-  Composition make(op);
+  Decomposition make(op);
   const auto count = static_cast<int64_t>(picked.size());
   ImportedValue picks;
   if (!isBatched(x)) {
@@ -164,7 +164,7 @@ static std::optional<LogicalResult> gatherWithinSamples(OpContext &op, const Imp
     if (places[i % count] < 0 || places[i % count] >= inner ||
         (*numbers)[i] != (told ? 0 : static_cast<int64_t>(i / count) * inner) + places[i % count])
       return std::nullopt;
-  Composition make(op);
+  Decomposition make(op);
   std::vector<int64_t> split = x.shape();
   split[axis] = inner;
   split.insert(split.begin() + axis, op.state.rows);
@@ -246,7 +246,7 @@ static LogicalResult gatherPerSample(OpContext &op, const ImportedValue &x, cons
                     "whose ids have the dimensions of what they pick from");
   if (x.view.sampleAxis() == axis)
     return op.error("picks samples by data");
-  Composition make(op);
+  Decomposition make(op);
   std::vector<int64_t> shape = x.shape(), back, idShape = ids.shape();
   shape.erase(shape.begin() + axis);
   const int64_t others = x.rank() - 1, count = ids.view.elements();
@@ -270,7 +270,7 @@ static LogicalResult gatherByData(OpContext &op, ImportedValue x, const Imported
   if (isBatched(x))
     return gatherPerSample(op, x, ids, axis);
   if (axis != 0) {
-    Composition make(op);
+    Decomposition make(op);
     std::vector<int64_t> back;
     ImportedValue rows = make("Gather", {make.move(x, axis, 0), ids}); // [ids..., dimensions before the axis, dimensions after it]
     const int64_t others = ids.rank();

@@ -1,5 +1,5 @@
 // Imports GridSample. Each result is a weighted sum of gathered values at the positions around a computed place.
-#include "Composition.h"
+#include "Decomposition.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -15,7 +15,7 @@ struct Tap {
 
 class Sampler {
 public:
-  Sampler(Composition &make, std::string mode, std::string padding, bool aligned)
+  Sampler(Decomposition &make, std::string mode, std::string padding, bool aligned)
       : make(make), mode(std::move(mode)), padding(std::move(padding)), aligned(aligned) {}
 
   /// \param grid  places in a dimension of `size` positions, from -1 to 1
@@ -78,7 +78,7 @@ private:
     return {within, weight ? make("Mul", {weight, counts}) : counts};
   }
 
-  Composition &make;
+  Decomposition &make;
   std::string mode, padding;
   bool aligned;
 };
@@ -106,7 +106,7 @@ static LogicalResult importGridSample(OpContext &op) {
   if (count > kMostTaps)
     return op.error("reads " + Twine(count) + " positions for every place; at most " + Twine(kMostTaps) + " are supported");
 
-  Composition make(op);
+  Decomposition make(op);
   Sampler sampler(make, mode, op.text("padding_mode"), op.integer("align_corners") != 0);
   const std::vector<int64_t> shape = x.shape(), places = grid.shape();
   int64_t positions = 1, all = 1;

@@ -1,6 +1,6 @@
 // Grouped matmuls: each group of an operand is multiplied by a separate matrix.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 
 using namespace mlir;
 using namespace zorse;
@@ -8,7 +8,7 @@ using namespace zorse::onnx_import;
 
 // Multiplies x [..., G, K] by w [G, K, N], which carries no samples; the result is [..., G, N]. Uses elementwise
 // multiplication if K or N is 1.
-ImportedValue zorse::onnx_import::groupedProduct(Composition &make, const ImportedValue &x, const ImportedValue &w) {
+ImportedValue zorse::onnx_import::groupedProduct(Decomposition &make, const ImportedValue &x, const ImportedValue &w) {
   if (make.hasFailed())
     return {};
   const int64_t rank = x.rank(), groups = w.view.size(0), inner = w.view.size(1), columns = w.view.size(2);

@@ -2,7 +2,7 @@
 // Unlisted operators reject such numbers, so that no operator reads a number of samples other than that of the step.
 #include "Known.h"
 
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Interpret.h"
 #include "Lengths.h"
 #include "LoopNest.h"
@@ -505,7 +505,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToKnown(OpContext &op) {
   if (uniform && op.node.inputs.size() == 2 && (op.node.op == "Mul" || (op.node.op == "Div" && known == 1)))
     return std::nullopt; // a scale
   if (uniform && op.node.op == "Div") {
-    Composition make(op);
+    Decomposition make(op);
     ImportedValue graph = op.operand(1);
     return make.result(make("Mul", {make("Div", {make.number(1, graph), graph}), number}));
   }

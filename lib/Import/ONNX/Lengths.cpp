@@ -2,7 +2,7 @@
 // the number B, never by its size.
 #include "Lengths.h"
 
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Interpret.h"
 #include "Known.h"
 
@@ -153,7 +153,7 @@ static bool countsOnly(StringRef op) {
 }
 
 /// Converts a constant that depends on the sample index (sampleStep) to a value of the graph. \param number  index of every sample, [B]
-static ImportedValue withNumbers(Composition &make, const ImportedValue &constant, ImportedValue number) {
+static ImportedValue withNumbers(Decomposition &make, const ImportedValue &constant, ImportedValue number) {
   number.view.dims = constant.view.dims; // repeats along all axes except the sample axis
   for (FactorList &list : number.view.dims) {
     for (Factor &factor : list)
@@ -200,7 +200,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
   if (!supported && op.state.options.batchNormRows > 0)
     return op.error("reads the numbers of the samples in the batch (arange), which --batch-norm-group-size takes together in groups; compile without it");
   if (!supported) { // compute with the indices as values of the graph
-    Composition make(op);
+    Decomposition make(op);
     for (ImportedValue &operand : operands)
       if (operand.sampleStep() != 0)
         operand = withNumbers(make, operand,
@@ -237,7 +237,7 @@ LogicalResult zorse::onnx_import::rangeOfSamples(OpContext &op) {
     value.view.dims[0].insert(value.view.dims[0].begin(), Factor{op.state.rows, 0, true});
     value.constant().sampleStep = mulInts(inner, static_cast<int64_t>(*step));
   }
-  Composition make(op);
+  Decomposition make(op);
   return make.result(isFloat(type) ? make.cast(value, type) : std::move(value));
 }
 

@@ -1,6 +1,6 @@
 // Imports matmuls (MatMul, Gemm), softmax, and layer norms.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Kernels.h"
 #include "LoopNest.h"
 #include "Losses.h"
@@ -185,7 +185,7 @@ static LogicalResult importMatMul(OpContext &op) {
   if (a.rank() == 3 && b.rank() == 3 && isBatched(a) && !isBatched(b) && isFloat(a.type) && b.isArray() && a.view.sampleAxis() == 1 &&
       a.view.size(0) == b.view.size(0) && a.view.size(2) == b.view.size(1) && a.view.elements() > 0 && b.view.elements() > 0) {
     // [groups, samples, inner] times one matrix per group
-    Composition make(op);
+    Decomposition make(op);
     return make.result(make.transpose(groupedProduct(make, make.transpose(a, {1, 0, 2}), b), {1, 0, 2}));
   }
   return op.result(product(op, a, b));
@@ -222,7 +222,7 @@ static LogicalResult importGemm(OpContext &op) {
 }
 
 // Softmax over the samples. For values from inputs alone, the maximum and the sum over all samples are known before the step.
-static ImportedValue normalisedOverSamples(Composition &make, const ImportedValue &x, int64_t axis, bool logarithm) {
+static ImportedValue normalisedOverSamples(Decomposition &make, const ImportedValue &x, int64_t axis, bool logarithm) {
   ImportedValue below = make("Sub", {x, make.reduce("ReduceMax", x, {axis}, /*keep=*/true)}), each = make("Exp", {below});
   ImportedValue sum = make.reduce("ReduceSum", each, {axis}, /*keep=*/true);
   return logarithm ? make("Sub", {below, make("Log", {sum})}) : make("Div", {each, sum});
@@ -236,7 +236,7 @@ static LogicalResult importSoftmax(OpContext &op) {
   if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value()))
     return op.error("normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
   if (x.view.sampleAxis() == axis) {
-    Composition make(op);
+    Decomposition make(op);
     return make.result(normalisedOverSamples(make, x, axis, op.node.op == "LogSoftmax"));
   }
   ImportedValue outer = x;
@@ -258,7 +258,7 @@ static LogicalResult normStatistics(OpContext &op, const ImportedValue &x, int64
   std::vector<int64_t> axes;
   for (int64_t i = axis; i < x.rank(); ++i)
     axes.push_back(i);
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue mean = make.reduce("ReduceMean", x, axes, /*keep=*/true), centred = make("Sub", {x, mean});
   ImportedValue variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), axes, /*keep=*/true);
   ImportedValue spread = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), x)})});

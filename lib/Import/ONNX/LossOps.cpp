@@ -1,5 +1,5 @@
 // Imports losses. A loss is a sum of terms factor * (sum over samples of a numerator); the factors are known before the step.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Known.h"
 #include "Lengths.h"
 #include "LoopNest.h"
@@ -236,7 +236,7 @@ static LogicalResult importCrossEntropy(OpContext &op) {
   if (const onnx::Attribute *given = op.attribute("ignore_index"))
     ignore = given->i();
   if (op.isUsed(1)) { // second result: log-probabilities
-    Composition make(op);
+    Decomposition make(op);
     ImportedValue all = make("LogSoftmax", {op.operand(0)}, {{"axis", int64_t(1)}});
     if (make.hasFailed())
       return failure();

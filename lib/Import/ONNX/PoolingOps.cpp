@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// Combines the elements of every window with `combine`, along all dimensions of positions, the last one first.
-template <typename Combine> static ImportedValue pooled(Composition &make, ImportedValue x, const Windows &windows, Combine combine) {
+template <typename Combine> static ImportedValue pooled(Decomposition &make, ImportedValue x, const Windows &windows, Combine combine) {
   for (size_t i = windows.rank(); i-- > 0 && !make.hasFailed();) {
     const auto axis = static_cast<int64_t>(i) + 2;
     ImportedValue all = atWindow(make, x, axis, windows, i, 0);
@@ -47,7 +47,7 @@ static LogicalResult importMaxPool(OpContext &op) {
     for (const GraphNode &other : op.state.graph.body.nodes)
       if (std::find(other.inputs.begin(), other.inputs.end(), op.node.outputs[1]) != other.inputs.end())
         return op.error("its second output (positions of the largest elements) is used; only its first output is supported");
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue x = paddedPositions(make, op.operand(0), windows, -std::numeric_limits<double>::infinity());
   return make.result(
       pooled(make, x, windows, [&](const ImportedValue &a, const ImportedValue &b) { return make("Where", {make("Greater", {b, a}), b, a}); }));
@@ -58,7 +58,7 @@ static LogicalResult importAveragePool(OpContext &op) {
   Windows windows;
   if (failed(readPooling(op, windows)))
     return failure();
-  Composition make(op);
+  Decomposition make(op);
   const bool average = op.node.op == "AveragePool";
   const int64_t power = average ? 1 : op.integer("p");
   ImportedValue x = op.operand(0);
@@ -102,7 +102,7 @@ static LogicalResult importGlobalPool(OpContext &op) {
   std::vector<int64_t> axes;
   for (int64_t i = 2; i < x.rank(); ++i)
     axes.push_back(i);
-  Composition make(op);
+  Decomposition make(op);
   const char *which = op.node.op == "GlobalAveragePool" ? "ReduceMean"
                       : op.node.op == "GlobalMaxPool"   ? "ReduceMax"
                       : op.integer("p") == 1            ? "ReduceL1"

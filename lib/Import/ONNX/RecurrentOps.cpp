@@ -1,6 +1,6 @@
 // Imports RNN, GRU and LSTM, unrolled. One matmul computes the contribution of the inputs for all positions. Every
 // position then adds the contribution of the previous state.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Parts.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -31,7 +31,7 @@ struct Weights {
 
 class RnnUnroller {
 public:
-  RnnUnroller(Composition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
+  RnnUnroller(Decomposition &make, const Cell &cell, const Weights &weights) : make(make), cell(cell), weights(weights) {}
 
   ImportedValue hidden, memory; ///< samples x H; absent: zero
 
@@ -50,7 +50,7 @@ public:
   }
 
 private:
-  Composition &make;
+  Decomposition &make;
   const Cell &cell;
   const Weights &weights;
 
@@ -123,7 +123,7 @@ public:
 
 private:
   OpContext &op;
-  Composition make;
+  Decomposition make;
   ImportedValue x, inputs, recurrent;
   const bool first;    ///< the sample axis is the first
   const int64_t outer; ///< the axis of positions in x, and of directions in states

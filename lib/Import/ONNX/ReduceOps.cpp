@@ -1,6 +1,6 @@
 // Imports reductions of constants, of activations and over samples.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Known.h"
 #include "Lengths.h"
 #include "LoopNest.h"
@@ -125,7 +125,7 @@ static LogicalResult extremumOfSamples(OpContext &op, const ImportedValue &x, in
     others.push_back(x.rank());
   }
   if (!others.empty()) {
-    Composition make(op);
+    Decomposition make(op);
     each = make.reduce(op.node.op.c_str(), each, others, /*keep=*/true);
     if (make.hasFailed())
       return failure();

@@ -1,6 +1,6 @@
 // Imports Resize. Positions are picked, or are sums of neighbors with constant weights: a matmul with a constant
 // matrix. Axes are processed one at a time, which all modes of the operator allow.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Lengths.h"
 
 #include <algorithm>
@@ -145,7 +145,7 @@ static LogicalResult importResize(OpContext &op) {
   if (failed(readResizing(op, x, resizing)))
     return failure();
   const auto &[rule, axes, sizes, scales] = resizing;
-  Composition make(op);
+  Decomposition make(op);
   constexpr int64_t kMostWeights = 1 << 24;
   for (size_t i = 0; i < axes.size() && !make.hasFailed(); ++i) {
     const int64_t axis = axes[i], size = x.view.size(axis);

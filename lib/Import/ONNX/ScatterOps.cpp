@@ -1,7 +1,7 @@
 // Imports ScatterElements, ScatterND and OneHot. Every place reads all updates of its vector in order. The result and
 // its gradients therefore do not depend on how the work is divided.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Parts.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ static constexpr int64_t kMostPairs = int64_t(1) << 26;
 
 /// Scatters updates [lead..., J] at ids [lead..., J] into data [lead..., V]. With reduction "none", the ids of a vector
 /// differ, as ONNX requires.
-static ImportedValue scatteredAlongLast(Composition &make, const ImportedValue &data, const ImportedValue &ids, const ImportedValue &updates,
+static ImportedValue scatteredAlongLast(Decomposition &make, const ImportedValue &data, const ImportedValue &ids, const ImportedValue &updates,
                                         const std::string &reduction) {
   const int64_t rank = data.rank(), size = data.view.size(rank - 1);
   std::vector<int64_t> numbers(size);
@@ -64,7 +64,7 @@ static LogicalResult importScatterElements(OpContext &op) {
   auto counted = countedFromFront(op, ids, x.view.size(axis));
   if (failed(counted))
     return failure();
-  Composition make(op);
+  Decomposition make(op);
   const bool flags = x.type == ElementKind::Bool && updates.type == ElementKind::Bool; // scattered as 0 and 1
   auto cast = [&](const ImportedValue &value, ElementKind to) { return make("Cast", {value}, {{"to", static_cast<int64_t>(to)}}); };
   if (flags) {
@@ -108,7 +108,7 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
   auto numbers = placeNumbers(op, ids, {from.begin(), from.begin() + depth});
   if (failed(numbers))
     return failure();
-  Composition make(op);
+  Decomposition make(op);
   std::vector<int64_t> rest(from.begin() + depth, from.end()), flat{places}, flatUpdates{count}, indexShape(rest.size(), 1), whole = rest;
   flat.insert(flat.end(), rest.begin(), rest.end());
   flatUpdates.insert(flatUpdates.end(), rest.begin(), rest.end());
@@ -257,7 +257,7 @@ static LogicalResult importOneHot(OpContext &op) {
   const int64_t size = *depth;
   if (size > op.state.options.mostComputed)
     return op.error("has " + Twine(size) + " classes; at most " + Twine(op.state.options.mostComputed) + " are supported");
-  Composition make(op);
+  Decomposition make(op);
   std::vector<int64_t> shape(ids.rank() + 1, 1);
   shape[axis] = size;
   const ImportedValue numbers = constantOf(ElementKind::I64, makeIota(ElementKind::I64, size, 0, 1), shape);

@@ -1,5 +1,5 @@
 // Imports Slice, Split, Pad and Trilu. They become views; values are copied only if a view cannot express the operator.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Known.h"
 #include "Lengths.h"
 #include "LoopNest.h"
@@ -19,7 +19,7 @@ using namespace zorse::onnx_import;
 /// Every element of one sample of inputs as a number that is known before the step: a sum over all samples in which
 /// samples with `isThis` [B] false count as 0.
 /// \param count  returns the number that is the sum of a value [B]
-static std::vector<Number> numbersOfSample(Composition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
+static std::vector<Number> numbersOfSample(Decomposition &make, const ImportedValue &x, int64_t axis, const ImportedValue &isThis,
                                            function_ref<Number(ImportedValue)> count) {
   const int64_t elements = x.view.elements() / x.view.size(axis);
   ImportedValue flat = make.reshape(make.move(x, axis, 0), {x.view.size(axis), elements});
@@ -45,7 +45,7 @@ LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, in
                     " are possible; make it an input of every sample");
   const auto type = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type());
   const auto real = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getF64Type());
-  Composition make(op);
+  Decomposition make(op);
   const ImportedValue wanted = knownScalar(ElementKind::I64, place == 0 ? Number(0.0) : Number::samples() - Number(1.0));
   const ImportedValue isThis = make("Equal", {wrap(create<SampleNumberOp>(op.state, type), ElementKind::I64, {op.state.rows}), wanted});
   auto numbers = numbersOfSample(make, x, axis, isThis, [&](ImportedValue value) {

@@ -1,5 +1,5 @@
 // Imports DepthToSpace, SpaceToDepth and Col2Im, which move blocks between channels and positions, and IsInf and EyeLike.
-#include "Composition.h"
+#include "Decomposition.h"
 
 #include <cmath>
 #include <limits>
@@ -16,7 +16,7 @@ static LogicalResult importDepthToSpace(OpContext &op) {
   std::vector<int64_t> s = x.shape();
   if (block < 1 || s[1] % (block * block) != 0)
     return op.error("expects channels in blocks of blocksize^2, found " + Twine(s[1]) + " channels and a blocksize of " + Twine(block));
-  Composition make(op);
+  Decomposition make(op);
   const int64_t channels = s[1] / (block * block);
   const bool depthFirst = op.text("mode") == "DCR";
   ImportedValue apart =
@@ -33,7 +33,7 @@ static LogicalResult importSpaceToDepth(OpContext &op) {
   std::vector<int64_t> s = x.shape();
   if (block < 1 || s[2] % block != 0 || s[3] % block != 0)
     return op.error("expects a height and width in blocks of " + Twine(block) + ", found " + Twine(s[2]) + " and " + Twine(s[3]));
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue apart = make.reshape(x, {s[0], s[1], s[2] / block, block, s[3] / block, block});
   const bool depthFirst = op.text("mode") == "DCR";
   ImportedValue placed = make.transpose(apart, depthFirst ? std::vector<int64_t>{0, 3, 5, 1, 2, 4} : std::vector<int64_t>{0, 1, 3, 5, 2, 4});
@@ -61,7 +61,7 @@ static LogicalResult importCol2Im(OpContext &op) {
   if (x.view.size(1) % inside != 0 || counts[0] * counts[1] != x.view.size(2) || counts[0] * counts[1] == 0)
     return op.error("expects " + Twine(counts[0] * counts[1]) + " blocks of " + Twine(inside) + " elements of each channel, found " +
                     Twine(x.view.size(2)) + " blocks of " + Twine(x.view.size(1)) + " elements");
-  Composition make(op);
+  Decomposition make(op);
   const int64_t channels = x.view.size(1) / inside;
   const std::vector<int64_t> ones{1, 1}, none{0, 0, 0, 0};
   if (strides == *block && dilations == ones && pads == none && rest[0] == 0 && rest[1] == 0) {
@@ -84,7 +84,7 @@ static LogicalResult importIsInf(OpContext &op) {
   ImportedValue x = op.operand(0);
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
-  Composition make(op);
+  Decomposition make(op);
   const double infinity = std::numeric_limits<double>::infinity();
   const bool up = op.integer("detect_positive") != 0, down = op.integer("detect_negative") != 0;
   ImportedValue isUp = make("Equal", {x, make.number(infinity, x)}), isDown = make("Equal", {x, make.number(-infinity, x)});
@@ -105,7 +105,7 @@ static LogicalResult importEyeLike(OpContext &op) {
   const int64_t height = x.view.size(0), width = x.view.size(1), diagonal = op.integer("k");
   ImportedValue rows = constantOf(ElementKind::I64, makeIota(ElementKind::I64, height, static_cast<double>(diagonal), 1), {height, 1});
   ImportedValue columns = constantOf(ElementKind::I64, makeIota(ElementKind::I64, width, 0, 1), {1, width});
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue hit = make("Equal", {rows, columns});
   return make.result(make.cast(hit, type));
 }

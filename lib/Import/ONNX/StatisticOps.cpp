@@ -1,5 +1,5 @@
 // Imports normalizations by statistics of a sample (per channel or per channel group), of a group of samples, or by constant statistics.
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Initializers.h"
 
 #include <cmath>
@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// (x - mean) / sqrt(variance + epsilon) over the last axis.
-static ImportedValue normalisedLast(Composition &make, const ImportedValue &x, double epsilon) {
+static ImportedValue normalisedLast(Decomposition &make, const ImportedValue &x, double epsilon) {
   const int64_t last = x.rank() - 1;
   ImportedValue centred = make("Sub", {x, make.reduce("ReduceMean", x, {last}, true)});
   ImportedValue variance = make.reduce("ReduceMean", make("Mul", {centred, centred}), {last}, true);
@@ -17,13 +17,13 @@ static ImportedValue normalisedLast(Composition &make, const ImportedValue &x, d
 }
 
 /// Reshapes values [C] to broadcast over x [N, C, ...].
-static ImportedValue alongChannels(Composition &make, const ImportedValue &values, const ImportedValue &x) {
+static ImportedValue alongChannels(Decomposition &make, const ImportedValue &values, const ImportedValue &x) {
   std::vector<int64_t> shape(x.rank() - 1, 1);
   shape[0] = values.view.elements();
   return make.reshape(values, shape);
 }
 
-static ImportedValue scaledAndShifted(Composition &make, const ImportedValue &x, const ImportedValue &scale, const ImportedValue &bias) {
+static ImportedValue scaledAndShifted(Decomposition &make, const ImportedValue &x, const ImportedValue &scale, const ImportedValue &bias) {
   return make("Add", {make("Mul", {x, alongChannels(make, scale, x)}), alongChannels(make, bias, x)});
 }
 
@@ -46,7 +46,7 @@ static LogicalResult importInstanceNorm(OpContext &op) {
   std::vector<int64_t> shape = x.shape();
   if (op.operand(1).view.size(0) != shape[1] || op.operand(2).view.size(0) != shape[1])
     return op.error("expects " + Twine(shape[1]) + " scales and biases, one per channel");
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue flat = make.reshape(x, {shape[0], shape[1], x.view.elements() / shape[0] / shape[1]});
   if (make.hasFailed())
     return failure();
@@ -67,7 +67,7 @@ template <bool scalesChannels> static LogicalResult importGroupNorm(OpContext &o
   if (scale.view.size(0) != expected || bias.view.size(0) != expected)
     return op.error("expects " + Twine(expected) + " scales and biases, one per " + (scalesChannels ? "channel" : "group") + " in opset " +
                     Twine(op.node.opset) + ", found " + Twine(scale.view.size(0)) + " and " + Twine(bias.view.size(0)));
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue flat = make.reshape(x, {shape[0], groups, x.view.elements() / shape[0] / groups});
   if (make.hasFailed())
     return failure();
@@ -98,7 +98,7 @@ static LogicalResult normalisedByGroups(OpContext &op) {
   if (failed(runningMean) || failed(runningVariance))
     return failure();
 
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue grouped = make.reshape(x, {op.state.rows, samples, channels, positions});
   ImportedValue mean = make.reduce("ReduceMean", grouped, {1, 3}, true);
   ImportedValue centred = make("Sub", {grouped, mean});
@@ -145,7 +145,7 @@ static LogicalResult importBatchNorm(OpContext &op) {
                       Twine(op.operand(i).view.size(0)));
   if (training)
     return normalisedByGroups(op);
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue mean = frozenStatistic(op, 3), variance = frozenStatistic(op, 4);
   ImportedValue root = make("Sqrt", {make("Add", {variance, make.number(op.real("epsilon"), variance)})});
   ImportedValue normal = make("Div", {make("Sub", {x, alongChannels(make, mean, x)}), alongChannels(make, root, x)});
@@ -160,7 +160,7 @@ static LogicalResult importMeanVarianceNorm(OpContext &op) {
   std::vector<int64_t> axes = *op.integers("axes");
   if (!isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue mean = make.reduce("ReduceMean", x, axes, true), square = make.reduce("ReduceMean", make("Mul", {x, x}), axes, true);
   if (make.hasFailed() || mean.isLoss())
     return make.hasFailed() ? failure() : op.error("normalises over the samples; every op must treat samples apart");

@@ -1,7 +1,7 @@
 // Imports operators on tensors of sums over samples. Every element is a sum of factor * (sum over samples of a value
 // per sample). A linear operator is applied to the values of each sample, before the sum.
 #include "Arithmetic.h"
-#include "Composition.h"
+#include "Decomposition.h"
 #include "Interpret.h"
 #include "Known.h"
 #include "Lengths.h"
@@ -42,7 +42,7 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != samples && reduced[i])
       others.push_back(i < samples ? i + 1 : i);
-  Composition make(op);
+  Decomposition make(op);
   each = make.move(each, samples, 0);
   if (!others.empty())
     each = make.reduce(op.node.op.c_str(), each, others, keep);
@@ -107,7 +107,7 @@ static LogicalResult joinSums(OpContext &op) {
     extents.push_back(part.isSums() ? part.view.size(axis) : 1);
     total += extents.back();
   }
-  Composition make(op);
+  Decomposition make(op);
   std::vector<ImportedValue> all;
   for (size_t i = 0; i < op.node.inputs.size(); ++i) {
     auto each = summandsOf(op, op.operand(i));
@@ -139,7 +139,7 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
     if (own.size() > shape.size() || (own.size() == shape.size() && operand->view.elements() > a.view.elements()))
       shape = own;
   }
-  Composition make(op);
+  Decomposition make(op);
   for (const ImportedValue *operand : {&a, &b}) {
     std::vector<ImportedValue> each;
     if (operand->isLoss() || operand->view.elements() == 1) {
@@ -177,7 +177,7 @@ static LogicalResult addSums(OpContext &op, const ImportedValue &a, const Import
   return op.result(sumsOf(op.state, std::move(all)));
 }
 
-static FailureOr<ImportedValue> movedSum(OpContext &op, Composition &make, const ImportedValue &each) {
+static FailureOr<ImportedValue> movedSum(OpContext &op, Decomposition &make, const ImportedValue &each) {
   const std::string &which = op.node.op;
   const int64_t rank = each.rank() - 1;
   std::optional<std::vector<int64_t>> axes;
@@ -249,7 +249,7 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSums(OpContext &op) {
     return addSums(op, op.operand(0), op.operand(1), which == "Sub" ? -1 : 1);
   if (sums > 1 && which != "Sum")
     return notAffine(op, which == "Div" ? "divides by" : "multiplies");
-  Composition make(op);
+  Decomposition make(op);
   std::vector<ImportedValue> all;
   for (ImportedValue each : op.operand(op.operand(0).isLoss() ? 0 : 1).sums()) {
     if (which == "Neg") {
@@ -273,7 +273,7 @@ FailureOr<ImportedValue> zorse::onnx_import::dotOfSamples(OpContext &op, const I
   const int64_t rank = b.rank();
   if (rank == 2)
     b.view.dims.pop_back();
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue sum = make.reduce("ReduceSum", make("Mul", {a, b}), {0});
   if (make.hasFailed())
     return failure();

@@ -71,7 +71,7 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
   return success();
 }
 
-ImportedValue zorse::onnx_import::paddedPositions(Composition &make, const ImportedValue &x, const Windows &windows, double value) {
+ImportedValue zorse::onnx_import::paddedPositions(Decomposition &make, const ImportedValue &x, const Windows &windows, double value) {
   std::vector<int64_t> before{0, 0}, after{0, 0};
   bool any = false;
   for (size_t i = 0; i < windows.rank(); ++i) {
@@ -83,6 +83,6 @@ ImportedValue zorse::onnx_import::paddedPositions(Composition &make, const Impor
   return any ? make("Pad", {x, make.ints(before), make.number(value, x)}) : x;
 }
 
-ImportedValue zorse::onnx_import::atWindow(Composition &make, const ImportedValue &x, int64_t axis, const Windows &windows, size_t i, int64_t at) {
+ImportedValue zorse::onnx_import::atWindow(Decomposition &make, const ImportedValue &x, int64_t axis, const Windows &windows, size_t i, int64_t at) {
   return make.slice(x, axis, at * windows.dilations[i], windows.counts[i], windows.strides[i]);
 }

@@ -1,7 +1,7 @@
 // Sliding windows of convolutions and poolings over the positions of samples x channels x positions.
 #pragma once
 
-#include "Composition.h"
+#include "Decomposition.h"
 
 namespace zorse::onnx_import {
 
@@ -24,9 +24,9 @@ struct Windows {
 mlir::LogicalResult readWindows(OpContext &op, const ImportedValue &x, std::vector<int64_t> kernel, Windows &windows);
 
 /// x padded with `value` so that all windows are complete.
-ImportedValue paddedPositions(Composition &make, const ImportedValue &x, const Windows &windows, double value);
+ImportedValue paddedPositions(Decomposition &make, const ImportedValue &x, const Windows &windows, double value);
 
 /// Element `at` of every window along dimension `i` of the positions, which is dimension `axis` of x.
-ImportedValue atWindow(Composition &make, const ImportedValue &x, int64_t axis, const Windows &windows, size_t i, int64_t at);
+ImportedValue atWindow(Decomposition &make, const ImportedValue &x, int64_t axis, const Windows &windows, size_t i, int64_t at);
 
 } // namespace zorse::onnx_import

@@ -1,5 +1,5 @@
 // Reductions composed of sums, maxima and elementwise operators: norms, logarithms of sums, positions of extrema.
-#include "Composition.h"
+#include "Decomposition.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,7 @@ using namespace zorse::onnx_import;
 
 /// The square root of a sum of squares. At 0 its gradient is 0, as in PyTorch, although that of a square root is
 /// infinite.
-static ImportedValue normOf(Composition &make, const ImportedValue &squares) {
+static ImportedValue normOf(Decomposition &make, const ImportedValue &squares) {
   if (!squares.isTensor())
     return make("Sqrt", {squares});
   ImportedValue isZero = make("Equal", {squares, make.number(0, squares)});
@@ -24,7 +24,7 @@ static LogicalResult importComposedReduce(OpContext &op) {
   if (!isFloat(x.type) && which != "ReduceL1" && which != "ReduceSumSquare")
     return op.error("is defined on floats only here, found " + Twine(name(x.type)));
   ImportedValue axes = op.operand(1);
-  Composition make(op);
+  Decomposition make(op);
   if (!axes)
     if (auto given = op.integers("axes"))
       axes = make.ints(*given);
@@ -54,7 +54,7 @@ static LogicalResult importLpNormalization(OpContext &op) {
   const int64_t axis = op.axis(x.rank());
   if (!isFloat(x.type) || axis < 0)
     return op.error("expects floats and a valid axis");
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue norm = make.reduce(op.integer("p") == 1 ? "ReduceL1" : "ReduceL2", x, {axis}, true);
   ImportedValue isZero = make("Equal", {norm, make.number(0, x)});
   return make.result(make("Div", {x, make("Where", {isZero, make.number(1, x), norm})}));
@@ -63,7 +63,7 @@ static LogicalResult importLpNormalization(OpContext &op) {
 namespace {
 
 /// 0, 1, ... along `axis` of a tensor of rank `rank`.
-ImportedValue positions(Composition &make, int64_t rank, int64_t axis, int64_t size) {
+ImportedValue positions(Decomposition &make, int64_t rank, int64_t axis, int64_t size) {
   std::vector<int64_t> numbers(size), shape(rank, 1);
   for (int64_t i = 0; i < size; ++i)
     numbers[i] = i;
@@ -72,7 +72,7 @@ ImportedValue positions(Composition &make, int64_t rank, int64_t axis, int64_t s
 }
 
 /// The first or last position of the largest or smallest element along `axis`, which is kept with size 1.
-ImportedValue positionOfExtremum(Composition &make, const ImportedValue &x, int64_t axis, bool largest, bool last) {
+ImportedValue positionOfExtremum(Decomposition &make, const ImportedValue &x, int64_t axis, bool largest, bool last) {
   const int64_t size = x.view.size(axis);
   ImportedValue extremum = make.reduce(largest ? "ReduceMax" : "ReduceMin", x, {axis}, true);
   ImportedValue here = make("Equal", {x, extremum}), none = make.ints({last ? int64_t(-1) : size - 1});
@@ -89,7 +89,7 @@ static LogicalResult importArgExtremum(OpContext &op) {
     return op.error("expects a tensor that is not empty and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue position = positionOfExtremum(make, x, axis, op.node.op == "ArgMax", op.integer("select_last_index") != 0);
   return make.result(op.integer("keepdims") ? position : make.squeeze(position, axis));
 }
@@ -102,7 +102,7 @@ static LogicalResult importHardmax(OpContext &op) {
     return op.error("expects floats and a valid axis");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
-  Composition make(op);
+  Decomposition make(op);
   ImportedValue first = positionOfExtremum(make, x, axis, true, false);
   ImportedValue hit = make("Equal", {positions(make, x.rank(), axis, x.view.size(axis)), first});
   return make.result(make.cast(hit, x.type));
@@ -127,7 +127,7 @@ static LogicalResult importTopK(OpContext &op) {
     return op.error("picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMost) + " are supported");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
-  Composition make(op);
+  Decomposition make(op);
   const bool largest = op.integer("largest") != 0;
   const int64_t rank = x.rank();
   ImportedValue last = make.move(x, axis, rank - 1);                                      // [..., size]

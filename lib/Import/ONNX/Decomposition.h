@@ -11,12 +11,12 @@
 namespace zorse::onnx_import {
 
 /// Applies operators for one node. After the first failure, it applies nothing more and reports no further errors.
-class Composition {
+class Decomposition {
 public:
   using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
   using Attributes = std::vector<std::pair<const char *, Attribute>>;
 
-  explicit Composition(OpContext &of) : of(of) {}
+  explicit Decomposition(OpContext &of) : of(of) {}
 
   /// Applies `op` and returns its first result, or an absent value after a failure.
   ImportedValue operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes = {});

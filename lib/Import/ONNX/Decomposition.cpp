@@ -1,4 +1,4 @@
-#include "Composition.h"
+#include "Decomposition.h"
 
 #include "Interpret.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, const Composition::Attribute &value) {
+static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, const Decomposition::Attribute &value) {
   auto attribute = std::make_shared<onnx::Attribute>();
   attribute->set_name(name);
   if (auto *number = std::get_if<int64_t>(&value)) {
@@ -26,7 +26,7 @@ static std::shared_ptr<const onnx::Attribute> makeAttribute(const char *name, co
   return attribute;
 }
 
-ImportedValue Composition::operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes) {
+ImportedValue Decomposition::operator()(const char *op, std::vector<ImportedValue> operands, const Attributes &attributes) {
   if (failed)
     return {};
   GraphNode node;
@@ -57,12 +57,12 @@ ImportedValue Composition::operator()(const char *op, std::vector<ImportedValue>
   return result;
 }
 
-ImportedValue Composition::ints(std::vector<int64_t> values) const {
+ImportedValue Decomposition::ints(std::vector<int64_t> values) const {
   auto size = static_cast<int64_t>(values.size());
   return constantOf(ElementKind::I64, makeInts(ElementKind::I64, std::move(values)), {size});
 }
 
-ImportedValue Composition::move(const ImportedValue &x, int64_t from, int64_t to) {
+ImportedValue Decomposition::move(const ImportedValue &x, int64_t from, int64_t to) {
   if (failed)
     return {};
   std::vector<int64_t> order;
@@ -73,11 +73,11 @@ ImportedValue Composition::move(const ImportedValue &x, int64_t from, int64_t to
   return transpose(x, std::move(order));
 }
 
-ImportedValue Composition::slice(const ImportedValue &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
+ImportedValue Decomposition::slice(const ImportedValue &x, int64_t axis, int64_t start, int64_t count, int64_t step) {
   return (*this)("Slice", {x, ints({start}), ints({start + (count - 1) * step + 1}), ints({axis}), ints({step})});
 }
 
-LogicalResult Composition::result(ImportedValue value, size_t index) {
+LogicalResult Decomposition::result(ImportedValue value, size_t index) {
   if (failed)
     return failure();
   of.set(index, std::move(value));
