@@ -42,7 +42,7 @@ static Result<ImportOptions> importOptions(const CompileOptions &options) {
 
 /// Returns the first weight decay pattern that matches no parameter name, or nothing.
 static std::string unknownPattern(const Model &model) {
-  if (const std::optional<units::DecayRule> rule = units::parseDecay(model.decay))
+  if (const std::optional<units::WeightDecayFilter> rule = units::parseDecay(model.decay))
     for (const std::string &pattern : rule->patterns)
       if (llvm::none_of(model.imported.weights, [&](const WeightSource &weight) { return StringRef(weight.parameter).contains(pattern); }))
         return pattern;

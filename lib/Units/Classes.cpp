@@ -277,7 +277,7 @@ StringRef units::kindOf(const Outline &outline, bool first) {
   for (Operation *op : outline.ops) {
     attention |= isa<AttentionOp, SoftmaxOp>(op);
     activation |= isa<GeluOp, SiluOp, arith::MaximumFOp>(op);
-    heavy |= isHeavy(op);
+    heavy |= isComputeIntensive(op);
     table |= isa<GatherOp>(op);
   }
   if (!outline.losses.empty())

@@ -39,7 +39,7 @@ private:
   void measure() {
     heavyBefore.assign(size + 1, 0);
     for (int i = 0; i < size; ++i)
-      heavyBefore[i + 1] = heavyBefore[i] + isHeavy(graph.order[i]);
+      heavyBefore[i + 1] = heavyBefore[i] + isComputeIntensive(graph.order[i]);
     for (int i = 0; i < size; ++i)
       for (Value result : graph.order[i]->getResults()) {
         std::vector<int> uses{i};

@@ -8,7 +8,7 @@
 using namespace zorse;
 using namespace zorse::units;
 
-bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule) {
+bool units::decays(const bundle::ParameterInfo &parameter, const WeightDecayFilter &rule) {
   if (!parameter.trainable() || parameter.statistic())
     return false;
   if (rule.byRank)
@@ -16,10 +16,10 @@ bool units::decays(const bundle::ParameterInfo &parameter, const DecayRule &rule
   return llvm::any_of(rule.patterns, [&](const std::string &pattern) { return parameter.name().find(pattern) != std::string::npos; });
 }
 
-std::optional<DecayRule> units::parseDecay(llvm::StringRef text) {
+std::optional<WeightDecayFilter> units::parseDecay(llvm::StringRef text) {
   if (text == "rank")
-    return DecayRule();
-  DecayRule rule{/*byRank=*/false, {}};
+    return WeightDecayFilter();
+  WeightDecayFilter rule{/*byRank=*/false, {}};
   if (text == "all")
     rule.patterns.push_back(""); // contained in every name
   else if (text.consume_front("names:")) {
@@ -32,7 +32,7 @@ std::optional<DecayRule> units::parseDecay(llvm::StringRef text) {
   return rule;
 }
 
-void units::layOutGroups(bundle::ModelSummary &summary, const DecayRule &rule, llvm::ArrayRef<bundle::ElementType> copies) {
+void units::layOutGroups(bundle::ModelSummary &summary, const WeightDecayFilter &rule, llvm::ArrayRef<bundle::ElementType> copies) {
   std::vector<std::vector<uint32_t>> using_(summary.parameters_size());
   for (int u = 0; u < summary.units_size(); ++u)
     for (uint32_t parameter : summary.units(u).parameters())

@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::units;
 
-bool units::isHeavy(Operation *op) { return isa<MatmulOp, AttentionOp>(op); }
+bool units::isComputeIntensive(Operation *op) { return isa<MatmulOp, AttentionOp>(op); }
 bool units::isNorm(Operation *op) { return isa<LayerNormOp, RmsNormOp>(op); }
 
 StringRef units::nameOf(Location loc) {

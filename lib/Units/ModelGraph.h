@@ -50,7 +50,7 @@ void findNarrowValues(ModelGraph &graph, llvm::ArrayRef<int> ends);
 mlir::FailureOr<ModelGraph> analyseModel(mlir::func::FuncOp model);
 
 /// Whether the op is a matrix product or an attention.
-bool isHeavy(mlir::Operation *op);
+bool isComputeIntensive(mlir::Operation *op);
 bool isNorm(mlir::Operation *op);
 
 /// Returns the first name in a location (the ONNX node), or "".

@@ -323,7 +323,7 @@ private:
   func::FuncOp model;
   SmallVector<UnitOp> units;
   bundle::ModelSummary summary;
-  std::optional<DecayRule> decay;
+  std::optional<WeightDecayFilter> decay;
   DenseMap<StringAttr, uint32_t> classId;
   DenseMap<Value, std::pair<func::FuncOp, unsigned>> slotOf; ///< of parameters that units read: a forward and its argument number
   DenseMap<Value, uint32_t> argumentIndex;                   ///< of parameters and of inputs, numbered separately

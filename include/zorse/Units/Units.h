@@ -54,13 +54,13 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 #include "zorse/Units/Passes.h.inc"
 
 /// Selects the parameters with weight decay.
-struct DecayRule {
+struct WeightDecayFilter {
   bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and gains
   std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of these
 };
 
 /// Parses `rank`, `all`, `none` or `names:P,Q`; nullopt for another text.
-std::optional<DecayRule> parseDecay(llvm::StringRef text);
+std::optional<WeightDecayFilter> parseDecay(llvm::StringRef text);
 
 /// Formats settings in one line, as an option of zorse-configure.
 std::string settingsText(const bundle::ModelSummary &settings);
