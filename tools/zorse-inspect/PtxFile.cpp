@@ -11,7 +11,7 @@ namespace zorse::inspect {
 namespace {
 
 /// Maximum bytes of a list of needs; more operands than a launch can have.
-constexpr int64_t kMostNeeds = 1 << 16;
+constexpr int64_t kMaxBounds = 1 << 16;
 
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r");
@@ -50,12 +50,12 @@ std::vector<std::string_view> registersIn(std::string_view text) {
 
 /// Parses `.visible .global .align 8 .b8 NAME_needs[152] = {4, 0, ...};`: the bytes of 64-bit
 /// numbers, without trailing zeros.
-void readNeeds(std::string_view line, std::map<std::string, PtxKernel> &kernels) {
+void readBounds(std::string_view line, std::map<std::string, PtxKernel> &kernels) {
   constexpr std::string_view suffix = "_needs[";
   const size_t end = line.find(suffix), list = line.find('{');
   int64_t size = 0;
   if (end == std::string_view::npos || list == std::string_view::npos || line.find(".b8 ") == std::string_view::npos ||
-      !numberIn(line.substr(end + suffix.size()), size) || size < 0 || size > kMostNeeds)
+      !numberIn(line.substr(end + suffix.size()), size) || size < 0 || size > kMaxBounds)
     return;
   std::vector<uint64_t> numbers(size_t(size) / 8);
   size_t byte = 0;
@@ -202,7 +202,7 @@ std::map<std::string, PtxKernel> readPtx(std::string_view text) {
   while (!text.empty()) {
     std::string_view line = take(text, '\n');
     if (line.find("_needs[") != std::string_view::npos)
-      readNeeds(line, kernels);
+      readBounds(line, kernels);
     constexpr std::string_view entry = ".entry ";
     const size_t at = line.find(entry);
     if (at == std::string_view::npos)

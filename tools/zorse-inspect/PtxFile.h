@@ -20,7 +20,7 @@ struct PtxKernel {
   /// -1 if the code has loops, because the number is then known only at run time.
   int64_t flops = 0;
   struct Operand {
-    int64_t fixed, perRow, perPoint; ///< bytes that may be accessed (ZorseKernelNeeds)
+    int64_t fixed, perRow, perPoint; ///< bytes that may be accessed (ZorseKernelBounds)
   };
   std::vector<Operand> operands; ///< empty: not given in the file
 };

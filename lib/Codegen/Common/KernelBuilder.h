@@ -132,7 +132,7 @@ protected:
   Value declare(llvm::StringRef name, mlir::Type array, mlir::Attribute value, bool isConstant, unsigned alignment, unsigned addressSpace = 0,
                 mlir::LLVM::Linkage linkage = mlir::LLVM::Linkage::Internal);
 
-  /// Ends `inner`, adds the kernel's requirements (abi/KernelAbi.h, ZorseKernelNeeds), and sets the
+  /// Ends `inner`, adds the kernel's requirements (abi/KernelAbi.h, ZorseKernelBounds), and sets the
   /// insertion point after it.
   /// \param inlining  LLVM's attribute for calls of `inner`
   void close(const Size &points, llvm::StringRef inlining, bool contract);

@@ -62,25 +62,25 @@ public:
       kernel.operands.push_back(address(operand));
     if (!kernel.function)
       fail("kernel '" + launch.symbol() + "' is in none of the bundle's kernel objects");
-    else if (const auto *needs = static_cast<const ZorseKernelNeeds *>(findSymbol_(launch.symbol() + "_needs")))
-      checkNeeds(launch, *needs);
+    else if (const auto *needs = static_cast<const ZorseKernelBounds *>(findSymbol_(launch.symbol() + "_needs")))
+      checkBounds(launch, *needs);
     else
       fail("kernel '" + launch.symbol() + "' does not say what it touches (" + launch.symbol() + "_needs): compile the model again");
     return kernel;
   }
 
-  void checkNeeds(const bundle::KernelLaunch &launch, const ZorseKernelNeeds &needs) {
+  void checkBounds(const bundle::KernelLaunch &launch, const ZorseKernelBounds &needs) {
     const std::string name = "kernel '" + launch.symbol() + "'";
     const bundle::Extent &points = launch.points();
     auto text = [](int64_t fixed, int64_t perRow) { return std::to_string(fixed) + " + " + std::to_string(perRow) + " per row"; };
     if (needs.operands != launch.operands_size())
       return fail(name + ": expects " + std::to_string(needs.operands) + " operands, got " + std::to_string(launch.operands_size()));
     const bool any = needs.pointsFixed < 0;
-    if (points.fixed() < 0 || points.per_row() < 0 || (!any && (points.fixed() != needs.pointsFixed || points.per_row() != needs.pointsPerRow)))
-      return fail(name + ": expects " + (any ? "at least 0" : text(needs.pointsFixed, needs.pointsPerRow)) + " points, got " +
+    if (points.fixed() < 0 || points.per_row() < 0 || (!any && (points.fixed() != needs.pointsFixed || points.per_row() != needs.iterationsPerRow)))
+      return fail(name + ": expects " + (any ? "at least 0" : text(needs.pointsFixed, needs.iterationsPerRow)) + " points, got " +
                   text(points.fixed(), points.per_row()));
     for (int i = 0; i < launch.operands_size(); ++i) {
-      const ZorseKernelNeeds::Operand &need = needs.operand[i];
+      const ZorseKernelBounds::Operand &need = needs.operand[i];
       Reach reach{__int128(need.perPoint) * points.fixed() + need.fixed, __int128(need.perPoint) * points.per_row() + need.perRow};
       use(launch.operands(i), reach, need.written != 0, name + ": operand " + std::to_string(i));
     }

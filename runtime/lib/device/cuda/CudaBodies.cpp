@@ -88,7 +88,7 @@ CUfunction CudaBodies::findFunction(const std::string &symbol) const {
 
 /// Checks that a kernel's accesses are inside the slots that the body names, for every number of
 /// rows (KernelAbi.h).
-Status CudaBodies::checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel) {
+Status CudaBodies::checkBounds(const bundle::Body &body, const bundle::KernelLaunch &kernel) {
   std::vector<int64_t> needs;
   for (CUmodule module : modules_) {
     CUdeviceptr address = 0;
@@ -150,7 +150,7 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
         return userError("kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +
                          " bytes of shared memory for a block, which this GPU refuses: " + status.message() + "; compile for its own architecture");
     }
-    return checkNeeds(body, kernel);
+    return checkBounds(body, kernel);
   }
   if (!from.has_product())
     return userError(from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"

@@ -68,7 +68,7 @@ private:
   /// compiler's log.
   Status loadModule(const std::string &image);
   CUfunction findFunction(const std::string &symbol) const;
-  Status checkNeeds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
+  Status checkBounds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
   Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);
   Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
   static BlasMatmul matmulOf(const Launch &launch, int64_t rows);

@@ -11,7 +11,7 @@
 // The grid has one dimension: ceil(points(rows) / (threads * per_thread)) blocks of `threads`
 // threads, each with `shared_bytes` of dynamic shared memory. Results depend on `threads` and
 // `per_thread`, which are compiled in, and on no other launch parameter. The memory that a kernel
-// accesses is exported as `<symbol>_needs` (ZorseKernelNeeds), a constant in global memory.
+// accesses is exported as `<symbol>_needs` (ZorseKernelBounds), a constant in global memory.
 //
 // A kernel may have static memory in its module. The blocks of a launch store partial sums and
 // counters there; every launch restores the counters. Launches of one kernel of one loaded module

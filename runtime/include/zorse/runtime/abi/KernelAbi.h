@@ -32,9 +32,9 @@ typedef void ZorseKernel(void *const *operands, const ZorseCallContext *context,
 /// but the body that launches it can: its number of points must be the one that the code was
 /// compiled for, and every operand must have the required bytes in its slot. A modified body can
 /// then not make correct code read or write elsewhere.
-struct ZorseKernelNeeds {
+struct ZorseKernelBounds {
   int64_t operands;
-  int64_t pointsFixed, pointsPerRow; ///< points of a launch: fixed + perRow * rows; pointsFixed -1: any number
+  int64_t pointsFixed, iterationsPerRow; ///< points of a launch: fixed + perRow * rows; pointsFixed -1: any number
   struct Operand {
     int64_t fixed, perRow, perPoint; ///< bytes from its address that may be accessed: fixed + perRow * rows + perPoint * points
     int64_t written;                 ///< 1: it is written
