@@ -24,7 +24,7 @@ std::string zorse::run::sayStep(const StepReport &report) { return kStep + encod
 
 bool zorse::run::isStep(const std::string &said) { return !said.empty() && said[0] == kStep; }
 
-std::string zorse::run::saySample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+std::string zorse::run::describeGenerated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
   std::string text = kSample + std::to_string(step) + " " + std::to_string(prompt);
   for (int64_t id : ids)
     text += " " + std::to_string(id);
@@ -123,7 +123,7 @@ void JobOutput::show() {
   }
 }
 
-void JobOutput::showSample(const std::string &numbers) {
+void JobOutput::showGenerated(const std::string &numbers) {
   std::istringstream in(numbers);
   uint64_t step = 0;
   size_t prompt = 0;
@@ -132,7 +132,7 @@ void JobOutput::showSample(const std::string &numbers) {
   for (int64_t id; in >> id;)
     ids.push_back(id);
   if (metrics_)
-    metrics_->sample(step, ids, prompt);
+    metrics_->generated(step, ids, prompt);
   if (!console_)
     return;
   // If tokens are bytes, they are printed as text.
@@ -194,7 +194,7 @@ void JobOutput::understand(const std::string &said) {
     return;
   }
   case kSample:
-    return showSample(said.substr(1));
+    return showGenerated(said.substr(1));
   case kLine:
     if (console_)
       console_->line(said.substr(1));

@@ -24,7 +24,7 @@ namespace zorse::run {
 /// Encodes the reports of a rank as messages for Member::report.
 std::string sayStep(const runtime::StepReport &report);
 bool isStep(const std::string &said);
-std::string saySample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
+std::string describeGenerated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
 std::vector<std::string> sayTrace(const std::vector<runtime::TraceEvent> &events);
 std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 
@@ -60,7 +60,7 @@ public:
 private:
   void show();
   void understand(const std::string &said);
-  void showSample(const std::string &numbers);
+  void showGenerated(const std::string &numbers);
 
   const Options &options_;
   const runtime::Bundle &bundle_;

@@ -55,28 +55,28 @@ std::string zorse::run::resumeCommand(const Options &o, bool isRank) {
   return o.resume ? line : line + " --resume";
 }
 
-runtime::Result<runtime::SamplingOptions> zorse::run::samplingOptions(const Options &o, const runtime::Bundle &bundle, uint64_t seed) {
-  runtime::SamplingOptions sampling;
-  sampling.tokens = o.sampleTokens;
-  sampling.temperature = o.sampleTemperature;
-  sampling.seed = seed;
+runtime::Result<runtime::GenerationOptions> zorse::run::generationOptions(const Options &o, const runtime::Bundle &bundle, uint64_t seed) {
+  runtime::GenerationOptions generation;
+  generation.tokens = o.maxNewTokens;
+  generation.temperature = o.temperature;
+  generation.seed = seed;
   const std::string text = "text:";
-  if (o.samplePrompt.rfind(text, 0) == 0) {
+  if (o.prompt.rfind(text, 0) == 0) {
     if (const int64_t vocabulary = bundle.summary.logits().vocabulary(); !runtime::bytesAreTokens(vocabulary))
-      return runtime::userError("--prompt " + o.samplePrompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
+      return runtime::userError("--prompt " + o.prompt + ": expected token ids of a vocabulary of " + std::to_string(vocabulary) +
                                 ", found text, but the tokens of this model are not bytes. Print token ids with: python3 -m zorse.data --encode '" +
-                                o.samplePrompt.substr(text.size()) + "' --tokenizer TOKENIZER");
-    for (unsigned char byte : o.samplePrompt.substr(text.size()))
-      sampling.prompt.push_back(byte);
-    return sampling;
+                                o.prompt.substr(text.size()) + "' --tokenizer TOKENIZER");
+    for (unsigned char byte : o.prompt.substr(text.size()))
+      generation.prompt.push_back(byte);
+    return generation;
   }
-  std::istringstream parts(o.samplePrompt);
+  std::istringstream parts(o.prompt);
   for (std::string part; std::getline(parts, part, ',');) {
     if (part.empty() || part.size() > 18 || part.find_first_not_of("0123456789") != std::string::npos)
-      return runtime::userError("--prompt: expected token ids separated by commas, or text:TEXT, got '" + o.samplePrompt + "'");
-    sampling.prompt.push_back(std::strtoll(part.c_str(), nullptr, 10));
+      return runtime::userError("--prompt: expected token ids separated by commas, or text:TEXT, got '" + o.prompt + "'");
+    generation.prompt.push_back(std::strtoll(part.c_str(), nullptr, 10));
   }
-  return sampling;
+  return generation;
 }
 
 Status zorse::run::checkOutputs(const Options &o) {
@@ -159,9 +159,9 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
     text << " checkpoint=yes";
   if (o.shareGpus)
     text << " share-gpus";
-  if (o.sampleEvery > 0)
-    text << " sample-every=" << o.sampleEvery << " sample-tokens=" << o.sampleTokens << " sample-prompt=" << o.samplePrompt
-         << " sample-temperature=" << o.sampleTemperature;
+  if (o.generateInterval > 0)
+    text << " sample-every=" << o.generateInterval << " sample-tokens=" << o.maxNewTokens << " sample-prompt=" << o.prompt
+         << " sample-temperature=" << o.temperature;
   if (o.hostStaged)
     text << " staged=yes";
   if (o.evaluate)

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
-#include "zorse/runtime/Sampling.h"
+#include "zorse/runtime/Generation.h"
 
 #include <cstdint>
 #include <optional>
@@ -32,9 +32,9 @@ struct Options {
   bool quiet = false;
 
   // text generation
-  uint64_t sampleEvery = 0, sampleTokens = 32;
-  std::string samplePrompt; ///< "1,2,3", or "text:..." for models whose tokens are bytes
-  double sampleTemperature = 0;
+  uint64_t generateInterval = 0, maxNewTokens = 32;
+  std::string prompt; ///< "1,2,3", or "text:..." for models whose tokens are bytes
+  double temperature = 0;
 
   // snapshots
   std::string snapshots;
@@ -81,7 +81,7 @@ bundle::TrainingOptions trainingOptions(const Options &options, const bundle::Tr
 
 /// Returns the options given by --prompt and the other --sample flags.
 /// \param seed  seed of the run
-runtime::Result<runtime::SamplingOptions> samplingOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
+runtime::Result<runtime::GenerationOptions> generationOptions(const Options &options, const runtime::Bundle &bundle, uint64_t seed);
 
 /// Returns, as text, all settings that must be equal on all ranks because results or the order of
 /// work depend on them.

@@ -74,17 +74,17 @@ void addOutputOptions(CLI::App &app, Options &o) {
 
 void addTextOptions(CLI::App &app, Options &o) {
   const char *text = "Text (docs/running.md)";
-  app.add_option("--generate-interval", o.sampleEvery, "generate text from the prompt every N steps (language models); needs zorse-compile --with-generation")
+  app.add_option("--generate-interval", o.generateInterval, "generate text from the prompt every N steps (language models); needs zorse-compile --with-generation")
       ->check(wholeNumber())
       ->group(text);
-  app.add_option("--max-new-tokens", o.sampleTokens, "number of tokens to generate")
+  app.add_option("--max-new-tokens", o.maxNewTokens, "number of tokens to generate")
       ->check(wholeNumber())
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 20))
       ->capture_default_str()
       ->group(text);
-  app.add_option("--prompt", o.samplePrompt, "prompt: token ids (1,2,3), or text:TEXT if tokens are bytes (default: first tokens of --data)")
+  app.add_option("--prompt", o.prompt, "prompt: token ids (1,2,3), or text:TEXT if tokens are bytes (default: first tokens of --data)")
       ->group(text);
-  app.add_option("--temperature", o.sampleTemperature, "sampling temperature; 0 (default): likeliest token; 1: the model's distribution")
+  app.add_option("--temperature", o.temperature, "sampling temperature; 0 (default): likeliest token; 1: the model's distribution")
       ->check(finiteNumber())
       ->group(text);
 }
@@ -249,7 +249,7 @@ bool checkKind(const CLI::App &app, Options &o) {
 
 /// Checks options that require other options.
 bool checkTogether(const CLI::App &app, const Options &o) {
-  if (const char *option = o.sampleEvery > 0 ? nullptr : firstGiven(app, {"--max-new-tokens", "--prompt", "--temperature"})) {
+  if (const char *option = o.generateInterval > 0 ? nullptr : firstGiven(app, {"--max-new-tokens", "--prompt", "--temperature"})) {
     fprintf(stderr, "error: %s needs --generate-interval, the steps after which text is sampled\n", option);
     return false;
   }

@@ -99,22 +99,22 @@ private:
         if (!o.lossRows.empty())
           lossRows.observe(call);
       };
-    if (o.sampleEvery > 0) {
-      Result<SamplingOptions> sampling = samplingOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
-      if (sampling.failed())
-        return sampling.error();
-      Result<std::unique_ptr<Sampler>> made = Sampler::create(bundle, data, std::move(*sampling));
+    if (o.generateInterval > 0) {
+      Result<GenerationOptions> generation = generationOptions(o, bundle, trainingOptions(o, bundle.summary.training()).seed());
+      if (generation.failed())
+        return generation.error();
+      Result<std::unique_ptr<TextGenerator>> made = TextGenerator::create(bundle, data, std::move(*generation));
       if (made.failed())
         return made.error();
-      sampler = std::move(*made);
+      generator = std::move(*made);
       if (options.beforeCall)
         options.beforeCall = [this, others = options.beforeCall](const ObservedCall &call) {
           others(call);
-          sampler->observe(call);
+          generator->observe(call);
         };
       else {
-        options.beforeCall = [this](const ObservedCall &call) { sampler->observe(call); };
-        options.observes = [this](const bundle::Entry &entry, bool isEvaluation) { return sampler->observes(entry, isEvaluation); };
+        options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
+        options.observes = [this](const bundle::Entry &entry, bool isEvaluation) { return generator->observes(entry, isEvaluation); };
       }
     }
     made = Clock::now();
@@ -339,12 +339,12 @@ private:
     training.evaluateEvery = o.evaluateEvery;
     training.evaluationBatches = o.evaluationBatches;
     training.gate = &process.gate;
-    training.sampler = sampler.get();
-    training.sampleEvery = o.sampleEvery;
+    training.generator = generator.get();
+    training.generateInterval = o.generateInterval;
     training.group = &process.group;
-    training.sampled = [this](uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+    training.generated = [this](uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
       if (process.output) // every rank counts them
-        process.output->take(saySample(step, ids, prompt));
+        process.output->take(describeGenerated(step, ids, prompt));
     };
     if (o.nonFinite == "stop")
       training.nonFinite = TrainingRun::NonFinite::Stop;
@@ -572,7 +572,7 @@ private:
   GradientDump gradients;
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
-  std::unique_ptr<Sampler> sampler;     // destroyed before the executor: uses its device memory
+  std::unique_ptr<TextGenerator> generator;     // destroyed before the executor: uses its device memory
   PrefixedGroup again;                  // exchanges about the checkpoint's parts
   std::unique_ptr<Snapshots> snapshots; // destroyed before the executor
   RunIdentity identity;

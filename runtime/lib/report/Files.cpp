@@ -110,7 +110,7 @@ void MetricsFile::step(const StepReport &r) {
   write(line.dump());
 }
 
-void MetricsFile::sample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
+void MetricsFile::generated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt) {
   const auto end = ids.begin() + std::ptrdiff_t(std::min(prompt, ids.size()));
   ordered_json line = {{"step", step}, {"prompt", std::vector<int64_t>(ids.begin(), end)}, {"generated", std::vector<int64_t>(end, ids.end())}};
   write(line.dump());

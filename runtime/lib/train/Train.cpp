@@ -69,7 +69,7 @@ public:
         if (Result<Evaluated> found = evaluate(done); found.failed())
           return found.error();
       if (samplesAfter(done) && enter())
-        if (Status status = sample(done); status.failed())
+        if (Status status = generate(done); status.failed())
           return status;
     }
     const uint64_t steps = end_.lastStep - run_.firstStep + 1;
@@ -117,7 +117,7 @@ private:
     return run_.evaluationData && (step == last || (run_.evaluateEvery > 0 && step % run_.evaluateEvery == 0));
   }
 
-  bool samplesAfter(uint64_t step) const { return run_.sampler && run_.sampleEvery > 0 && step % run_.sampleEvery == 0; }
+  bool samplesAfter(uint64_t step) const { return run_.generator && run_.generateInterval > 0 && step % run_.generateInterval == 0; }
 
   /// Whether an evaluation or generation follows, which needs the parameters of this step.
   bool pausesAfter(uint64_t step, uint64_t last) const { return evaluatesAfter(step, last) || samplesAfter(step); }
@@ -227,12 +227,12 @@ private:
   }
 
   /// Generates text after the prompt, one token per evaluation.
-  Status sample(uint64_t step) {
-    Sampler &sampler = *run_.sampler;
-    std::vector<int64_t> ids = sampler.options().prompt;
+  Status generate(uint64_t step) {
+    TextGenerator &generator = *run_.generator;
+    std::vector<int64_t> ids = generator.options().prompt;
     const size_t prompt = ids.size();
-    while (ids.size() < prompt + sampler.options().tokens && int64_t(ids.size()) < sampler.length()) {
-      std::shared_ptr<const Batch> batch = sampler.ask(ids);
+    while (ids.size() < prompt + generator.options().tokens && int64_t(ids.size()) < generator.length()) {
+      std::shared_ptr<const Batch> batch = generator.ask(ids);
       Result<std::vector<double>> counts = numbers_->count(*batch, bundle_.batch);
       if (counts.failed())
         return counts.error();
@@ -243,7 +243,7 @@ private:
         return result.error();
       pending_.pop_front();
       before_ = result->end;
-      Result<std::optional<int64_t>> mine = sampler.answer(step, ids.size());
+      Result<std::optional<int64_t>> mine = generator.answer(step, ids.size());
       if (mine.failed())
         return mine.error();
       Result<int64_t> token = agreeOnToken(*run_.group, "token " + std::to_string(ids.size()) + " after step " + std::to_string(step), *mine);
@@ -251,7 +251,7 @@ private:
         return token.error();
       ids.push_back(*token);
     }
-    run_.sampled(step, ids, prompt);
+    run_.generated(step, ids, prompt);
     return Status::success();
   }
 

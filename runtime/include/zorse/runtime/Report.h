@@ -53,7 +53,7 @@ public:
   ~MetricsFile();
   void step(const StepReport &report);
   /// {"step", "prompt": [ids], "generated": [ids]}
-  void sample(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
+  void generated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
   Status close();
 
 private:

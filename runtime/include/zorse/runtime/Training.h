@@ -7,7 +7,7 @@
 #include "zorse/runtime/Group.h"
 #include "zorse/runtime/LearningRate.h"
 
-#include "zorse/runtime/Sampling.h"
+#include "zorse/runtime/Generation.h"
 
 #include <functional>
 #include <memory>
@@ -68,10 +68,10 @@ struct TrainingRun {
   uint64_t evaluateEvery = 0;           ///< steps; 0: only at the end
   uint64_t evaluationBatches = 0;       ///< maximum; 0: all samples, including those of a last partial batch
   std::function<void(const StepReport &)> report;
-  Sampler *sampler = nullptr; ///< ExecutorOptions::beforeCall must call its `observe`; null: no text is generated
-  uint64_t sampleEvery = 0;   ///< steps
+  TextGenerator *generator = nullptr; ///< ExecutorOptions::beforeCall must call its `observe`; null: no text is generated
+  uint64_t generateInterval = 0;   ///< steps
   Group *group = nullptr;     ///< ranks that agree on tokens; required with a sampler
-  std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> sampled; ///< the first `prompt` ids are the prompt
+  std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> generated; ///< the first `prompt` ids are the prompt
   StepGate *gate = nullptr;                                                                   ///< null: the run cannot be stopped early
   /// Called in a process with devices that have no work: waits until the job has finished the next
   /// turn. Null: the entries set the pace.

@@ -18,23 +18,23 @@
 
 namespace zorse::runtime {
 
-struct SamplingOptions {
+struct GenerationOptions {
   std::vector<int64_t> prompt; ///< empty: the beginning of the first sample of the data
   uint64_t tokens = 32;        ///< tokens to generate; fewer if the sequence is shorter
   double temperature = 0;      ///< 0: the most likely token
   uint64_t seed = 0;
 };
 
-class Sampler {
+class TextGenerator {
 public:
   /// \param data  source of the inputs other than ids; its first batch is read
-  static Result<std::unique_ptr<Sampler>> create(const Bundle &bundle, DataSource &data, SamplingOptions options);
+  static Result<std::unique_ptr<TextGenerator>> create(const Bundle &bundle, DataSource &data, GenerationOptions options);
 
   /// Callbacks for ExecutorOptions::observes and beforeCall.
   bool observes(const bundle::Entry &entry, bool evaluation) const;
   void observe(const ObservedCall &call);
 
-  const SamplingOptions &options() const { return options_; } ///< including the prompt that is used
+  const GenerationOptions &options() const { return options_; } ///< including the prompt that is used
   int64_t length() const { return length_; }                  ///< sequence length
 
   /// Returns a batch to evaluate. The logits of the last position of `ids` are recorded.
@@ -44,12 +44,12 @@ public:
   Result<std::optional<int64_t>> answer(uint64_t step, size_t drawn);
 
 private:
-  Sampler(const Bundle &bundle, SamplingOptions options) : bundle_(bundle), options_(std::move(options)) {}
+  TextGenerator(const Bundle &bundle, GenerationOptions options) : bundle_(bundle), options_(std::move(options)) {}
   Status check() const;
   Status run(const ObservedCall &call);
 
   const Bundle &bundle_;
-  SamplingOptions options_;
+  GenerationOptions options_;
   std::shared_ptr<const Batch> first_; ///< first batch of the data
   int64_t length_ = 0;
   std::mutex mutex_;

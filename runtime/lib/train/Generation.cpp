@@ -1,4 +1,4 @@
-#include "zorse/runtime/Sampling.h"
+#include "zorse/runtime/Generation.h"
 
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Elements.h"
@@ -42,7 +42,7 @@ uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fix
 
 /// Checks that the body accesses only its arguments. Bundles are not trusted, and no program calls
 /// this body.
-Status Sampler::check() const {
+Status TextGenerator::check() const {
   const bundle::ModelSummary &s = bundle_.summary;
   if (!s.has_logits())
     return userError(bundle_.directory + ": was not compiled for text to be sampled; give zorse-compile --with-generation");
@@ -73,14 +73,14 @@ Status Sampler::check() const {
   return position && result ? Status::success() : Status(bad("has no position or no result"));
 }
 
-Result<std::unique_ptr<Sampler>> Sampler::create(const Bundle &bundle, DataSource &data, SamplingOptions options) {
-  std::unique_ptr<Sampler> sampler(new Sampler(bundle, std::move(options)));
-  if (Status status = sampler->check(); status.failed())
+Result<std::unique_ptr<TextGenerator>> TextGenerator::create(const Bundle &bundle, DataSource &data, GenerationOptions options) {
+  std::unique_ptr<TextGenerator> generator(new TextGenerator(bundle, std::move(options)));
+  if (Status status = generator->check(); status.failed())
     return status;
   Result<std::shared_ptr<const Batch>> batch = data.batchFrom(0);
   if (batch.failed())
     return batch.error();
-  sampler->first_ = *batch;
+  generator->first_ = *batch;
   int ids = -1;
   for (int i = 0; i < bundle.summary.inputs_size() && ids < 0; ++i)
     if (inputRole(bundle.summary.inputs(i)) == "ids")
@@ -88,22 +88,22 @@ Result<std::unique_ptr<Sampler>> Sampler::create(const Bundle &bundle, DataSourc
   if (ids < 0)
     return userError(bundle.directory + ": no input of the model takes token ids; leave out --generate-interval");
   const bundle::GraphInput &input = bundle.summary.inputs(ids);
-  sampler->length_ = input.bytes_per_row() / int64_t(elementBytes(input.type()));
-  std::vector<int64_t> &prompt = sampler->options_.prompt;
+  generator->length_ = input.bytes_per_row() / int64_t(elementBytes(input.type()));
+  std::vector<int64_t> &prompt = generator->options_.prompt;
   if (prompt.empty()) {
-    prompt.resize(size_t(std::max<int64_t>(1, std::min<int64_t>(8, sampler->length_ / 2))));
-    convertElements(sampler->first_->inputs[size_t(ids)].data(), storedType(input.type()), prompt.data(), StoredType::I64, int64_t(prompt.size()));
+    prompt.resize(size_t(std::max<int64_t>(1, std::min<int64_t>(8, generator->length_ / 2))));
+    convertElements(generator->first_->inputs[size_t(ids)].data(), storedType(input.type()), prompt.data(), StoredType::I64, int64_t(prompt.size()));
   }
-  if (int64_t(prompt.size()) >= sampler->length_)
-    return userError("--prompt: expected fewer tokens than the " + std::to_string(sampler->length_) + " positions of the model, got " +
+  if (int64_t(prompt.size()) >= generator->length_)
+    return userError("--prompt: expected fewer tokens than the " + std::to_string(generator->length_) + " positions of the model, got " +
                      std::to_string(prompt.size()));
   for (int64_t id : prompt)
     if (id < 0 || (input.upper_bound() > 0 && id >= input.upper_bound()))
       return userError("--prompt: expected ids from 0 to " + std::to_string(input.upper_bound() - 1) + ", got " + std::to_string(id));
-  return sampler;
+  return generator;
 }
 
-bool Sampler::observes(const bundle::Entry &entry, bool evaluation) const {
+bool TextGenerator::observes(const bundle::Entry &entry, bool evaluation) const {
   if (!evaluation || !entry.has_compute() || entry.phase() != bundle::FORWARD)
     return false;
   const auto &calls = entry.compute().calls();
@@ -112,7 +112,7 @@ bool Sampler::observes(const bundle::Entry &entry, bool evaluation) const {
   });
 }
 
-void Sampler::observe(const ObservedCall &call) {
+void TextGenerator::observe(const ObservedCall &call) {
   if (!call.evaluation || call.call.unit() != int32_t(bundle_.summary.logits().unit()) || call.call.sample_base() != 0 ||
       call.call.body() != forwardBody(bundle_))
     return;
@@ -124,7 +124,7 @@ void Sampler::observe(const ObservedCall &call) {
     trouble_ = status;
 }
 
-Status Sampler::run(const ObservedCall &call) {
+Status TextGenerator::run(const ObservedCall &call) {
   const bundle::Body &body = logitsBody(bundle_);
   if (!memory_) {
     size_t bytes = 0;
@@ -166,7 +166,7 @@ Status Sampler::run(const ObservedCall &call) {
   return Status::success();
 }
 
-std::shared_ptr<const Batch> Sampler::ask(const std::vector<int64_t> &ids) {
+std::shared_ptr<const Batch> TextGenerator::ask(const std::vector<int64_t> &ids) {
   auto batch = std::make_shared<Batch>(*first_);
   for (int i = 0; i < bundle_.summary.inputs_size(); ++i) {
     const bundle::GraphInput &input = bundle_.summary.inputs(i);
@@ -181,7 +181,7 @@ std::shared_ptr<const Batch> Sampler::ask(const std::vector<int64_t> &ids) {
   return batch;
 }
 
-Result<std::optional<int64_t>> Sampler::answer(uint64_t step, size_t drawn) {
+Result<std::optional<int64_t>> TextGenerator::answer(uint64_t step, size_t drawn) {
   std::lock_guard<std::mutex> lock(mutex_);
   position_.reset();
   if (trouble_)
