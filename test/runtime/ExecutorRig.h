@@ -105,7 +105,7 @@ protected:
       EXPECT_EQ(reports[i].step, i + 1);
     }
     std::string path = folder.path("checkpoint.safetensors");
-    ASSERT_FALSE(saveCheckpoint(executor, two.bundle, path).failed());
+    ASSERT_FALSE(saveWeights(executor, two.bundle, path).failed());
     auto file = SafetensorsFile::open(path);
     ASSERT_FALSE(file.failed()) << file.message();
     const auto *w = reinterpret_cast<const float *>(file->tensors().at("w").data);

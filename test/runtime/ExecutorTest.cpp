@@ -199,7 +199,7 @@ TEST_F(ExecutorTest, AFactorThatIsNotFiniteSkipsTheUpdate) {
   ASSERT_FALSE(train(*executor, two.bundle, training(2, reports)).failed());
   EXPECT_TRUE(reports[0].skipped && reports[1].skipped);
   EXPECT_TRUE(std::isnan(reports[0].loss));
-  ASSERT_FALSE(saveCheckpoint(*executor, two.bundle, folder.path("c.safetensors")).failed());
+  ASSERT_FALSE(saveWeights(*executor, two.bundle, folder.path("c.safetensors")).failed());
   auto file = SafetensorsFile::open(folder.path("c.safetensors"));
   const auto *w = reinterpret_cast<const float *>(file->tensors().at("w").data);
   for (int j = 0; j < 4; ++j)
@@ -211,10 +211,10 @@ TEST_F(ExecutorTest, ACheckpointIsTheNextInitialState) {
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
   std::string path = folder.path("c.safetensors"), again = folder.path("d.safetensors");
-  ASSERT_FALSE(saveCheckpoint(*executor, two.bundle, path).failed());
+  ASSERT_FALSE(saveWeights(*executor, two.bundle, path).failed());
   auto second = make();
   ASSERT_FALSE(loadState(*second, two.bundle, path).failed());
-  ASSERT_FALSE(saveCheckpoint(*second, two.bundle, again).failed());
+  ASSERT_FALSE(saveWeights(*second, two.bundle, again).failed());
   EXPECT_EQ(folder.read("c.safetensors"), folder.read("d.safetensors"));
 
   ASSERT_FALSE(writeSafetensors(path, {{"v", StoredType::F32, {4}, [](std::byte *to) { std::memset(to, 0, 16); }}}).failed());

@@ -295,7 +295,7 @@ private:
     partsDirectory = made->front().substr(1);
     SnapshotOptions options;
     options.directory = partsDirectory;
-    options.checkpoint = o.checkpoint;
+    options.weightsFile = o.checkpoint;
     return openSnapshots(options, again);
   }
 
@@ -531,7 +531,7 @@ private:
 
   Status writeCheckpoint() {
     if (alone())
-      return saveCheckpoint(*executor, bundle, o.checkpoint);
+      return saveWeights(*executor, bundle, o.checkpoint);
     std::string directory = inParts ? partsDirectory : o.snapshots;
     Result<std::vector<SnapshotFolder>> folders = listSnapshots(directory);
     if (folders.failed())

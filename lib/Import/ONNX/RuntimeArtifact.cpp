@@ -5,7 +5,7 @@
 //
 // Only the nodes that the loss depends on are kept, and gradients are generated again. Every gradient of the file must
 // belong to a parameter that the loss reads.
-#include "Checkpoint.h"
+#include "WeightFile.h"
 #include "TrainingFile.h"
 
 #include <cstring>
@@ -153,11 +153,11 @@ private:
 
   bool addParameters() {
     const std::string name = "checkpoint";
-    Result<Checkpoint> checkpoint = readCheckpoint(beside(model_.path(), name));
-    if (checkpoint.failed())
-      return fail("parameters are in the file 'checkpoint' beside it: " + checkpoint.message());
-    std::map<std::string, const CheckpointTensor *> stored;
-    for (const CheckpointTensor &tensor : checkpoint->parameters)
+    Result<WeightFile> weights = readWeightFile(beside(model_.path(), name));
+    if (weights.failed())
+      return fail("parameters are in the file 'checkpoint' beside it: " + weights.message());
+    std::map<std::string, const WeightFileTensor *> stored;
+    for (const WeightFileTensor &tensor : weights->parameters)
       stored[tensor.name] = &tensor;
     google::protobuf::RepeatedPtrField<onnx::ValueInfo> inputs;
     std::set<std::string> given;
@@ -168,7 +168,7 @@ private:
           inputs.Add()->Swap(&input); // drops gradient buffers and the flag that clears them
         continue;
       }
-      const CheckpointTensor &tensor = *found->second;
+      const WeightFileTensor &tensor = *found->second;
       given.insert(tensor.name);
       if (!read_.count(tensor.name))
         continue;

@@ -446,7 +446,7 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   bool superseded = outcome.error && outcome.error->superseded;
   if (superseded)
     context_.executor.abort(userError(outcome.error->text));
-  else if (outcome.error && !outcome.jobFailed && context_.options.checkpoint.empty()) // else finish() reports it
+  else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty()) // else finish() reports it
     warn("the " + at(job.step) + " failed; training continues and older snapshots are kept: " + outcome.error->text);
   else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)
     context_.options.written(job.step, context_.fence.directory() + "/" + folderName(job.step, context_.fence.generation()));
@@ -481,7 +481,7 @@ Status AsyncCheckpointWriter::finish() {
     return userError(superseded_->text);
   if (finished_ < jobs_.size())
     return userError("the " + at(jobs_.back()->step) + " was not taken: its step did not end");
-  if (const std::string &file = context_.options.checkpoint; lastError_ && !file.empty())
+  if (const std::string &file = context_.options.weightsFile; lastError_ && !file.empty())
     return userError(file + ": not written: the parameters after step " + std::to_string(lastDue_) +
                      " could not be collected in a file next to it: " + lastError_->text);
   if (lastError_)

@@ -289,7 +289,7 @@ Status zorse::runtime::loadState(Executor &executor, const Bundle &bundle, const
   return Status::success();
 }
 
-Status zorse::runtime::saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path) {
+Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundle, const std::string &path) {
   std::vector<std::vector<Piece>> pieces = parameterPieces(executor, bundle);
   std::vector<SafetensorsItem> items;
   std::optional<Error> trouble; // error while items are written

@@ -169,7 +169,7 @@ protected:
     auto end = runtime::train(**executor, bundle, run);
     EXPECT_FALSE(end.failed()) << end.message();
     const std::string path = folder.path("checkpoint.safetensors");
-    EXPECT_TRUE(runtime::saveCheckpoint(**executor, bundle, path).succeeded());
+    EXPECT_TRUE(runtime::saveWeights(**executor, bundle, path).succeeded());
     auto file = runtime::SafetensorsFile::open(path);
     EXPECT_FALSE(file.failed()) << file.message();
     for (const char *name : {"a", "w"}) {

@@ -1,7 +1,7 @@
 // Tests what the importer refuses, and its error messages.
 #include "TestGraph.h"
 
-#include "Checkpoint.h"
+#include "WeightFile.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
@@ -227,7 +227,7 @@ TEST(ImportErrors, CheckpointsOfTrainingArtifacts) {
   std::ifstream file(ZORSE_SOURCE_DIR "/models/small/training/artifact/checkpoint", std::ios::binary);
   std::string good{std::istreambuf_iterator<char>(file), {}};
   auto read = [&](const std::string &bytes) {
-    return onnx_import::readCheckpoint(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "checkpoint");
+    return onnx_import::readWeightFile(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size(), "checkpoint");
   };
   auto whole = read(good);
   ASSERT_FALSE(whole.failed()) << whole.message();

@@ -42,7 +42,7 @@ struct SnapshotOptions {
   uint64_t every = 0;     ///< steps; 0: only after the last step of the run
   uint64_t keep = 2;      ///< complete snapshots to keep, at least 1; older ones are removed when a newer one is complete
   bool resuming = false;  ///< existing snapshots belong to this job; otherwise open() refuses a directory with snapshots
-  std::string checkpoint; ///< not empty: the state is collected only for this weights export; messages refer to it
+  std::string weightsFile; ///< not empty: the state is collected only for this weights export; messages refer to it
   std::function<void(uint64_t step, const std::string &path)> written; ///< on rank 0: a snapshot is complete; called in a thread of this class
   std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text on every rank; called in a thread of this class
 };

@@ -34,7 +34,7 @@ Status loadState(Executor &executor, const Bundle &bundle, const std::string &ch
 
 /// Writes all trainable parameters with their ONNX names, in the ONNX layout and in the precision
 /// of training. Frozen parameters are written unchanged.
-Status saveCheckpoint(const Executor &executor, const Bundle &bundle, const std::string &path);
+Status saveWeights(const Executor &executor, const Bundle &bundle, const std::string &path);
 
 /// Base class of recorders that read device memory from the devices' threads. Keeps the first
 /// error.

@@ -5,7 +5,7 @@
 //   Checkpoint  { 0 version: int; 1 module_state: ModuleState; ... }
 //   ModuleState { 0 requires_grad_params: [Tensor]; 1 frozen_params: [Tensor]; ... }
 //   Tensor      { 0 name: string; 2 dims: [int64]; 3 data_type: int32; 4 raw_data: [uint8]; 6 external_data_offset: int64 = -1 }
-#include "Checkpoint.h"
+#include "WeightFile.h"
 
 #include "Loader.h"
 
@@ -76,7 +76,7 @@ private:
 
 } // namespace
 
-zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path) {
+zorse::Result<WeightFile> zorse::onnx_import::readWeightFile(const uint8_t *data, uint64_t size, const std::string &path) {
   auto fail = [&](const std::string &what) { return userError(path + ": " + what); };
   FlatReader reader(data, size);
   if (size < 8 || std::memcmp(data + 4, "ODTC", 4) != 0)
@@ -85,7 +85,7 @@ zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data
   if (reader.good() && state == 0)
     return fail("holds no parameters");
   const uint64_t module = reader.follow(state);
-  Checkpoint checkpoint;
+  WeightFile weights;
   for (unsigned list : {0u, 1u}) {
     const uint64_t at = reader.field(module, list);
     if (at == 0)
@@ -93,7 +93,7 @@ zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data
     const FlatReader::Range tensors = reader.vector(at, 4);
     for (uint64_t i = 0; i < tensors.count && reader.good(); ++i) {
       const uint64_t table = reader.follow(tensors.begin + 4 * i);
-      CheckpointTensor tensor;
+      WeightFileTensor tensor;
       if (uint64_t name = reader.field(table, 0))
         tensor.name = reader.text(name);
       if (uint64_t dims = reader.field(table, 2)) {
@@ -121,17 +121,17 @@ zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const uint8_t *data
       }
       if (reader.good() && (tensor.bytes != elements || elements == 0))
         return fail("'" + tensor.name + "' has " + std::to_string(tensor.bytes) + " bytes; its shape and type need " + std::to_string(elements));
-      checkpoint.parameters.push_back(std::move(tensor));
+      weights.parameters.push_back(std::move(tensor));
     }
   }
   if (!reader.good())
     return fail("is truncated or damaged: a reference leads out of the file");
-  return checkpoint;
+  return weights;
 }
 
-zorse::Result<Checkpoint> zorse::onnx_import::readCheckpoint(const std::string &path) {
+zorse::Result<WeightFile> zorse::onnx_import::readWeightFile(const std::string &path) {
   Result<std::shared_ptr<MappedFile>> file = MappedFile::open(path);
   if (file.failed())
     return file.error();
-  return readCheckpoint((*file)->data(), (*file)->size(), path);
+  return readWeightFile((*file)->data(), (*file)->size(), path);
 }

@@ -10,7 +10,7 @@
 
 namespace zorse::onnx_import {
 
-struct CheckpointTensor {
+struct WeightFileTensor {
   std::string name;
   int32_t type = 0; ///< ONNX element type
   std::vector<int64_t> dims;
@@ -18,13 +18,13 @@ struct CheckpointTensor {
   uint64_t offset = 0, bytes = 0;
 };
 
-struct Checkpoint {
-  std::vector<CheckpointTensor> parameters; ///< trained and frozen
+struct WeightFile {
+  std::vector<WeightFileTensor> parameters; ///< trained and frozen
 };
 
 /// Reads a checkpoint file. All offsets and sizes are checked.
-Result<Checkpoint> readCheckpoint(const std::string &path);
+Result<WeightFile> readWeightFile(const std::string &path);
 /// Reads a checkpoint from memory. `path` is used in messages.
-Result<Checkpoint> readCheckpoint(const uint8_t *data, uint64_t size, const std::string &path);
+Result<WeightFile> readWeightFile(const uint8_t *data, uint64_t size, const std::string &path);
 
 } // namespace zorse::onnx_import
