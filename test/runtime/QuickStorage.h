@@ -1,11 +1,11 @@
 // File storage without syncing: most tests need no durability.
 #pragma once
 
-#include "snapshot/Storage.h"
+#include "checkpoint/Storage.h"
 
 namespace zorse::runtime::test {
 
-class QuickStorage : public SnapshotStorage {
+class QuickStorage : public CheckpointStorage {
 public:
   int sync(int) override { return 0; }
   int syncFolder(const std::string &) override { return 0; }

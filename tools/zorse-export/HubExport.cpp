@@ -21,8 +21,8 @@ constexpr size_t kListed = 20; ///< maximum number of names in a message
 
 class HubExport {
 public:
-  HubExport(const SnapshotReader &snapshot, const HubExportOptions &options)
-      : snapshot_(snapshot), index_(snapshot.index()), options_(options), matches_(index_.parameters.size()) {}
+  HubExport(const CheckpointReader &checkpoint, const HubExportOptions &options)
+      : snapshot_(checkpoint), index_(checkpoint.index()), options_(options), matches_(index_.parameters.size()) {}
 
   Status run(std::string &note) {
     if (Status status = readSource(note); status.failed())
@@ -48,7 +48,7 @@ private:
     source_ = std::move(*opened);
     std::vector<WantedTensor> wanted;
     wanted.reserve(index_.parameters.size());
-    for (const SnapshotParameter &parameter : index_.parameters)
+    for (const CheckpointParameter &parameter : index_.parameters)
       wanted.push_back({parameter.name, parameter.storedShape(), parameter.trainable, isFloat(parameter.type), parameter.hub, parameter.constant});
     Result<TensorMatching> matched = matchTensors(*source_, wanted, index_.hub, options_.skip, UnmatchedTensorPolicy::Keep);
     if (matched.failed())
@@ -61,7 +61,7 @@ private:
   Status checkFrozen() const {
     std::vector<std::string> others;
     for (uint32_t p = 0; source_ && p < index_.parameters.size(); ++p) {
-      const SnapshotParameter &parameter = index_.parameters[p];
+      const CheckpointParameter &parameter = index_.parameters[p];
       if (parameter.trainable || matches_[p].names.empty())
         continue;
       const SafetensorsEntry &entry = source_->tensors().at(matches_[p].names.front()).entry;
@@ -86,7 +86,7 @@ private:
 
   /// Returns a parameter in the layout of the hub checkpoint. Errors are stored in `problem_`.
   SafetensorsItem itemOf(const std::string &name, uint32_t p, bool transposed, StoredType type) {
-    const SnapshotParameter &parameter = index_.parameters[p];
+    const CheckpointParameter &parameter = index_.parameters[p];
     std::vector<int64_t> stored = parameter.storedShape(), shape = stored;
     if (transposed)
       std::reverse(shape.begin(), shape.end());
@@ -104,7 +104,7 @@ private:
 
   /// Reads a parameter in the layout of the ONNX file.
   Status readParameter(uint32_t p, StoredType type, std::byte *target) const {
-    const SnapshotParameter &parameter = index_.parameters[p];
+    const CheckpointParameter &parameter = index_.parameters[p];
     if (parameter.trainable)
       return snapshot_.readStored(p, type, target);
     std::vector<std::byte> frozen(size_t(parameter.elements()) * bytesOf(parameter.type));
@@ -159,7 +159,7 @@ private:
     std::vector<SafetensorsItem> items;
     std::vector<std::string> unnamed;
     for (uint32_t p = 0; p < index_.parameters.size(); ++p)
-      if (const SnapshotParameter &parameter = index_.parameters[p]; !parameter.hub.names.empty())
+      if (const CheckpointParameter &parameter = index_.parameters[p]; !parameter.hub.names.empty())
         items.push_back(itemOf(parameter.hub.names.front(), p, parameter.hub.transposed, type));
       else if (parameter.trainable)
         unnamed.push_back("'" + parameter.name + "' " + shapeText(parameter.storedShape()));
@@ -178,7 +178,7 @@ private:
     std::vector<SafetensorsItem> items;
     std::vector<std::string> others;
     for (uint32_t p = 0; p < index_.parameters.size(); ++p) {
-      const SnapshotParameter &parameter = index_.parameters[p];
+      const CheckpointParameter &parameter = index_.parameters[p];
       if (parameter.hub.adapter && !parameter.hub.names.empty())
         items.push_back(itemOf(parameter.hub.names.front(), p, parameter.hub.transposed, options_.type.value_or(StoredType::F32)));
       else if (parameter.trainable)
@@ -204,8 +204,8 @@ private:
                                                        {"inference_mode", true}});
   }
 
-  const SnapshotReader &snapshot_;
-  const SnapshotIndex &index_;
+  const CheckpointReader &snapshot_;
+  const CheckpointIndex &index_;
   const HubExportOptions &options_;
   std::optional<TensorFiles> source_; ///< nullopt if the source contains no weights
   std::vector<MatchedTensor> matches_;
@@ -214,6 +214,6 @@ private:
 
 } // namespace
 
-Status zorse::exporting::exportHub(const SnapshotReader &snapshot, const HubExportOptions &options, std::string &note) {
-  return HubExport(snapshot, options).run(note);
+Status zorse::exporting::exportHub(const CheckpointReader &checkpoint, const HubExportOptions &options, std::string &note) {
+  return HubExport(checkpoint, options).run(note);
 }

@@ -2,7 +2,7 @@
 // the PEFT layout.
 #pragma once
 
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <optional>
 #include <string>
@@ -22,10 +22,10 @@ struct HubExportOptions {
 ///
 /// - Model without adapters: writes the tensors of `hub` with their names and files and the trained
 ///   values, and copies its configuration and tokenizer.
-/// - Model with adapters (SnapshotIndex::hub): writes only the adapters and their configuration.
+/// - Model with adapters (CheckpointIndex::hub): writes only the adapters and their configuration.
 ///
 /// Returns an error if frozen parameters of the run differ from those of `hub`.
 /// \param note receives a message for the user; may stay empty
-runtime::Status exportHub(const runtime::SnapshotReader &snapshot, const HubExportOptions &options, std::string &note);
+runtime::Status exportHub(const runtime::CheckpointReader &checkpoint, const HubExportOptions &options, std::string &note);
 
 } // namespace zorse::exporting

@@ -61,7 +61,7 @@ std::vector<int64_t> shapeOf(const onnx::Tensor &tensor) { return {tensor.dims()
 
 class OnnxExport {
 public:
-  OnnxExport(const SnapshotReader &source, onnx_import::LoadedModel &model, std::string path)
+  OnnxExport(const CheckpointReader &source, onnx_import::LoadedModel &model, std::string path)
       : source_(source), model_(model), graph_(*model.mutableModel().mutable_graph()), path_(std::move(path)) {}
 
   Status run(std::string &note) {
@@ -90,7 +90,7 @@ private:
   Status findTrained() {
     std::string missing, different;
     size_t missed = 0;
-    const std::vector<SnapshotParameter> &parameters = source_.index().parameters;
+    const std::vector<CheckpointParameter> &parameters = source_.index().parameters;
     for (uint32_t p = 0; p < parameters.size(); ++p) {
       if (!parameters[p].trainable)
         continue;
@@ -114,7 +114,7 @@ private:
 
   /// Restores a parameter that the exporter had merged into another one and left as
   /// Identity(other): it becomes an initializer again.
-  onnx::Tensor *separate(const SnapshotParameter &parameter) {
+  onnx::Tensor *separate(const CheckpointParameter &parameter) {
     for (int i = 0; i < graph_.node_size(); ++i) {
       const onnx::Node &node = graph_.node(i);
       if (node.op_type() != "Identity" || node.input_size() != 1 || node.output_size() != 1 || node.output(0) != parameter.name)
@@ -136,7 +136,7 @@ private:
   /// bitwise equal to it.
   Status findTies() {
     std::set<std::string> known;
-    for (const SnapshotParameter &parameter : source_.index().parameters)
+    for (const CheckpointParameter &parameter : source_.index().parameters)
       known.insert(parameter.name);
     std::map<onnx::Tensor *, Fill> ties;
     for (onnx::Tensor &tensor : *graph_.mutable_initializer()) {
@@ -176,7 +176,7 @@ private:
   }
 
   void checkFrozen(std::string &note) {
-    const std::vector<SnapshotParameter> &parameters = source_.index().parameters;
+    const std::vector<CheckpointParameter> &parameters = source_.index().parameters;
     for (uint32_t p = 0; p < parameters.size(); ++p) {
       auto found = initializers_.find(parameters[p].name);
       if (parameters[p].trainable || found == initializers_.end())
@@ -192,7 +192,7 @@ private:
 
   Status produce(const onnx::Tensor &tensor, const Fill &fill, std::string &out) const {
     StoredType type = *storedTypeOf(tensor);
-    const SnapshotParameter &parameter = source_.index().parameters[fill.parameter];
+    const CheckpointParameter &parameter = source_.index().parameters[fill.parameter];
     out.resize(size_t(parameter.elements()) * bytesOf(type));
     if (Status status = source_.readStored(fill.parameter, type, reinterpret_cast<std::byte *>(out.data())); status.failed())
       return status;
@@ -322,7 +322,7 @@ private:
     uint64_t offset, size;
   };
 
-  const SnapshotReader &source_;
+  const CheckpointReader &source_;
   onnx_import::LoadedModel &model_;
   onnx::Graph &graph_;
   std::string path_;
@@ -333,7 +333,7 @@ private:
 
 } // namespace
 
-Status zorse::exporting::exportOnnx(const SnapshotReader &source, const std::string &original, const std::string &path, std::string &note) {
+Status zorse::exporting::exportOnnx(const CheckpointReader &source, const std::string &original, const std::string &path, std::string &note) {
   Result<std::unique_ptr<onnx_import::LoadedModel>> model = onnx_import::LoadedModel::load(original);
   if (model.failed())
     return model.error();

@@ -1,7 +1,7 @@
 // Exports the parameters of a snapshot into an ONNX file.
 #pragma once
 
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <string>
 
@@ -11,6 +11,6 @@ namespace zorse::exporting {
 /// their types. External data, if the original has any, is written next to `path`. Parameters are
 /// read one at a time.
 /// \param note  receives the frozen parameters that differ between the original and the run
-runtime::Status exportOnnx(const runtime::SnapshotReader &source, const std::string &original, const std::string &path, std::string &note);
+runtime::Status exportOnnx(const runtime::CheckpointReader &source, const std::string &original, const std::string &path, std::string &note);
 
 } // namespace zorse::exporting

@@ -21,7 +21,7 @@ int report(const Error &error) {
 }
 
 /// Returns `path` if it is a snapshot, or the newest complete snapshot of the directory `path`.
-Result<std::string> findSnapshot(const std::string &path) {
+Result<std::string> findCheckpoint(const std::string &path) {
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/')
     folder.pop_back();
@@ -30,33 +30,33 @@ Result<std::string> findSnapshot(const std::string &path) {
     return folder;
   if (!std::filesystem::is_directory(folder, ignored))
     return userError(folder + ": is not a directory of snapshots");
-  Result<std::vector<SnapshotFolder>> found = listSnapshots(folder);
+  Result<std::vector<CheckpointDirectory>> found = listCheckpoints(folder);
   if (found.failed())
     return found.error();
-  for (const SnapshotFolder &snapshot : *found)
-    if (snapshot.complete)
-      return folder + "/" + snapshot.name;
+  for (const CheckpointDirectory &checkpoint : *found)
+    if (checkpoint.complete)
+      return folder + "/" + checkpoint.name;
   return userError(folder + ": contains no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
                    "; expected the directory that zorse-run --checkpoint-dir wrote, or one snapshot in it");
 }
 
 /// Prints one line per snapshot. Reads and verifies every file.
 Status list(const std::string &directory) {
-  Result<std::vector<SnapshotFolder>> found = listSnapshots(directory);
+  Result<std::vector<CheckpointDirectory>> found = listCheckpoints(directory);
   if (found.failed())
     return found.error();
   if (found->empty())
     return userError(directory + ": contains no snapshots");
   printf("%-24s %10s %10s %16s  %s\n", "snapshot", "step", "generation", "bytes", "state");
-  for (const SnapshotFolder &folder : *found) {
+  for (const CheckpointDirectory &folder : *found) {
     std::string path = directory + "/" + folder.name, state = "incomplete";
     uint64_t bytes = 0;
     if (folder.complete) {
-      Result<SnapshotReader> snapshot = SnapshotReader::open(path);
-      Status verdict = snapshot.failed() ? Status(snapshot.error()) : snapshot->verify();
+      Result<CheckpointReader> checkpoint = CheckpointReader::open(path);
+      Status verdict = checkpoint.failed() ? Status(checkpoint.error()) : checkpoint->verify();
       state = verdict.failed() ? "damaged: " + verdict.message() : "complete";
-      if (!snapshot.failed())
-        for (const SnapshotFile &file : snapshot->index().files)
+      if (!checkpoint.failed())
+        for (const CheckpointFile &file : checkpoint->index().files)
           bytes += file.bytes;
     }
     printf("%-24s %10llu %10llu %16llu  %s\n", folder.name.c_str(), (unsigned long long)folder.step, (unsigned long long)folder.generation,
@@ -95,26 +95,26 @@ int run(int argc, char **argv) {
   }
   if (Status status = hub.hub.empty() ? checkWritable(output) : Status::success(); status.failed())
     return report(status.error());
-  Result<std::string> found = findSnapshot(path);
+  Result<std::string> found = findCheckpoint(path);
   if (found.failed())
     return report(found.error());
-  Result<SnapshotReader> snapshot = SnapshotReader::open(*found);
-  if (snapshot.failed())
-    return report(snapshot.error());
+  Result<CheckpointReader> checkpoint = CheckpointReader::open(*found);
+  if (checkpoint.failed())
+    return report(checkpoint.error());
   if (Status status = checkOverwrites({{"the snapshot", *found}, {"--onnx", original}, {"--hub", hub.hub}}, {{"--output", output}}); status.failed())
     return report(status.error());
   std::string note;
   hub.output = output;
   if (!type.empty())
     hub.type = storedTypeNamed(type);
-  Status status = !hub.hub.empty()    ? exportHub(*snapshot, hub, note)
-                  : !original.empty() ? exportOnnx(*snapshot, original, output, note)
-                                      : mergeSnapshot(*snapshot, output, &note);
+  Status status = !hub.hub.empty()    ? exportHub(*checkpoint, hub, note)
+                  : !original.empty() ? exportOnnx(*checkpoint, original, output, note)
+                                      : mergeCheckpoint(*checkpoint, output, &note);
   if (status.failed())
     return report(status.error());
   if (!note.empty())
     fprintf(stderr, "note: %s\n", note.c_str());
-  printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)snapshot->index().step, found->c_str());
+  printf("%s: step %llu of %s\n", output.c_str(), (unsigned long long)checkpoint->index().step, found->c_str());
   return 0;
 }
 

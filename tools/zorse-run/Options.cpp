@@ -28,7 +28,7 @@ std::vector<runtime::NamedPath> outputsOf(const Options &o) {
 std::vector<runtime::NamedPath> writtenBy(const Options &o) {
   std::vector<runtime::NamedPath> all = outputsOf(o);
   if (!o.evaluate)
-    all.push_back({"--checkpoint-dir", o.snapshots});
+    all.push_back({"--checkpoint-dir", o.checkpointDirectory});
   all.push_back({"--tensorboard-dir", o.tensorboard});
   return all;
 }
@@ -148,13 +148,13 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   add("warmup", o.warmup);
   add("total-steps", o.totalSteps);
   for (const auto &[name, value] : std::initializer_list<std::pair<const char *, const std::string &>>{
-           {"schedule", o.schedule}, {"nonfinite", o.nonFinite}, {"snapshots", o.snapshots}})
+           {"schedule", o.schedule}, {"nonfinite", o.nonFinite}, {"snapshots", o.checkpointDirectory}})
     if (!value.empty())
       text << " " << name << "=" << value;
   if (!o.evaluation.empty())
     text << " eval=" << evaluationFingerprint << " eval-every=" << o.evaluateEvery << " eval-batches=" << o.evaluationBatches;
-  if (!o.snapshots.empty())
-    text << " snapshot-every=" << o.snapshotEvery << " keep-snapshots=" << o.keepSnapshots << " allow-change=" << o.allowChange;
+  if (!o.checkpointDirectory.empty())
+    text << " snapshot-every=" << o.saveInterval << " keep-snapshots=" << o.saveTotalLimit << " allow-change=" << o.allowChange;
   if (!o.checkpoint.empty())
     text << " checkpoint=yes";
   if (o.shareGpus)
@@ -165,6 +165,6 @@ std::string zorse::run::runText(const Options &o, const std::string &dataFingerp
   if (o.hostStaged)
     text << " staged=yes";
   if (o.evaluate)
-    text << " evaluate=yes snapshots=" << o.snapshots;
+    text << " evaluate=yes snapshots=" << o.checkpointDirectory;
   return text.str();
 }

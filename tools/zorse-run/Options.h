@@ -37,8 +37,8 @@ struct Options {
   double temperature = 0;
 
   // snapshots
-  std::string snapshots;
-  uint64_t snapshotEvery = 0, keepSnapshots = 2;
+  std::string checkpointDirectory;
+  uint64_t saveInterval = 0, saveTotalLimit = 2;
   bool resume = false, allowChange = false;
 
   // processes

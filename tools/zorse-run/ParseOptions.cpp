@@ -89,19 +89,19 @@ void addTextOptions(CLI::App &app, Options &o) {
       ->group(text);
 }
 
-void addSnapshotOptions(CLI::App &app, Options &o) {
-  const char *snapshots = "Snapshots";
-  app.add_option("--checkpoint-dir", o.snapshots, "directory for snapshots of the training state, shared by all ranks")->group(snapshots);
-  app.add_option("--save-interval", o.snapshotEvery, "steps between snapshots; 0: only at the end")
+void addCheckpointOptions(CLI::App &app, Options &o) {
+  const char *checkpoints = "Snapshots";
+  app.add_option("--checkpoint-dir", o.checkpointDirectory, "directory for snapshots of the training state, shared by all ranks")->group(checkpoints);
+  app.add_option("--save-interval", o.saveInterval, "steps between snapshots; 0: only at the end")
       ->check(wholeNumber())
       ->capture_default_str()
-      ->group(snapshots);
-  app.add_option("--save-total-limit", o.keepSnapshots, "number of snapshots to keep; older ones are removed")
+      ->group(checkpoints);
+  app.add_option("--save-total-limit", o.saveTotalLimit, "number of snapshots to keep; older ones are removed")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))
-      ->group(snapshots);
-  app.add_flag("--resume", o.resume, "resume from the newest valid snapshot, or start from the beginning if there is none")->group(snapshots);
-  app.add_flag("--allow-config-change", o.allowChange, "resume even if batch, data, seed or optimizer differ, which changes the results")->group(snapshots);
+      ->group(checkpoints);
+  app.add_flag("--resume", o.resume, "resume from the newest valid snapshot, or start from the beginning if there is none")->group(checkpoints);
+  app.add_flag("--allow-config-change", o.allowChange, "resume even if batch, data, seed or optimizer differ, which changes the results")->group(checkpoints);
 }
 
 void addProcessOptions(CLI::App &app, Options &o) {
@@ -257,7 +257,7 @@ bool checkTogether(const CLI::App &app, const Options &o) {
     fprintf(stderr, "error: --ignore-tensors needs --load-weights, the file with the tensors to ignore\n");
     return false;
   }
-  if (o.snapshots.empty() && (o.snapshotEvery > 0 || o.resume)) {
+  if (o.checkpointDirectory.empty() && (o.saveInterval > 0 || o.resume)) {
     fprintf(stderr, "error: %s needs --checkpoint-dir DIR, the directory of the snapshots\n", o.resume ? "--resume" : "--save-interval");
     return false;
   }
@@ -282,7 +282,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   addRunOptions(app, o, dataType);
   addOutputOptions(app, o);
   addTextOptions(app, o);
-  addSnapshotOptions(app, o);
+  addCheckpointOptions(app, o);
   addProcessOptions(app, o);
   addSimulationOptions(app, o);
   addInspectionOptions(app, o);

@@ -11,7 +11,7 @@
 #include "zorse/runtime/DelayedTransport.h"
 #include "zorse/runtime/GlooTransport.h"
 #include "zorse/runtime/Hardware.h"
-#include "zorse/runtime/Snapshot.h"
+#include "zorse/runtime/Checkpoint.h"
 
 #include <algorithm>
 #include <atomic>
@@ -237,8 +237,8 @@ private:
       hosting.world = place.world;
       hosting.rank = 0;
       hosting.generation = std::max(place.attempt + 1, place.generation);
-      if (!o.snapshots.empty()) {
-        Result<uint64_t> newest = newestGeneration(o.snapshots);
+      if (!o.checkpointDirectory.empty()) {
+        Result<uint64_t> newest = newestGeneration(o.checkpointDirectory);
         if (newest.failed())
           return newest.error();
         hosting.generation = std::max(hosting.generation, *newest + 1);

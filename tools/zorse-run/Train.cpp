@@ -11,8 +11,8 @@
 #include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Expression.h"
 #include "zorse/runtime/Report.h"
-#include "zorse/runtime/Snapshot.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/Checkpoint.h"
+#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/TimeShares.h"
 
@@ -134,8 +134,8 @@ private:
   Status restore() {
     // If the run resumes or only evaluates, the trained parameters are in a snapshot; the model's
     // files may no longer exist.
-    const bool inSnapshot = !o.snapshots.empty() && (o.evaluate || (process.resume && hasSnapshot()));
-    if (Status status = loadInitial(inSnapshot ? Initial::Frozen : Initial::All); status.failed())
+    const bool inCheckpoint = !o.checkpointDirectory.empty() && (o.evaluate || (process.resume && hasCheckpoint()));
+    if (Status status = loadInitial(inCheckpoint ? Initial::Frozen : Initial::All); status.failed())
       return status;
 
     training.options = trainingOptions(o, bundle.summary.training());
@@ -148,40 +148,40 @@ private:
                        "option out, or compile a plan with \"optimizer_in_backward\": false");
     training.steps = o.steps;
     if (o.evaluate)
-      return o.snapshots.empty() ? Status::success() : restoreToEvaluate();
-    identity.model = bundle.summary.content_hash();
-    identity.batch = bundle.samples();
-    identity.sequence = bundle.sequence;
-    identity.seed = training.options.seed();
-    identity.shuffle = o.shuffle;
-    identity.data = process.fingerprint;
-    identity.samplesPerEpoch = data.samplesPerEpoch();
-    identity.training = training.options;
-    identity.steps = o.steps;
+      return o.checkpointDirectory.empty() ? Status::success() : restoreToEvaluate();
+    runConfig.model = bundle.summary.content_hash();
+    runConfig.batch = bundle.samples();
+    runConfig.sequence = bundle.sequence;
+    runConfig.seed = training.options.seed();
+    runConfig.shuffle = o.shuffle;
+    runConfig.data = process.fingerprint;
+    runConfig.samplesPerEpoch = data.samplesPerEpoch();
+    runConfig.training = training.options;
+    runConfig.steps = o.steps;
     Result<std::string> matrices = matrixLibraries();
     if (matrices.failed())
       return matrices.error();
-    identity.matrices = *matrices;
-    if (o.snapshots.empty()) // the parameters are distributed: the checkpoint is merged from a final snapshot
+    runConfig.matrices = *matrices;
+    if (o.checkpointDirectory.empty()) // the parameters are distributed: the checkpoint is merged from a final snapshot
       return o.checkpoint.empty() || alone() ? Status::success() : openParts();
-    SnapshotOptions options;
-    options.directory = o.snapshots;
-    options.every = o.snapshotEvery;
-    options.keep = o.keepSnapshots;
+    CheckpointOptions options;
+    options.directory = o.checkpointDirectory;
+    options.every = o.saveInterval;
+    options.keep = o.saveTotalLimit;
     options.resuming = process.resume;
-    if (Status status = openSnapshots(options, process.group); status.failed() || !process.resume)
+    if (Status status = openCheckpoints(options, process.group); status.failed() || !process.resume)
       return status;
     std::string note;
-    Result<std::optional<ResumePoint>> resumed = snapshots->resume(o.allowChange, &note);
+    Result<std::optional<ResumePoint>> resumed = checkpoints->resume(o.allowChange, &note);
     if (resumed.failed())
       return resumed.error();
     say(note);
     if (!*resumed) {
-      say(o.snapshots + ": no snapshot found; the run starts from the beginning");
-      return inSnapshot ? loadInitial(Initial::All) : Status::success(); // the snapshot was removed in the meantime
+      say(o.checkpointDirectory + ": no snapshot found; the run starts from the beginning");
+      return inCheckpoint ? loadInitial(Initial::All) : Status::success(); // the snapshot was removed in the meantime
     }
     training.firstStep = (*resumed)->step + 1;
-    training.firstSample = (*resumed)->samplesConsumed;
+    training.firstSample = (*resumed)->consumedSamples;
     training.steps = o.steps > (*resumed)->step ? o.steps - (*resumed)->step : 0;
     stepsDone = (*resumed)->step;
     if (process.output && !o.quiet)
@@ -197,30 +197,30 @@ private:
     return status;
   }
 
-  bool hasSnapshot() const {
-    Result<std::vector<SnapshotFolder>> folders = listSnapshots(o.snapshots);
-    return !folders.failed() && std::any_of(folders->begin(), folders->end(), [](const SnapshotFolder &folder) { return folder.complete; });
+  bool hasCheckpoint() const {
+    Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(o.checkpointDirectory);
+    return !folders.failed() && std::any_of(folders->begin(), folders->end(), [](const CheckpointDirectory &folder) { return folder.complete; });
   }
 
   /// Loads the parameters of one snapshot, or of the newest one of a directory. Rank 0 chooses it,
   /// because a running job may be writing others.
   Status restoreToEvaluate() {
-    std::string chosen = o.snapshots;
+    std::string chosen = o.checkpointDirectory;
     while (chosen.size() > 1 && chosen.back() == '/')
       chosen.pop_back();
-    Result<std::vector<SnapshotFolder>> folders = listSnapshots(chosen);
+    Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(chosen);
     if (folders.failed())
       return folders.error();
     if (std::error_code ignored; !std::filesystem::exists(chosen + "/index.json", ignored)) {
-      auto newest = std::find_if(folders->begin(), folders->end(), [](const SnapshotFolder &folder) { return folder.complete; });
+      auto newest = std::find_if(folders->begin(), folders->end(), [](const CheckpointDirectory &folder) { return folder.complete; });
       chosen = newest == folders->end() ? std::string() : chosen + "/" + newest->name;
     }
     Result<std::vector<std::string>> all = process.group.exchange("snapshot to evaluate", chosen);
     if (all.failed())
       return all.error();
     if (all->front().empty())
-      return userError("--checkpoint-dir " + o.snapshots + ": expected a snapshot, or a directory with complete ones, found none");
-    Result<uint64_t> step = loadSnapshotParameters(all->front(), *executor, bundle);
+      return userError("--checkpoint-dir " + o.checkpointDirectory + ": expected a snapshot, or a directory with complete ones, found none");
+    Result<uint64_t> step = loadCheckpointParameters(all->front(), *executor, bundle);
     if (step.failed())
       return step.error();
     training.firstStep = *step + 1;
@@ -258,7 +258,7 @@ private:
     return text;
   }
 
-  Status openSnapshots(SnapshotOptions options, Group &group) {
+  Status openCheckpoints(CheckpointOptions options, Group &group) {
     options.warn = [this](const std::string &text) {
       if (process.output)
         process.output->line("warning: " + text);
@@ -267,17 +267,17 @@ private:
       options.written = [this](uint64_t step, const std::string &path) {
         process.output->line("snapshot of step " + std::to_string(step) + ": " + path);
       };
-    Result<std::unique_ptr<Snapshots>> opened = Snapshots::open(*executor, bundle, group, options, identity);
+    Result<std::unique_ptr<CheckpointManager>> opened = CheckpointManager::open(*executor, bundle, group, options, runConfig);
     if (opened.failed())
       return opened.error();
-    snapshots = std::move(*opened);
+    checkpoints = std::move(*opened);
     return Status::success();
   }
 
   /// Creates a directory next to the checkpoint for the ranks' parts of it. Rank 0 creates it and
   /// sends its name.
   Status openParts() {
-    snapshots.reset();
+    checkpoints.reset();
     inParts = true;
     std::string answer;
     parts.reset();
@@ -293,10 +293,10 @@ private:
     if (made->front().empty() || made->front()[0] != '=')
       return userError("--save-weights " + o.checkpoint + ": " + made->front());
     partsDirectory = made->front().substr(1);
-    SnapshotOptions options;
+    CheckpointOptions options;
     options.directory = partsDirectory;
     options.weightsFile = o.checkpoint;
-    return openSnapshots(options, again);
+    return openCheckpoints(options, again);
   }
 
   void removeParts() {
@@ -320,8 +320,8 @@ private:
           "%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
           bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
           bytesText(planned).c_str(),
-          snapshots
-              ? (", " + bytesText(snapshots->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the checkpoint" : "snapshots")).c_str()
+          checkpoints
+              ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the checkpoint" : "snapshots")).c_str()
               : "",
           (unsigned long long)data.samplesPerEpoch());
       for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
@@ -350,10 +350,10 @@ private:
       training.nonFinite = TrainingRun::NonFinite::Stop;
     training.report = [this](const StepReport &report) { tell(sayStep(report), process.reportToAll); };
     training.pace = process.pace;
-    if (snapshots)
-      training.stopping = [this] { (void)snapshots->finish(); }; // the run already ends with an error
-    if (snapshots)
-      training.stateReader = [this](uint64_t step, bool last) { return snapshots->due(step, last); };
+    if (checkpoints)
+      training.stopping = [this] { (void)checkpoints->finish(); }; // the run already ends with an error
+    if (checkpoints)
+      training.stateReader = [this](uint64_t step, bool last) { return checkpoints->beginIfDue(step, last); };
 
     // Clocks of ranks are compared from here on: all ranks leave this exchange at nearly the same
     // time.
@@ -377,8 +377,8 @@ private:
     if (end.failed())
       return end.error();
     stepsDone = end->lastStep;
-    if (snapshots && stepsDone >= training.firstStep)
-      snapshots->saveNow(stepsDone);
+    if (checkpoints && stepsDone >= training.firstStep)
+      checkpoints->saveNow(stepsDone);
     // The rank that has the losses sends the result to all, so that all ranks exit with the same
     // code.
     Result<std::vector<std::string>> said = process.group.exchange("numbers", (end->changed ? "+" : "-") + end->notFinite);
@@ -396,8 +396,8 @@ private:
 
   /// Waits for the last snapshot. If it failed and the checkpoint would have been merged from it,
   /// collects the parts next to the checkpoint instead, which may be on a working disk.
-  Status finishSnapshots() {
-    Status status = snapshots->finish();
+  Status finishCheckpoints() {
+    Status status = checkpoints->finish();
     partsFailed = inParts && status.failed();
     if (alone() || o.checkpoint.empty() || inParts)
       return status;
@@ -405,12 +405,12 @@ private:
     if (failed.failed())
       return failed.error();
     bool any = std::any_of(failed->begin(), failed->end(), [](const std::string &text) { return !text.empty(); });
-    if (!any || stepsDone == 0 || checkFence(o.snapshots, process.group.generation()).failed())
+    if (!any || stepsDone == 0 || checkFence(o.checkpointDirectory, process.group.generation()).failed())
       return status;
     Status collected = openParts();
     if (collected.succeeded()) {
-      snapshots->saveNow(stepsDone);
-      collected = snapshots->finish();
+      checkpoints->saveNow(stepsDone);
+      collected = checkpoints->finish();
     }
     partsFailed = collected.failed();
     if (partsFailed && process.output)
@@ -429,8 +429,8 @@ private:
         first = status.error();
       return status.succeeded();
     };
-    if (snapshots)
-      keep(finishSnapshots());
+    if (checkpoints)
+      keep(finishCheckpoints());
 
     if (!o.memoryReport.empty()) {
       Result<std::vector<Executor::MemoryUse>> uses = executor->memoryUse();
@@ -460,7 +460,7 @@ private:
     process.output->drain();
     if (stepsDone < o.steps)
       fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
-    if (stepsDone < o.steps && !o.snapshots.empty() && !first)
+    if (stepsDone < o.steps && !o.checkpointDirectory.empty() && !first)
       fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
     const TimeShares shares = showsTimes() ? process.output->shares() : TimeShares();
     struct {
@@ -485,7 +485,7 @@ private:
         continue;
       }
       // If this process was suspended, the outputs belong to a later start of the job.
-      if (Status status = o.snapshots.empty() || o.evaluate ? Status::success() : checkFence(o.snapshots, process.group.generation());
+      if (Status status = o.checkpointDirectory.empty() || o.evaluate ? Status::success() : checkFence(o.checkpointDirectory, process.group.generation());
           status.failed())
         return first ? Status(*first) : status;
       if (keep(output.write()) && !o.quiet)
@@ -532,20 +532,20 @@ private:
   Status writeCheckpoint() {
     if (alone())
       return saveWeights(*executor, bundle, o.checkpoint);
-    std::string directory = inParts ? partsDirectory : o.snapshots;
-    Result<std::vector<SnapshotFolder>> folders = listSnapshots(directory);
+    std::string directory = inParts ? partsDirectory : o.checkpointDirectory;
+    Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(directory);
     if (folders.failed())
       return folders.error();
     auto newest =
-        std::find_if(folders->begin(), folders->end(), [&](const SnapshotFolder &folder) { return folder.complete && folder.step == stepsDone; });
+        std::find_if(folders->begin(), folders->end(), [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == folders->end())
       return userError(directory + ": contains no snapshot of step " + std::to_string(stepsDone) +
                        "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
-    Result<SnapshotReader> snapshot = SnapshotReader::open(directory + "/" + newest->name);
-    if (snapshot.failed())
-      return snapshot.error();
+    Result<CheckpointReader> checkpoint = CheckpointReader::open(directory + "/" + newest->name);
+    if (checkpoint.failed())
+      return checkpoint.error();
     std::string note;
-    if (Status status = mergeSnapshot(*snapshot, o.checkpoint, &note); status.failed())
+    if (Status status = mergeCheckpoint(*checkpoint, o.checkpoint, &note); status.failed())
       return status;
     say(note);
     return Status::success();
@@ -574,8 +574,8 @@ private:
   std::unique_ptr<Executor> executor;
   std::unique_ptr<TextGenerator> generator;     // destroyed before the executor: uses its device memory
   PrefixedGroup again;                  // exchanges about the checkpoint's parts
-  std::unique_ptr<Snapshots> snapshots; // destroyed before the executor
-  RunIdentity identity;
+  std::unique_ptr<CheckpointManager> checkpoints; // destroyed before the executor
+  RunConfig runConfig;
   bool unchanged = false;                   // no update was applied
   bool inParts = false;                     // the checkpoint is merged from its parts, not from the last snapshot
   bool partsFailed = false;                 // collecting the parts failed, and the error has been printed

@@ -13,8 +13,8 @@
 #include "zorse/runtime/Hardware.h"
 #include "zorse/runtime/Launch.h"
 #include "zorse/runtime/MappedFile.h"
-#include "zorse/runtime/Snapshot.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/Checkpoint.h"
+#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/StandardStreams.h"
 
 #include <algorithm>
@@ -71,8 +71,8 @@ Status runThreads(const Options &o, bool &finished) {
 
   uint64_t generation = 1;
   std::string fingerprint;
-  if (!o.snapshots.empty()) {
-    Result<uint64_t> newest = newestGeneration(o.snapshots);
+  if (!o.checkpointDirectory.empty()) {
+    Result<uint64_t> newest = newestGeneration(o.checkpointDirectory);
     if (newest.failed())
       return newest.error();
     generation = *newest + 1;
@@ -147,18 +147,18 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
   } else {
     launching.key = randomJobKey();
   }
-  if (!o.snapshots.empty())
+  if (!o.checkpointDirectory.empty())
     launching.startsFrom = [&o]() -> std::string {
-      Result<std::vector<SnapshotFolder>> folders = listSnapshots(o.snapshots);
-      for (const SnapshotFolder &folder : folders.failed() ? std::vector<SnapshotFolder>() : *folders)
+      Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(o.checkpointDirectory);
+      for (const CheckpointDirectory &folder : folders.failed() ? std::vector<CheckpointDirectory>() : *folders)
         if (folder.complete)
           return "snapshot " + folder.name;
       return {};
     };
   launching.nextGeneration = [&o, last = uint64_t(0)]() mutable {
     uint64_t newest = 0;
-    if (!o.snapshots.empty())
-      if (Result<uint64_t> found = newestGeneration(o.snapshots); !found.failed())
+    if (!o.checkpointDirectory.empty())
+      if (Result<uint64_t> found = newestGeneration(o.checkpointDirectory); !found.failed())
         newest = *found;
     return last = std::max(last, newest) + 1;
   };

@@ -254,7 +254,7 @@ void AsyncCheckpointWriter::write() {
 Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &folder) {
   Acknowledgement out;
   if ((out.error = context_.fence.check())) {
-  } else if (int cause = context_.storage->makeFolder(folder)) {
+  } else if (int cause = context_.storage->makeDirectory(folder)) {
     out.error = CheckpointError{cannot(folder, "made", cause)};
   }
   for (auto &local : locals_) {
@@ -281,7 +281,7 @@ Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &f
     changed_.notify_all();
   }
   if (!out.error)
-    if (int cause = context_.storage->syncFolder(folder))
+    if (int cause = context_.storage->syncDirectory(folder))
       out.error = CheckpointError{cannot(folder, "written", cause)};
   if (!out.error && !frozenSaid_) {
     Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(context_.executor, context_.bundle);
@@ -303,7 +303,7 @@ Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &f
 void AsyncCheckpointWriter::withdraw(const std::string &folder) {
   for (auto &local : locals_)
     context_.storage->remove(folder + "/" + local->state.layout().name);
-  context_.storage->removeFolder(folder); // fails if another rank's files are in it
+  context_.storage->removeDirectory(folder); // fails if another rank's files are in it
 }
 
 /// Rank 0: writes the index after all files are complete.
@@ -312,18 +312,18 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
   if (layouts_.empty())
     for (uint32_t device = 0; device < bundle.programs.size(); ++device)
       layouts_.push_back(layoutOf(bundle, device));
-  SnapshotIndex index;
+  CheckpointIndex index;
   index.step = job.step;
   index.generation = context_.fence.generation();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    index.samplesConsumed = startSamples_ + (job.step - startStep_) * uint64_t(bundle.samples());
+    index.consumedSamples = startSamples_ + (job.step - startStep_) * uint64_t(bundle.samples());
   }
   index.precision = bundle.precision;
   index.moments = bundle.summary.moments();
-  index.identity = context_.identity;
+  index.runConfig = context_.runConfig;
   index.hub = bundle.hub;
-  index.parameters = snapshotParameters(bundle);
+  index.parameters = checkpointParameters(bundle);
 
   std::map<uint32_t, const Acknowledgement::File *> files;
   std::optional<abi::OptimizerStep> optimizerStep;
@@ -351,15 +351,15 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
     auto found = files.find(layout.device);
     if (found == files.end() || found->second->sums.slices.size() != layout.slices.size())
       return CheckpointError{"no rank has acknowledged the file of device " + bundle.devices[layout.device].name};
-    SnapshotFile file;
+    CheckpointFile file;
     file.name = layout.name;
     file.device = bundle.devices[layout.device].name;
     file.bytes = layout.fileBytes;
-    file.headBytes = layout.headBytes();
-    file.headHash = found->second->sums.head;
+    file.headerBytes = layout.headerBytes();
+    file.headerHash = found->second->sums.header;
     for (size_t s = 0; s < layout.slices.size(); ++s) {
-      file.slices.push_back(layout.slices[s].slice);
-      file.slices.back().hash = found->second->sums.slices[s];
+      file.shards.push_back(layout.slices[s].slice);
+      file.shards.back().hash = found->second->sums.slices[s];
     }
     // The files of other ranks must be visible on rank 0.
     std::string path = folder + "/" + file.name;
@@ -376,13 +376,13 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
     index.files.push_back(std::move(file));
   }
 
-  std::string text = writeSnapshotIndex(index), path = folder + "/" + kIndexName;
-  if (Result<SnapshotIndex> check = parseSnapshotIndex(path, text.data(), text.size()); check.failed())
+  std::string text = writeCheckpointIndex(index), path = folder + "/" + kIndexName;
+  if (Result<CheckpointIndex> check = parseCheckpointIndex(path, text.data(), text.size()); check.failed())
     return CheckpointError{"internal error: " + check.message()};
   if (auto error = writeIndexFile(context_.fence, folder, text))
     return error;
   for (const std::string &synced : {folder, context_.fence.directory()})
-    if (int cause = context_.storage->syncFolder(synced))
+    if (int cause = context_.storage->syncDirectory(synced))
       return CheckpointError{cannot(synced, "written", cause)};
   return std::nullopt;
 }
@@ -427,7 +427,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
     // No rank writes to the folder any more. Remaining files are removed with the next complete
     // checkpoint.
     if (group.rank() == 0 && !error.superseded)
-      (void)removeSnapshot(context_.fence, name);
+      (void)removeCheckpoint(context_.fence, name);
     return {error, /*jobFailed=*/false};
   }
   if (group.rank() == 0) {
@@ -436,7 +436,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
       std::lock_guard<std::mutex> lock(mutex_);
       damaged = damaged_;
     }
-    if (auto problem = removeOldSnapshots(context_.fence, name, context_.options.keep, damaged))
+    if (auto problem = removeOldCheckpoints(context_.fence, name, context_.options.keep, damaged))
       warn("old snapshots: " + problem->text);
   }
   return {std::nullopt, /*jobFailed=*/false};
@@ -461,7 +461,7 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   changed_.notify_all();
 }
 
-Snapshots::Counts AsyncCheckpointWriter::counts() const {
+CheckpointManager::Counts AsyncCheckpointWriter::counts() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return counts_;
 }

@@ -28,8 +28,8 @@ using Needs = std::map<std::pair<uint32_t, int32_t>, std::vector<RequiredRange>>
 
 class Loader {
 public:
-  Loader(const SnapshotReader &snapshot, Executor &executor, const Bundle &bundle)
-      : snapshot_(snapshot), index_(snapshot.index()), executor_(executor), bundle_(bundle) {}
+  Loader(const CheckpointReader &checkpoint, Executor &executor, const Bundle &bundle)
+      : checkpoint_(checkpoint), index_(checkpoint.index()), executor_(executor), bundle_(bundle) {}
 
   /// The parameters of the checkpoint must be those of the bundle, even if other differences are
   /// allowed.
@@ -37,7 +37,7 @@ public:
     std::map<std::string, uint32_t> known;
     for (uint32_t p = 0; p < index_.parameters.size(); ++p)
       known[index_.parameters[p].name] = p;
-    std::vector<SnapshotParameter> ours = snapshotParameters(bundle_);
+    std::vector<CheckpointParameter> ours = checkpointParameters(bundle_);
     std::string missing, extra, different;
     std::set<std::string> names;
     auto add = [](std::string &list, const std::string &what) { list += (list.empty() ? "" : ", ") + what; };
@@ -49,7 +49,7 @@ public:
           add(missing, "'" + ours[p].name + "'");
         continue;
       }
-      const SnapshotParameter &theirs = index_.parameters[found->second];
+      const CheckpointParameter &theirs = index_.parameters[found->second];
       ours_[p] = found->second;
       if (theirs.storedShape() != ours[p].storedShape())
         add(different,
@@ -60,7 +60,7 @@ public:
         add(different,
             "'" + ours[p].name + "' is " + (theirs.trainable ? "trained in the snapshot, frozen here" : "frozen in the snapshot, trained here"));
     }
-    for (const SnapshotParameter &parameter : index_.parameters)
+    for (const CheckpointParameter &parameter : index_.parameters)
       if (parameter.trainable && !names.count(parameter.name))
         add(extra, "'" + parameter.name + "'");
     std::string text;
@@ -78,7 +78,7 @@ public:
       auto found = ours_.find(p);
       if (found == ours_.end())
         continue;
-      const SnapshotParameter &theirs = index_.parameters[found->second];
+      const CheckpointParameter &theirs = index_.parameters[found->second];
       if (!theirs.trainable && theirs.hash != hash && theirs.type == storedType(bundle_.summary.parameters(int(p)).type()))
         out.push_back({"frozen parameter '" + theirs.name + "'", "other numbers", "those of the bundle or of --load-weights"});
     }
@@ -91,14 +91,14 @@ public:
       return status;
     Status written;
     for (size_t f = 0; f < index_.files.size(); ++f) {
-      const std::vector<SnapshotSlice> &slices = index_.files[f].slices;
+      const std::vector<CheckpointShard> &slices = index_.files[f].shards;
       std::vector<size_t> wanted;
       for (size_t s = 0; s < slices.size(); ++s)
         if (needed(needs, slices[s], [](const RequiredRange &, int64_t, int64_t) {}))
           wanted.push_back(s);
       if (wanted.empty())
         continue;
-      auto take = [&](const SnapshotSlice &slice, const std::byte *data) {
+      auto take = [&](const CheckpointShard &slice, const std::byte *data) {
         needed(needs, slice, [&](const RequiredRange &need, int64_t begin, int64_t end) {
           Status status = writeElements(executor_, need.device, need.region, uint64_t(begin - need.begin) * bytesOf(need.type),
                                         data + uint64_t(begin - slice.begin) * bytesOf(slice.type), slice.type, need.type, end - begin);
@@ -106,7 +106,7 @@ public:
             written = status;
         });
       };
-      if (Status status = snapshot_.read(f, wanted, take); status.failed() || written.failed())
+      if (Status status = checkpoint_.read(f, wanted, take); status.failed() || written.failed())
         return status.failed() ? status : written;
     }
     abi::OptimizerStep step = index_.optimizerStep;
@@ -146,7 +146,7 @@ private:
   }
 
   /// Calls `visit` for every needed part of the slice. Returns false if no part is needed.
-  template <typename Visit> static bool needed(const Needs &needs, const SnapshotSlice &slice, const Visit &visit) {
+  template <typename Visit> static bool needed(const Needs &needs, const CheckpointShard &slice, const Visit &visit) {
     auto found = needs.find({slice.parameter, slice.moment});
     if (found == needs.end())
       return false;
@@ -160,15 +160,15 @@ private:
     return any;
   }
 
-  const SnapshotReader &snapshot_;
-  const SnapshotIndex &index_;
+  const CheckpointReader &checkpoint_;
+  const CheckpointIndex &index_;
   Executor &executor_;
   const Bundle &bundle_;
   std::map<uint32_t, uint32_t> ours_; ///< index in the bundle by index in the checkpoint
 };
 
-ResumeVerdict unusable(ResumeVerdict::Kind kind, std::string why) {
-  ResumeVerdict verdict;
+CheckpointStatus unusable(CheckpointStatus::Kind kind, std::string why) {
+  CheckpointStatus verdict;
   verdict.kind = kind;
   verdict.text = std::move(why);
   return verdict;
@@ -176,56 +176,56 @@ ResumeVerdict unusable(ResumeVerdict::Kind kind, std::string why) {
 
 } // namespace
 
-ResumeVerdict zorse::runtime::loadSnapshot(const std::string &path, std::shared_ptr<SnapshotStorage> storage, Executor &executor,
-                                           const Bundle &bundle, const RunIdentity &identity, const std::map<uint32_t, uint64_t> &frozenHashes,
+CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage, Executor &executor,
+                                           const Bundle &bundle, const RunConfig &runConfig, const std::map<uint32_t, uint64_t> &frozenHashes,
                                            bool allowChange) {
-  ResumeVerdict verdict;
-  Result<SnapshotReader> snapshot = SnapshotReader::open(path, std::move(storage));
-  if (snapshot.failed())
-    return unusable(ResumeVerdict::Damaged, snapshot.message());
-  const SnapshotIndex &index = snapshot->index();
+  CheckpointStatus verdict;
+  Result<CheckpointReader> checkpoint = CheckpointReader::open(path, std::move(storage));
+  if (checkpoint.failed())
+    return unusable(CheckpointStatus::Damaged, checkpoint.message());
+  const CheckpointIndex &index = checkpoint->index();
   if (std::string expected = folderName(index.step, index.generation); path.substr(path.rfind('/') + 1) != expected)
-    return unusable(ResumeVerdict::Damaged, path + ": its index is that of '" + expected + "'");
-  Loader loader(*snapshot, executor, bundle);
+    return unusable(CheckpointStatus::Damaged, path + ": its index is that of '" + expected + "'");
+  Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())
-    return unusable(ResumeVerdict::Refused, path + ": is a snapshot of another model: " + problem);
+    return unusable(CheckpointStatus::Refused, path + ": is a snapshot of another model: " + problem);
 
-  std::vector<Difference> found = differences(index.identity, identity);
+  std::vector<Difference> found = differences(index.runConfig, runConfig);
   if (index.precision != bundle.precision)
     found.push_back({"precision", index.precision, bundle.precision});
   for (const Difference &difference : loader.compareFrozen(frozenHashes))
     found.push_back(difference);
-  bool moments = sameMoments(index.identity.training, identity.training);
+  bool moments = sameMoments(index.runConfig.training, runConfig.training);
   if (!found.empty()) {
     if (!allowChange)
-      return unusable(ResumeVerdict::Refused, path + ": this run would continue differently from the snapshot's run:" + listed(found) +
+      return unusable(CheckpointStatus::Refused, path + ": this run would continue differently from the snapshot's run:" + listed(found) +
                                                   "\ngive the options of the snapshot's run, or --allow-config-change to continue with these");
     verdict.note = path + ": continues with changes that --allow-config-change permits:" + listed(found) +
                    (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
   }
-  if (std::string text = explainDecay(index.identity, identity, index.step); !text.empty())
+  if (std::string text = explainDecay(index.runConfig, runConfig, index.step); !text.empty())
     verdict.note += (verdict.note.empty() ? "" : "\n") + text;
-  if (!index.identity.matrices.empty() && index.identity.matrices != identity.matrices)
+  if (!index.runConfig.matrices.empty() && index.runConfig.matrices != runConfig.matrices)
     verdict.note += (verdict.note.empty() ? "" : "\n") + path +
-                    ": continues as the snapshot's run would have, except for rounding: matrices were multiplied by " + index.identity.matrices +
-                    ", here by " + (identity.matrices.empty() ? "something else" : identity.matrices) +
+                    ": continues as the snapshot's run would have, except for rounding: matrices were multiplied by " + index.runConfig.matrices +
+                    ", here by " + (runConfig.matrices.empty() ? "something else" : runConfig.matrices) +
                     "; ZORSE_GEMM=openblas or ZORSE_GEMM=onednn chooses the library";
-  if (!bundle::comparable(index.identity.model, identity.model))
+  if (!bundle::comparable(index.runConfig.model, runConfig.model))
     verdict.note +=
         (verdict.note.empty() ? "" : "\n") + path +
         ": was written with a version of the compiler that represented graphs differently; only the parameters show that the model is the same";
   if (Status status = loader.load(moments); status.failed())
-    return unusable(ResumeVerdict::Damaged, status.message());
+    return unusable(CheckpointStatus::Damaged, status.message());
   verdict.step = index.step;
-  verdict.samplesConsumed = index.samplesConsumed;
+  verdict.consumedSamples = index.consumedSamples;
   return verdict;
 }
 
-Result<uint64_t> zorse::runtime::loadSnapshotParameters(const std::string &path, Executor &executor, const Bundle &bundle) {
-  Result<SnapshotReader> snapshot = SnapshotReader::open(path);
-  if (snapshot.failed())
-    return snapshot.error();
-  Loader loader(*snapshot, executor, bundle);
+Result<uint64_t> zorse::runtime::loadCheckpointParameters(const std::string &path, Executor &executor, const Bundle &bundle) {
+  Result<CheckpointReader> checkpoint = CheckpointReader::open(path);
+  if (checkpoint.failed())
+    return checkpoint.error();
+  Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())
     return userError(path + ": is a snapshot of another model: " + problem);
   Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(executor, bundle);
@@ -236,5 +236,5 @@ Result<uint64_t> zorse::runtime::loadSnapshotParameters(const std::string &path,
                      "\ngive the --load-weights of its run, which has them");
   if (Status status = loader.load(/*withMoments=*/false); status.failed())
     return status;
-  return snapshot->index().step;
+  return checkpoint->index().step;
 }

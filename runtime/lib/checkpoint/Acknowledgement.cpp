@@ -20,7 +20,7 @@ std::string zorse::runtime::writeAcknowledgement(const Acknowledgement &acknowle
     json hashes = json::array();
     for (uint64_t hash : file.sums.slices)
       hashes.push_back(hexadecimal(hash));
-    json one = {{"device", file.device}, {"head", hexadecimal(file.sums.head)}, {"slices", std::move(hashes)}};
+    json one = {{"device", file.device}, {"head", hexadecimal(file.sums.header)}, {"slices", std::move(hashes)}};
     if (file.optimizerStep)
       one["optimizer_step"] = {file.optimizerStep->updates, file.optimizerStep->lossScale, file.optimizerStep->goodSteps,
                                file.optimizerStep->overflows};
@@ -51,7 +51,7 @@ Acknowledgement zorse::runtime::parseAcknowledgement(const std::string &text, ui
         Acknowledgement::File file;
         uint64_t device = 0;
         one.number("device", device, UINT32_MAX);
-        one.hash("head", file.sums.head);
+        one.hash("head", file.sums.header);
         if (one.has("optimizer_step")) {
           std::vector<double> step;
           if (const json *numbers = one.list("optimizer_step"))

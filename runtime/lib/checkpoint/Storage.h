@@ -12,12 +12,12 @@ namespace zorse::runtime {
 
 inline constexpr uint64_t kDirectAlignment = 4096;
 
-class SnapshotStorage {
+class CheckpointStorage {
 public:
-  virtual ~SnapshotStorage();
+  virtual ~CheckpointStorage();
 
   /// Creates a folder and its parents. An existing folder is not an error.
-  virtual int makeFolder(const std::string &path);
+  virtual int makeDirectory(const std::string &path);
   /// Creates or truncates a file for writing. The handle is valid for write, reserve, sync and
   /// close.
   /// \param direct  bypass the page cache if the file system supports it; writes from memory and
@@ -32,9 +32,9 @@ public:
   virtual int sync(int handle);
   virtual int close(int handle);
   virtual int rename(const std::string &from, const std::string &to);
-  virtual int syncFolder(const std::string &path);
+  virtual int syncDirectory(const std::string &path);
   virtual int remove(const std::string &path);
-  virtual int removeFolder(const std::string &path);
+  virtual int removeDirectory(const std::string &path);
 
   /// Opens a file for reading. The handle is valid for size, read and close.
   virtual int open(const std::string &path, int &handle);
@@ -46,12 +46,12 @@ public:
   virtual int list(const std::string &path, std::vector<std::string> &names);
 };
 
-std::shared_ptr<SnapshotStorage> makePosixStorage();
+std::shared_ptr<CheckpointStorage> makePosixStorage();
 
 /// For example "PATH: cannot be written: No space left on device".
 std::string cannot(const std::string &path, const char *done, int error);
 
 /// Reads a file of at most `limit` bytes. Returns EFBIG if it is larger.
-int readWhole(SnapshotStorage &storage, const std::string &path, size_t limit, std::string &text);
+int readWhole(CheckpointStorage &storage, const std::string &path, size_t limit, std::string &text);
 
 } // namespace zorse::runtime

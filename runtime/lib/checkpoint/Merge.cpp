@@ -1,5 +1,5 @@
 // Exports the parameters of a checkpoint in the layout of the ONNX file.
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/Safetensors.h"
@@ -8,8 +8,8 @@
 
 using namespace zorse::runtime;
 
-Status SnapshotReader::readStored(uint32_t number, StoredType type, std::byte *target) const {
-  const SnapshotParameter &parameter = index_.parameters[number];
+Status CheckpointReader::readStored(uint32_t number, StoredType type, std::byte *target) const {
+  const CheckpointParameter &parameter = index_.parameters[number];
   if (parameter.permutation.empty())
     return readTensor(number, -1, type, target);
   std::vector<std::byte> compiled(size_t(parameter.elements()) * bytesOf(type));
@@ -22,8 +22,8 @@ Status SnapshotReader::readStored(uint32_t number, StoredType type, std::byte *t
   return Status::success();
 }
 
-bool SnapshotReader::isFrozen(uint32_t number, StoredType type, const std::byte *stored) const {
-  const SnapshotParameter &parameter = index_.parameters[number];
+bool CheckpointReader::isFrozen(uint32_t number, StoredType type, const std::byte *stored) const {
+  const CheckpointParameter &parameter = index_.parameters[number];
   size_t count = size_t(parameter.elements());
   std::vector<std::byte> permuted, compiled(count * bytesOf(parameter.type));
   if (!parameter.permutation.empty()) {
@@ -35,8 +35,8 @@ bool SnapshotReader::isFrozen(uint32_t number, StoredType type, const std::byte 
   return XXH64(compiled.data(), compiled.size(), 0) == parameter.hash;
 }
 
-Status SnapshotReader::readFrozen(uint32_t number, std::byte *target) const {
-  const SnapshotParameter &parameter = index_.parameters[number];
+Status CheckpointReader::readFrozen(uint32_t number, std::byte *target) const {
+  const CheckpointParameter &parameter = index_.parameters[number];
   std::string where = path_ + ": frozen parameter '" + parameter.name + "', which snapshots only refer to: ";
   if (parameter.file.empty())
     return userError(where + "where it came from is not known");
@@ -50,24 +50,24 @@ Status SnapshotReader::readFrozen(uint32_t number, std::byte *target) const {
   return Status::success();
 }
 
-Status zorse::runtime::mergeSnapshot(const SnapshotReader &snapshot, const std::string &path, std::string *note) {
+Status zorse::runtime::mergeCheckpoint(const CheckpointReader &checkpoint, const std::string &path, std::string *note) {
   Status problem;
   std::vector<SafetensorsItem> items;
-  for (uint32_t p = 0; p < snapshot.index().parameters.size(); ++p) {
-    const SnapshotParameter &parameter = snapshot.index().parameters[p];
+  for (uint32_t p = 0; p < checkpoint.index().parameters.size(); ++p) {
+    const CheckpointParameter &parameter = checkpoint.index().parameters[p];
     if (parameter.constant)
       continue;
     if (!parameter.trainable) {
       std::vector<std::byte> bytes(size_t(parameter.elements()) * bytesOf(parameter.type));
-      if (Status status = snapshot.readFrozen(p, bytes.data()); status.failed() && !note)
+      if (Status status = checkpoint.readFrozen(p, bytes.data()); status.failed() && !note)
         return status;
       else if (status.failed()) {
         *note += (note->empty() ? "" : "\n") + ("left out: " + status.message());
         continue;
       }
     }
-    items.push_back({parameter.name, parameter.type, parameter.storedShape(), [&snapshot, &parameter, &problem, p](std::byte *target) {
-                       Status status = parameter.trainable ? snapshot.readStored(p, parameter.type, target) : snapshot.readFrozen(p, target);
+    items.push_back({parameter.name, parameter.type, parameter.storedShape(), [&checkpoint, &parameter, &problem, p](std::byte *target) {
+                       Status status = parameter.trainable ? checkpoint.readStored(p, parameter.type, target) : checkpoint.readFrozen(p, target);
                        if (status.failed() && problem.succeeded())
                          problem = status;
                      }});

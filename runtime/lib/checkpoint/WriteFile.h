@@ -7,7 +7,7 @@
 namespace zorse::runtime {
 
 struct DeviceFileSums {
-  uint64_t head = 0;
+  uint64_t header = 0;
   std::vector<uint64_t> slices;
 };
 

@@ -3,7 +3,7 @@
 #include "Json.h"
 #include "Storage.h"
 
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <xxhash.h>
 
@@ -15,7 +15,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-std::string sliceText(const SnapshotIndex &index, const SnapshotSlice &slice) {
+std::string sliceText(const CheckpointIndex &index, const CheckpointShard &slice) {
   return "slice '" + std::string(slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + index.parameters[slice.parameter].name +
          "@" + std::to_string(slice.begin) + ":" + std::to_string(slice.end) + "'";
 }
@@ -23,7 +23,7 @@ std::string sliceText(const SnapshotIndex &index, const SnapshotSlice &slice) {
 /// A file open for reading.
 class OpenFile {
 public:
-  OpenFile(SnapshotStorage &storage) : storage_(storage) {}
+  OpenFile(CheckpointStorage &storage) : storage_(storage) {}
   ~OpenFile() {
     if (handle >= 0)
       storage_.close(handle);
@@ -31,28 +31,28 @@ public:
   int handle = -1;
 
 private:
-  SnapshotStorage &storage_;
+  CheckpointStorage &storage_;
 };
 
 } // namespace
 
-Result<SnapshotReader> SnapshotReader::open(const std::string &path, std::shared_ptr<SnapshotStorage> storage) {
-  SnapshotReader reader;
+Result<CheckpointReader> CheckpointReader::open(const std::string &path, std::shared_ptr<CheckpointStorage> storage) {
+  CheckpointReader reader;
   reader.path_ = path;
   reader.storage_ = storage ? std::move(storage) : makePosixStorage();
   std::string name = path + "/" + kIndexName, text;
-  if (int cause = readWhole(*reader.storage_, name, kLargestSnapshotIndex, text))
+  if (int cause = readWhole(*reader.storage_, name, kLargestCheckpointIndex, text))
     return userError(cannot(name, "read", cause));
-  Result<SnapshotIndex> index = parseSnapshotIndex(name, text.data(), text.size());
+  Result<CheckpointIndex> index = parseCheckpointIndex(name, text.data(), text.size());
   if (index.failed())
     return index.error();
   reader.index_ = std::move(*index);
   return reader;
 }
 
-Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted,
-                            const std::function<void(const SnapshotSlice &, const std::byte *)> &take) const {
-  const SnapshotFile &file = index_.files[number];
+Status CheckpointReader::read(size_t number, const std::vector<size_t> &wanted,
+                            const std::function<void(const CheckpointShard &, const std::byte *)> &take) const {
+  const CheckpointFile &file = index_.files[number];
   std::string path = path_ + "/" + file.name;
   OpenFile open(*storage_);
   if (int cause = storage_->open(path, open.handle))
@@ -75,10 +75,10 @@ Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted,
       return userError(path + ": " + what + ": its checksum is " + hexadecimal(found) + ", expected " + hexadecimal(expected) + ": it is damaged");
     return Status::success();
   };
-  if (Status status = verified(0, file.headBytes, file.headHash, "its header"); status.failed())
+  if (Status status = verified(0, file.headerBytes, file.headerHash, "its header"); status.failed())
     return status;
   for (size_t i : wanted) {
-    const SnapshotSlice &slice = file.slices[i];
+    const CheckpointShard &slice = file.shards[i];
     if (Status status = verified(slice.offset, slice.bytes(), slice.hash, sliceText(index_, slice)); status.failed())
       return status;
     take(slice, buffer.data());
@@ -86,15 +86,15 @@ Status SnapshotReader::read(size_t number, const std::vector<size_t> &wanted,
   return Status::success();
 }
 
-Status SnapshotReader::readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const {
+Status CheckpointReader::readTensor(uint32_t parameter, int32_t moment, StoredType type, std::byte *target) const {
   for (size_t f = 0; f < index_.files.size(); ++f) {
     std::vector<size_t> wanted;
-    for (size_t s = 0; s < index_.files[f].slices.size(); ++s)
-      if (index_.files[f].slices[s].parameter == parameter && index_.files[f].slices[s].moment == moment)
+    for (size_t s = 0; s < index_.files[f].shards.size(); ++s)
+      if (index_.files[f].shards[s].parameter == parameter && index_.files[f].shards[s].moment == moment)
         wanted.push_back(s);
     if (wanted.empty())
       continue;
-    auto take = [&](const SnapshotSlice &slice, const std::byte *data) {
+    auto take = [&](const CheckpointShard &slice, const std::byte *data) {
       convertElements(data, slice.type, target + uint64_t(slice.begin) * bytesOf(type), type, slice.end - slice.begin);
     };
     if (Status status = read(f, wanted, take); status.failed())
@@ -103,12 +103,12 @@ Status SnapshotReader::readTensor(uint32_t parameter, int32_t moment, StoredType
   return Status::success();
 }
 
-Status SnapshotReader::verify() const {
+Status CheckpointReader::verify() const {
   for (size_t f = 0; f < index_.files.size(); ++f) {
-    std::vector<size_t> all(index_.files[f].slices.size());
+    std::vector<size_t> all(index_.files[f].shards.size());
     for (size_t s = 0; s < all.size(); ++s)
       all[s] = s;
-    if (Status status = read(f, all, [](const SnapshotSlice &, const std::byte *) {}); status.failed())
+    if (Status status = read(f, all, [](const CheckpointShard &, const std::byte *) {}); status.failed())
       return status;
   }
   return Status::success();

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "zorse/runtime/Elements.h"
-#include "zorse/runtime/Snapshot.h"
+#include "zorse/runtime/Checkpoint.h"
 
 #include <functional>
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace zorse::runtime {
 
-class SnapshotStorage;
+class CheckpointStorage;
 
 /// Description of one parameter in the index of a snapshot.
-struct SnapshotParameter {
+struct CheckpointParameter {
   std::string name;                  ///< name in the ONNX file
   StoredType type = StoredType::F32; ///< element type in training
   std::vector<int64_t> shape;        ///< compiled shape; slices are ranges of its row-major order
@@ -36,7 +36,7 @@ struct SnapshotParameter {
 };
 
 /// Elements [begin, end) of a parameter or of one of its optimizer states.
-struct SnapshotSlice {
+struct CheckpointShard {
   uint32_t parameter = 0;
   int32_t moment = -1; ///< index of the optimizer state; -1: the parameter
   int64_t begin = 0, end = 0;
@@ -48,41 +48,41 @@ struct SnapshotSlice {
 };
 
 /// One safetensors file of a snapshot: the state of one device.
-struct SnapshotFile {
+struct CheckpointFile {
   std::string name; ///< name in the directory of the snapshot
   std::string device;
   uint64_t bytes = 0;
-  uint64_t headBytes = 0; ///< bytes before the slices: safetensors header and optimizer step
-  uint64_t headHash = 0;
-  std::vector<SnapshotSlice> slices; ///< ordered by offset; contiguous up to the end of the file
+  uint64_t headerBytes = 0; ///< bytes before the slices: safetensors header and optimizer step
+  uint64_t headerHash = 0;
+  std::vector<CheckpointShard> shards; ///< ordered by offset; contiguous up to the end of the file
 };
 
 /// Content of index.json.
-struct SnapshotIndex {
-  uint64_t step = 0, generation = 0, samplesConsumed = 0;
+struct CheckpointIndex {
+  uint64_t step = 0, generation = 0, consumedSamples = 0;
   abi::OptimizerStep optimizerStep = {}; ///< lossScale 0: no loss scaling
   std::string precision;                 ///< precision of the bundle
   uint32_t moments = 0;                  ///< optimizer states per trainable parameter
-  RunIdentity identity;
+  RunConfig runConfig;
   bundle::HubModel hub; ///< empty in snapshots of earlier versions
-  std::vector<SnapshotParameter> parameters;
-  std::vector<SnapshotFile> files;
+  std::vector<CheckpointParameter> parameters;
+  std::vector<CheckpointFile> files;
 };
 
-std::string writeSnapshotIndex(const SnapshotIndex &index);
+std::string writeCheckpointIndex(const CheckpointIndex &index);
 
 /// Reads and checks an index. Checks its checksum, that every trainable parameter and optimizer
 /// state is covered exactly once, that slices cover the files exactly, and that no file name leads
 /// out of the directory. Uses memory of a small multiple of `size`.
 /// \param path  path for messages
-Result<SnapshotIndex> parseSnapshotIndex(const std::string &path, const char *text, size_t size);
+Result<CheckpointIndex> parseCheckpointIndex(const std::string &path, const char *text, size_t size);
 
 /// Largest index and slice that are read, in bytes. The limits bound the memory that a malicious
 /// file can make the reader allocate.
-inline constexpr uint64_t kLargestSnapshotIndex = uint64_t(1) << 30, kLargestSnapshotSlice = uint64_t(1) << 30;
+inline constexpr uint64_t kLargestCheckpointIndex = uint64_t(1) << 30, kLargestCheckpointShard = uint64_t(1) << 30;
 
 /// An entry of a directory of snapshots.
-struct SnapshotFolder {
+struct CheckpointDirectory {
   std::string name; ///< "step-00000120.g2"
   uint64_t step = 0, generation = 0;
   bool complete = false; ///< whether it has an index
@@ -90,21 +90,21 @@ struct SnapshotFolder {
 
 /// Lists snapshots, newest first: by generation, then by step. Returns an empty list if the
 /// directory does not exist.
-Result<std::vector<SnapshotFolder>> listSnapshots(const std::string &directory);
+Result<std::vector<CheckpointDirectory>> listCheckpoints(const std::string &directory);
 
 /// One complete snapshot.
-class SnapshotReader {
+class CheckpointReader {
 public:
   /// \param path  directory of the snapshot
-  static Result<SnapshotReader> open(const std::string &path, std::shared_ptr<SnapshotStorage> storage = nullptr);
+  static Result<CheckpointReader> open(const std::string &path, std::shared_ptr<CheckpointStorage> storage = nullptr);
 
   const std::string &path() const { return path_; }
-  const SnapshotIndex &index() const { return index_; }
+  const CheckpointIndex &index() const { return index_; }
 
   /// Reads slices of one file in order, verifies each, and passes it to `take`. Verifies the header
   /// of the file first.
-  /// \param wanted  indices in SnapshotFile.slices, ascending
-  Status read(size_t file, const std::vector<size_t> &wanted, const std::function<void(const SnapshotSlice &, const std::byte *)> &take) const;
+  /// \param wanted  indices in CheckpointFile.slices, ascending
+  Status read(size_t file, const std::vector<size_t> &wanted, const std::function<void(const CheckpointShard &, const std::byte *)> &take) const;
 
   /// Reads all elements of a trainable parameter (moment -1) or of an optimizer state in compiled
   /// order, converted to `type`. `target` must be large enough for them.
@@ -127,8 +127,8 @@ public:
 
 private:
   std::string path_;
-  SnapshotIndex index_;
-  std::shared_ptr<SnapshotStorage> storage_;
+  CheckpointIndex index_;
+  std::shared_ptr<CheckpointStorage> storage_;
 };
 
 /// Writes all parameters of a snapshot to one safetensors file (a weights export), with their ONNX
@@ -136,6 +136,6 @@ private:
 /// from the source files of the run.
 /// \param note  receives the frozen parameters that were left out because their source file is
 ///   missing or has changed. Null: a missing or changed file is an error.
-Status mergeSnapshot(const SnapshotReader &snapshot, const std::string &path, std::string *note = nullptr);
+Status mergeCheckpoint(const CheckpointReader &checkpoint, const std::string &path, std::string *note = nullptr);
 
 } // namespace zorse::runtime

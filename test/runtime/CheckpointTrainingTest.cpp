@@ -5,7 +5,7 @@
 #include "TwoDevices.h"
 
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/Training.h"
 
@@ -36,19 +36,19 @@ public:
 };
 
 /// Delays every write.
-class SlowStorage : public SnapshotStorage {
+class SlowStorage : public CheckpointStorage {
 public:
   int write(int handle, const std::byte *data, size_t bytes) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return SnapshotStorage::write(handle, data, bytes);
+    return CheckpointStorage::write(handle, data, bytes);
   }
   int sync(int) override { return 0; }
   int syncFolder(const std::string &) override { return 0; }
 };
 
-class SnapshotTrainingTest : public ::testing::Test {
+class CheckpointTrainingTest : public ::testing::Test {
 protected:
-  SnapshotTrainingTest() : two(folder.path("two.zorse")) {
+  CheckpointTrainingTest() : two(folder.path("two.zorse")) {
     float weights[6] = {0, 0, 1, 2, 3, 4};
     folder.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
     std::filesystem::create_directories(folder.path("two.zorse/kernels/x86-64"));
@@ -61,37 +61,37 @@ protected:
   struct Run {
     std::vector<double> losses;
     std::vector<float> weights;
-    Snapshots::Counts counts;
+    CheckpointManager::Counts counts;
     std::string error, warnings;
   };
 
   /// One process with both devices. `steps` is the length of the whole run, `stopAfter` the last step of this part.
   Run run(uint64_t generation, uint64_t steps, uint64_t every, bool resume, uint64_t stopAfter = UINT64_MAX,
-          std::shared_ptr<SnapshotStorage> storage = std::make_shared<QuickStorage>()) {
+          std::shared_ptr<CheckpointStorage> storage = std::make_shared<QuickStorage>()) {
     Run out;
     auto locals = makeLocalDevices(bundle);
     auto executor = Executor::create(bundle, std::move(*locals), {});
     EXPECT_FALSE(executor.failed()) << executor.message();
     EXPECT_FALSE(loadState(**executor, bundle, "").failed());
     auto group = makeSoloGroup(generation);
-    SnapshotOptions options;
+    CheckpointOptions options;
     options.directory = folder.path("snapshots");
     options.every = every;
     options.resuming = resume;
     options.warn = [&](const std::string &text) { out.warnings += text + "\n"; };
-    RunIdentity identity;
-    identity.batch = bundle.batch;
-    identity.training = bundle.summary.training();
-    identity.steps = steps;
-    auto snapshots = Snapshots::open(**executor, bundle, *group, options, identity, storage);
-    EXPECT_FALSE(snapshots.failed()) << snapshots.message();
+    RunConfig runConfig;
+    runConfig.batch = bundle.batch;
+    runConfig.training = bundle.summary.training();
+    runConfig.steps = steps;
+    auto checkpoints = CheckpointManager::open(**executor, bundle, *group, options, runConfig, storage);
+    EXPECT_FALSE(checkpoints.failed()) << checkpoints.message();
     TrainingRun training;
     if (resume) {
-      auto point = (*snapshots)->resume(false, nullptr);
+      auto point = (*checkpoints)->resume(false, nullptr);
       EXPECT_FALSE(point.failed()) << point.message();
       if (*point) {
         training.firstStep = (*point)->step + 1;
-        training.firstSample = (*point)->samplesConsumed;
+        training.firstSample = (*point)->consumedSamples;
       }
     }
     training.steps = steps - (training.firstStep - 1);
@@ -105,14 +105,14 @@ protected:
       if (report.step >= stopAfter)
         gate->requestStop();
     };
-    training.stateReader = [&](uint64_t step, bool last) { return (*snapshots)->due(step, last); };
+    training.stateReader = [&](uint64_t step, bool last) { return (*checkpoints)->beginIfDue(step, last); };
     auto end = train(**executor, bundle, training);
     EXPECT_FALSE(end.failed()) << end.message();
     if (!end.failed())
-      (*snapshots)->saveNow(end->lastStep);
-    Status status = (*snapshots)->finish();
+      (*checkpoints)->saveNow(end->lastStep);
+    Status status = (*checkpoints)->finish();
     out.error = status.failed() ? status.message() : "";
-    out.counts = (*snapshots)->counts();
+    out.counts = (*checkpoints)->counts();
     for (uint32_t d = 0; d < 2; ++d) {
       float w[2];
       EXPECT_FALSE((*executor)->read(d, bundle.programs[d].state(0).region(), 0, w, sizeof w).failed());
@@ -126,7 +126,7 @@ protected:
   Bundle &bundle = two.bundle;
 };
 
-TEST_F(SnapshotTrainingTest, AResumedRunIsTheUnbrokenOne) {
+TEST_F(CheckpointTrainingTest, AResumedRunIsTheUnbrokenOne) {
   Run unbroken = run(1, 40, 10, false);
   EXPECT_EQ(unbroken.error, "");
   EXPECT_EQ(unbroken.counts.written, 4u);
@@ -146,7 +146,7 @@ TEST_F(SnapshotTrainingTest, AResumedRunIsTheUnbrokenOne) {
   EXPECT_EQ(losses, unbroken.losses); // bit by bit: a stopped run leaves a snapshot of its last step
 }
 
-TEST_F(SnapshotTrainingTest, TakingThemChangesNothing) {
+TEST_F(CheckpointTrainingTest, TakingThemChangesNothing) {
   Run without = run(1, 200, 0, false);
   std::filesystem::remove_all(folder.path("snapshots"));
   Run every = run(1, 200, 1, false);
@@ -156,7 +156,7 @@ TEST_F(SnapshotTrainingTest, TakingThemChangesNothing) {
   EXPECT_EQ(without.weights, every.weights);
 }
 
-TEST_F(SnapshotTrainingTest, ASlowDiskIsWaitedForAndCounted) {
+TEST_F(CheckpointTrainingTest, ASlowDiskIsWaitedForAndCounted) {
   Run slow = run(1, 12, 1, false, UINT64_MAX, std::make_shared<SlowStorage>());
   EXPECT_EQ(slow.error, "");
   EXPECT_EQ(slow.counts.written, 12u);
@@ -164,29 +164,29 @@ TEST_F(SnapshotTrainingTest, ASlowDiskIsWaitedForAndCounted) {
   EXPECT_GE(slow.counts.waits, 8u);
   EXPECT_NE(slow.warnings.find("the disk is too slow"), std::string::npos) << slow.warnings;
   EXPECT_EQ(slow.warnings.find("said once"), slow.warnings.rfind("said once"));
-  auto found = listSnapshots(folder.path("snapshots"));
+  auto found = listCheckpoints(folder.path("snapshots"));
   ASSERT_EQ(found->size(), 2u);
   EXPECT_EQ((*found)[0].step, 12u);
 }
 
-TEST_F(SnapshotTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverComes) {
+TEST_F(CheckpointTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverComes) {
   auto locals = makeLocalDevices(bundle);
   auto executor = Executor::create(bundle, std::move(*locals), {});
   ASSERT_FALSE(loadState(**executor, bundle, "").failed());
   auto group = makeSoloGroup(1);
-  SnapshotOptions options;
+  CheckpointOptions options;
   options.directory = folder.path("snapshots");
   options.every = 1;
-  auto snapshots = Snapshots::open(**executor, bundle, *group, options, {});
-  ASSERT_FALSE(snapshots.failed());
-  StateReader *reader = (*snapshots)->due(1, false);
+  auto checkpoints = CheckpointManager::open(**executor, bundle, *group, options, {});
+  ASSERT_FALSE(checkpoints.failed());
+  StateReader *reader = (*checkpoints)->beginIfDue(1, false);
   ASSERT_NE(reader, nullptr);
-  EXPECT_NE((*snapshots)->due(2, false), nullptr); // does not wait for a snapshot that is not copied yet
+  EXPECT_NE((*checkpoints)->beginIfDue(2, false), nullptr); // does not wait for a snapshot that is not copied yet
   (*executor)->abort(userError("the end"));
-  Status status = (*snapshots)->finish();
+  Status status = (*checkpoints)->finish();
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("was not taken"), std::string::npos);
-  snapshots->reset();
+  checkpoints->reset();
   reader->stateIsStill(0, 1); // a late call of the executor is ignored
 }
 

@@ -12,15 +12,15 @@ namespace zorse::runtime {
 
 struct FencingToken {
   uint64_t generation = 0;
-  std::string claim;
+  std::string ownerId;
 };
 
 /// Returns nullopt if there is no token.
-Result<std::optional<FencingToken>> readToken(SnapshotStorage &storage, const std::string &directory);
+Result<std::optional<FencingToken>> readToken(CheckpointStorage &storage, const std::string &directory);
 
 /// Creates the directory and writes a token of `generation`, which must be newer than the existing
 /// token.
-Result<FencingToken> claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation);
+Result<FencingToken> takeOwnership(CheckpointStorage &storage, const std::string &directory, uint64_t generation);
 
 /// Why something was not written.
 struct CheckpointError {
@@ -34,7 +34,7 @@ struct CheckpointError {
 /// therefore check again afterwards and undo the change.
 class Fence {
 public:
-  Fence(SnapshotStorage &storage, std::string directory, FencingToken mine)
+  Fence(CheckpointStorage &storage, std::string directory, FencingToken mine)
       : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
 
   /// Returns nullopt if the directory belongs to this run. Otherwise the run is superseded, or the
@@ -44,10 +44,10 @@ public:
 
   const std::string &directory() const { return directory_; }
   uint64_t generation() const { return mine_.generation; }
-  SnapshotStorage &storage() const { return storage_; }
+  CheckpointStorage &storage() const { return storage_; }
 
 private:
-  SnapshotStorage &storage_;
+  CheckpointStorage &storage_;
   std::string directory_;
   FencingToken mine_;
 };

@@ -2,8 +2,8 @@
 #include "StateOnly.h"
 #include "ThreadGroup.h"
 
-#include "snapshot/Storage.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "checkpoint/Storage.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ struct Fault {
 };
 
 /// File storage with one fault. Does not sync.
-class FaultyStorage : public SnapshotStorage {
+class FaultyStorage : public CheckpointStorage {
 public:
   /// Counts operations from now on.
   void arm(const Fault &fault, std::function<void()> died = {}) {
@@ -45,27 +45,27 @@ public:
   bool triggered() const { return triggered_; }
   int count() const { return count_; }
 
-  int makeFolder(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::makeFolder(path); }
+  int makeFolder(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::makeDirectory(path); }
   int create(const std::string &path, int &handle, bool direct) override {
-    return fails() ? fault_.error : SnapshotStorage::create(path, handle, direct);
+    return fails() ? fault_.error : CheckpointStorage::create(path, handle, direct);
   }
-  int reserve(int handle, uint64_t bytes) override { return fails() ? fault_.error : SnapshotStorage::reserve(handle, bytes); }
+  int reserve(int handle, uint64_t bytes) override { return fails() ? fault_.error : CheckpointStorage::reserve(handle, bytes); }
   int write(int handle, const std::byte *data, size_t bytes) override {
     if (!fails())
-      return SnapshotStorage::write(handle, data, bytes);
+      return CheckpointStorage::write(handle, data, bytes);
     if (fault_.halfWritten)
-      (void)SnapshotStorage::write(handle, data, bytes / 2);
+      (void)CheckpointStorage::write(handle, data, bytes / 2);
     return fault_.error;
   }
   int sync(int) override { return fails() ? fault_.error : 0; }
   int close(int handle) override {
-    SnapshotStorage::close(handle);
+    CheckpointStorage::close(handle);
     return 0;
   }
-  int rename(const std::string &from, const std::string &to) override { return fails() ? fault_.error : SnapshotStorage::rename(from, to); }
+  int rename(const std::string &from, const std::string &to) override { return fails() ? fault_.error : CheckpointStorage::rename(from, to); }
   int syncFolder(const std::string &) override { return fails() ? fault_.error : 0; }
-  int remove(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::remove(path); }
-  int removeFolder(const std::string &path) override { return fails() ? fault_.error : SnapshotStorage::removeFolder(path); }
+  int remove(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::remove(path); }
+  int removeFolder(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::removeDirectory(path); }
 
 private:
   bool fails() {
@@ -86,19 +86,19 @@ private:
   std::atomic<bool> triggered_{false};
 };
 
-RunIdentity identityOf(const Bundle &bundle) {
-  RunIdentity identity;
-  identity.model = bundle.summary.content_hash();
-  identity.batch = bundle.batch;
-  identity.training = bundle.summary.training();
-  return identity;
+RunConfig runConfigOf(const Bundle &bundle) {
+  RunConfig runConfig;
+  runConfig.model = bundle.summary.content_hash();
+  runConfig.batch = bundle.batch;
+  runConfig.training = bundle.summary.training();
+  return runConfig;
 }
 
-class SnapshotFaultTest : public ::testing::Test {
+class CheckpointFaultTest : public ::testing::Test {
 protected:
   static constexpr uint32_t kRanks = 3;
 
-  SnapshotFaultTest() {
+  CheckpointFaultTest() {
     StateOnlyOptions options;
     options.devices = kRanks;
     bundle = stateOnly(folder, options);
@@ -109,7 +109,7 @@ protected:
 
   struct Outcome {
     bool triggered = false;
-    std::vector<Snapshots::Counts> counts = std::vector<Snapshots::Counts>(kRanks);
+    std::vector<CheckpointManager::Counts> counts = std::vector<CheckpointManager::Counts>(kRanks);
     std::vector<std::string> finishes = std::vector<std::string>(kRanks), warnings = std::vector<std::string>(kRanks);
   };
 
@@ -124,13 +124,13 @@ protected:
         auto executor = stateExecutor(bundle, {r});
         auto group = job.group(r);
         auto storage = std::make_shared<FaultyStorage>();
-        SnapshotOptions options;
+        CheckpointOptions options;
         options.directory = directory;
         options.keep = 1;
         options.resuming = true;
         options.warn = [&, r](const std::string &text) { out.warnings[r] += text + "\n"; };
-        auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), storage);
-        ASSERT_FALSE(snapshots.failed()) << snapshots.message();
+        auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), storage);
+        ASSERT_FALSE(checkpoints.failed()) << checkpoints.message();
         for (size_t i = 0; i < steps.size(); ++i) {
           if (i == 1 && r == victim) // not while the files replaced by the first snapshot are removed
             storage->arm(fault, [&, r] {
@@ -144,15 +144,15 @@ protected:
           if (i == 2 && r == victim && fault.kind == Fault::Once)
             storage->disarm();
           fillState(bundle, *executor, steps[i]);
-          (*snapshots)->saveNow(steps[i]);
-          Status status = (*snapshots)->finish();
+          (*checkpoints)->saveNow(steps[i]);
+          Status status = (*checkpoints)->finish();
           out.finishes[r] = status.failed() ? status.message() : "";
           // Synchronizes the ranks, so that the fault occurs after the first snapshot has ended on all ranks.
           ++arrived;
           while (arrived < int(kRanks * (i + 1)))
             std::this_thread::yield();
         }
-        out.counts[r] = (*snapshots)->counts();
+        out.counts[r] = (*checkpoints)->counts();
         if (r == victim)
           out.triggered = storage->triggered();
       });
@@ -163,11 +163,11 @@ protected:
 
   /// The step at which another run, of two devices, resumes. Every complete snapshot must be valid.
   uint64_t resumedAt(uint64_t generation) {
-    auto found = listSnapshots(directory);
+    auto found = listCheckpoints(directory);
     EXPECT_FALSE(found.failed());
-    for (const SnapshotFolder &snapshot : *found)
-      if (snapshot.complete) {
-        auto reader = SnapshotReader::open(directory + "/" + snapshot.name);
+    for (const CheckpointDirectory &checkpoint : *found)
+      if (checkpoint.complete) {
+        auto reader = CheckpointReader::open(directory + "/" + checkpoint.name);
         EXPECT_FALSE(reader.failed()) << reader.message();
         if (!reader.failed()) {
           EXPECT_FALSE(reader->verify().failed());
@@ -176,15 +176,15 @@ protected:
     auto executor = stateExecutor(other);
     fillState(other, *executor, 0);
     auto group = makeSoloGroup(generation);
-    SnapshotOptions options;
+    CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
-    auto snapshots = Snapshots::open(*executor, other, *group, options, identityOf(other), std::make_shared<FaultyStorage>());
-    EXPECT_FALSE(snapshots.failed());
-    if (snapshots.failed())
+    auto checkpoints = CheckpointManager::open(*executor, other, *group, options, runConfigOf(other), std::make_shared<FaultyStorage>());
+    EXPECT_FALSE(checkpoints.failed());
+    if (checkpoints.failed())
       return 0;
     std::string note;
-    auto point = (*snapshots)->resume(false, &note);
+    auto point = (*checkpoints)->resume(false, &note);
     EXPECT_FALSE(point.failed()) << point.message();
     EXPECT_EQ(note, ""); // no incomplete snapshot was tried
     if (point.failed() || !*point)
@@ -203,8 +203,8 @@ protected:
   }
 
   size_t incomplete() const {
-    auto found = listSnapshots(directory);
-    return size_t(std::count_if(found->begin(), found->end(), [](const SnapshotFolder &snapshot) { return !snapshot.complete; }));
+    auto found = listCheckpoints(directory);
+    return size_t(std::count_if(found->begin(), found->end(), [](const CheckpointDirectory &checkpoint) { return !checkpoint.complete; }));
   }
 
   TemporaryFolder folder;
@@ -212,7 +212,7 @@ protected:
   Bundle bundle, other;
 };
 
-TEST_F(SnapshotFaultTest, DeathAtAnyOperationLosesNothing) {
+TEST_F(CheckpointFaultTest, DeathAtAnyOperationLosesNothing) {
   int deaths = 0, completeAnyway = 0;
   for (uint32_t victim = 0; victim < kRanks; ++victim)
     for (bool half : {false, true})
@@ -225,7 +225,7 @@ TEST_F(SnapshotFaultTest, DeathAtAnyOperationLosesNothing) {
         ++deaths;
         uint64_t step = resumedAt(2);
         bool anybodySaidWritten = false;
-        for (const Snapshots::Counts &counts : outcome.counts)
+        for (const CheckpointManager::Counts &counts : outcome.counts)
           anybodySaidWritten |= counts.written == 2;
         EXPECT_TRUE(step == 20 || (step == 10 && !anybodySaidWritten)) << "rank " << victim << ", operation " << at << ": resumes at " << step;
         completeAnyway += step == 20;
@@ -236,7 +236,7 @@ TEST_F(SnapshotFaultTest, DeathAtAnyOperationLosesNothing) {
   printf("%d deaths, %d of them after the snapshot had become one\n", deaths, completeAnyway);
 }
 
-TEST_F(SnapshotFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
+TEST_F(CheckpointFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
   int faults = 0;
   for (uint32_t victim : {0u, 2u})
     for (int error : {ENOSPC, EIO, EROFS})
@@ -266,7 +266,7 @@ TEST_F(SnapshotFaultTest, AnyFailingOperationFailsOneSnapshotOnAllRanks) {
   EXPECT_GT(faults, 60);
 }
 
-TEST_F(SnapshotFaultTest, AFullDiskKeepsTheOlderOnes) {
+TEST_F(CheckpointFaultTest, AFullDiskKeepsTheOlderOnes) {
   for (uint32_t victim : {0u, 1u}) {
     std::filesystem::remove_all(directory);
     Outcome outcome = run(1, victim, {Fault::Forever, 2, ENOSPC, true}, {10, 20, 30});
@@ -279,17 +279,17 @@ TEST_F(SnapshotFaultTest, AFullDiskKeepsTheOlderOnes) {
   }
 }
 
-TEST_F(SnapshotFaultTest, RemainsOfADeadGenerationGoWithTheNextSnapshot) {
+TEST_F(CheckpointFaultTest, RemainsOfADeadGenerationGoWithTheNextSnapshot) {
   run(1, 1, {Fault::Death, 2, EIO, true}, {10, 20});
   EXPECT_EQ(incomplete(), 1u);
   Outcome outcome = run(2, 1, {}, {15, 25});
   EXPECT_EQ(outcome.counts[0].written, 2u);
   EXPECT_EQ(incomplete(), 0u);
-  EXPECT_EQ(listSnapshots(directory)->size(), 1u);
+  EXPECT_EQ(listCheckpoints(directory)->size(), 1u);
   EXPECT_EQ(resumedAt(3), 25u);
 }
 
-TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNothingBehindTheNextRun) {
+TEST_F(CheckpointFaultTest, ARankThatStoodStillLeavesNothingBehindTheNextRun) {
   int pauses = 0;
   for (uint32_t victim = 0; victim < kRanks; ++victim)
     for (int at = 0;; ++at) {
@@ -307,7 +307,7 @@ TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNothingBehindTheNextRun) {
       ++pauses;
       EXPECT_EQ(files(), before) << "rank " << victim << ", operation " << at;
       EXPECT_EQ(outcome.finishes[victim].empty(), outcome.counts[victim].written == 2) << "rank " << victim << ", operation " << at;
-      EXPECT_EQ(listSnapshots(directory)->size(), 1u);
+      EXPECT_EQ(listCheckpoints(directory)->size(), 1u);
       EXPECT_EQ(resumedAt(3), 25u);
       ASSERT_LT(at, 100);
     }
@@ -315,7 +315,7 @@ TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNothingBehindTheNextRun) {
   EXPECT_GT(pauses, 15);
 }
 
-TEST_F(SnapshotFaultTest, ARankThatStoodStillLeavesNoDraftsToARunThatHasWrittenNothing) {
+TEST_F(CheckpointFaultTest, ARankThatStoodStillLeavesNoDraftsToARunThatHasWrittenNothing) {
   for (uint32_t victim = 0; victim < kRanks; ++victim)
     for (int at = 0;; ++at) {
       std::filesystem::remove_all(directory);
@@ -344,16 +344,16 @@ private:
   std::function<void()> meanwhile_;
 };
 
-TEST_F(SnapshotFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
+TEST_F(CheckpointFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
   auto executor = stateExecutor(bundle);
-  auto open = [&](Group &group, std::shared_ptr<SnapshotStorage> storage) {
-    SnapshotOptions options;
+  auto open = [&](Group &group, std::shared_ptr<CheckpointStorage> storage) {
+    CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
-    return Snapshots::open(*executor, bundle, group, options, identityOf(bundle), std::move(storage));
+    return CheckpointManager::open(*executor, bundle, group, options, runConfigOf(bundle), std::move(storage));
   };
   auto newerGroup = makeSoloGroup(2), olderGroup = makeSoloGroup(1);
-  std::unique_ptr<Snapshots> newer;
+  std::unique_ptr<CheckpointManager> newer;
   auto older = open(*olderGroup, std::make_shared<LateClaim>([&] {
     auto opened = open(*newerGroup, std::make_shared<FaultyStorage>());
     ASSERT_FALSE(opened.failed()) << opened.message();
@@ -388,68 +388,68 @@ private:
   std::string directory_;
 };
 
-TEST_F(SnapshotFaultTest, ADirectoryThatVanishesIsAnError) {
+TEST_F(CheckpointFaultTest, ADirectoryThatVanishesIsAnError) {
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 10);
   auto group = makeSoloGroup(1);
-  SnapshotOptions options;
+  CheckpointOptions options;
   options.directory = directory;
   auto storage = std::make_shared<DirectoryThatVanishes>(directory);
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), storage);
-  ASSERT_FALSE(snapshots.failed());
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), storage);
+  ASSERT_FALSE(checkpoints.failed());
   storage->vanishes = true;
-  (*snapshots)->saveNow(10);
-  Status status = (*snapshots)->finish();
+  (*checkpoints)->saveNow(10);
+  Status status = (*checkpoints)->finish();
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("generation: is gone"), std::string::npos) << status.message();
 }
 
 /// Writes temporary files to a device that is always full.
-class FullDevice : public SnapshotStorage {
+class FullDevice : public CheckpointStorage {
 public:
   int create(const std::string &path, int &handle, bool direct) override {
     if (path.find(".safetensors") == std::string::npos)
-      return SnapshotStorage::create(path, handle, direct);
-    SnapshotStorage::close(::open(path.c_str(), O_CREAT | O_WRONLY, 0666));
+      return CheckpointStorage::create(path, handle, direct);
+    CheckpointStorage::close(::open(path.c_str(), O_CREAT | O_WRONLY, 0666));
     handle = ::open("/dev/full", O_WRONLY);
     return handle < 0 ? errno : 0;
   }
 };
 
-TEST_F(SnapshotFaultTest, WritesThatTheSystemRefuses) {
+TEST_F(CheckpointFaultTest, WritesThatTheSystemRefuses) {
   auto executor = stateExecutor(bundle);
   auto group = makeSoloGroup(1);
-  SnapshotOptions options;
+  CheckpointOptions options;
   options.directory = directory;
   std::string warnings;
   options.warn = [&](const std::string &text) { warnings += text; };
   {
-    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<FullDevice>());
-    ASSERT_FALSE(snapshots.failed());
-    (*snapshots)->saveNow(10);
-    EXPECT_TRUE((*snapshots)->finish().failed());
+    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<FullDevice>());
+    ASSERT_FALSE(checkpoints.failed());
+    (*checkpoints)->saveNow(10);
+    EXPECT_TRUE((*checkpoints)->finish().failed());
     EXPECT_NE(warnings.find("No space left on device"), std::string::npos) << warnings;
   }
   // A file size limit enforced by the system.
   group = makeSoloGroup(2);
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle));
-  ASSERT_FALSE(snapshots.failed());
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle));
+  ASSERT_FALSE(checkpoints.failed());
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit before, limit;
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   limit = before;
   limit.rlim_cur = 700;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  (*snapshots)->saveNow(10);
-  Status failed = (*snapshots)->finish();
+  (*checkpoints)->saveNow(10);
+  Status failed = (*checkpoints)->finish();
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   ASSERT_TRUE(failed.failed());
   EXPECT_NE(failed.message().find("File too large"), std::string::npos) << failed.message();
   EXPECT_EQ(incomplete(), 0u);
   fillState(bundle, *executor, 11);
-  (*snapshots)->saveNow(11);
-  EXPECT_FALSE((*snapshots)->finish().failed());
+  (*checkpoints)->saveNow(11);
+  EXPECT_FALSE((*checkpoints)->finish().failed());
   EXPECT_EQ(resumedAt(3), 11u);
 }
 
@@ -461,7 +461,7 @@ public:
   }
 };
 
-TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
+TEST_F(CheckpointFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
   // The first snapshot is already complete; only operations of the second one count.
   int deaths = 0;
   for (int at = 0; at < 60; ++at) {
@@ -473,14 +473,14 @@ TEST_F(SnapshotFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
       auto executor = stateExecutor(bundle);
       fillState(bundle, *executor, 20);
       auto group = makeSoloGroup(2);
-      SnapshotOptions options;
+      CheckpointOptions options;
       options.directory = directory;
       options.resuming = true;
-      auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<KillsItself>(at));
-      if (snapshots.failed())
+      auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<KillsItself>(at));
+      if (checkpoints.failed())
         ::_exit(3);
-      (*snapshots)->saveNow(20);
-      ::_exit((*snapshots)->finish().failed() ? 4 : 0);
+      (*checkpoints)->saveNow(20);
+      ::_exit((*checkpoints)->finish().failed() ? 4 : 0);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -2,10 +2,10 @@
 #include "Fuzz.h"
 #include "fuzz.pb.h"
 
-#include "snapshot/Acknowledgement.h"
-#include "snapshot/Fence.h"
-#include "snapshot/Storage.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "checkpoint/Acknowledgement.h"
+#include "checkpoint/Fence.h"
+#include "checkpoint/Storage.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
@@ -21,7 +21,7 @@ using nlohmann::ordered_json;
 namespace {
 
 /// A storage with the input's snapshot under "s/".
-class Memory : public SnapshotStorage {
+class Memory : public CheckpointStorage {
 public:
   std::map<std::string, std::string> files;
 
@@ -109,10 +109,10 @@ bool fuzz::readOne(std::string_view bytes) {
   if (!acknowledgement.error)
     ZORSE_FUZZ_EXPECT(!parseAcknowledgement(writeAcknowledgement(acknowledgement), 1).error);
 
-  Result<SnapshotReader> reader = SnapshotReader::open("s", storage);
+  Result<CheckpointReader> reader = CheckpointReader::open("s", storage);
   if (isOneIn(8, bytes)) {
     ExactCopy exact(index);
-    ZORSE_FUZZ_EXPECT(parseSnapshotIndex("i", exact.data(), exact.size()).failed() == reader.failed());
+    ZORSE_FUZZ_EXPECT(parseCheckpointIndex("i", exact.data(), exact.size()).failed() == reader.failed());
   }
   if (reader.failed()) {
     ZORSE_FUZZ_EXPECT(!reader.message().empty());
@@ -120,15 +120,15 @@ bool fuzz::readOne(std::string_view bytes) {
   }
   // A written index is read back as the same index.
   if (isOneIn(4, bytes)) {
-    std::string written = writeSnapshotIndex(reader->index());
-    Result<SnapshotIndex> again = parseSnapshotIndex("again", written.data(), written.size());
-    ZORSE_FUZZ_EXPECT(!again.failed() && writeSnapshotIndex(*again) == written);
+    std::string written = writeCheckpointIndex(reader->index());
+    Result<CheckpointIndex> again = parseCheckpointIndex("again", written.data(), written.size());
+    ZORSE_FUZZ_EXPECT(!again.failed() && writeCheckpointIndex(*again) == written);
   }
 
   if (reader->verify().failed())
     return false;
   for (uint32_t p = 0; p < reader->index().parameters.size(); ++p) {
-    const SnapshotParameter &parameter = reader->index().parameters[p];
+    const CheckpointParameter &parameter = reader->index().parameters[p];
     ZORSE_FUZZ_EXPECT(parameter.storedShape().size() == parameter.shape.size());
     if (!parameter.trainable || parameter.elements() > 4096)
       continue;

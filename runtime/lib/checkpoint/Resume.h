@@ -3,7 +3,7 @@
 
 #include "Storage.h"
 
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <map>
 #include <memory>
@@ -12,17 +12,17 @@
 namespace zorse::runtime {
 
 /// One rank's result for one checkpoint.
-struct ResumeVerdict {
+struct CheckpointStatus {
   enum Kind : uint8_t { Good, Damaged, Refused } kind = Good;
   std::string text; ///< reason if not Good
   std::string note; ///< differences that were allowed, if Good
-  uint64_t step = 0, samplesConsumed = 0;
+  uint64_t step = 0, consumedSamples = 0;
 };
 
 /// Reads the state of this process's devices, verifies it and writes it to the devices. If the
 /// result is not Good, their state is unspecified.
 /// \param frozenHashes  hashes of the devices' frozen parameters, by index in the bundle
-ResumeVerdict loadSnapshot(const std::string &path, std::shared_ptr<SnapshotStorage> storage, Executor &executor, const Bundle &bundle,
-                           const RunIdentity &identity, const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange);
+CheckpointStatus loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage, Executor &executor, const Bundle &bundle,
+                           const RunConfig &runConfig, const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange);
 
 } // namespace zorse::runtime

@@ -5,7 +5,7 @@
 #include "ThreadGroup.h"
 
 #include "zorse/runtime/Safetensors.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <gtest/gtest.h>
 
@@ -22,42 +22,42 @@ void expectSays(const std::string &message, const std::vector<std::string> &word
     EXPECT_NE(message.find(word), std::string::npos) << "no '" << word << "' in: " << message;
 }
 
-class SnapshotTest : public ::testing::Test {
+class CheckpointTest : public ::testing::Test {
 protected:
-  static RunIdentity identityOf(const Bundle &bundle) {
-    RunIdentity identity;
-    identity.model = bundle.summary.content_hash();
-    identity.batch = bundle.batch;
-    identity.data = "bytes, 100 bytes, 0123";
-    identity.samplesPerEpoch = 50;
-    identity.training = bundle.summary.training();
-    identity.steps = 100;
-    return identity;
+  static RunConfig runConfigOf(const Bundle &bundle) {
+    RunConfig runConfig;
+    runConfig.model = bundle.summary.content_hash();
+    runConfig.batch = bundle.batch;
+    runConfig.data = "bytes, 100 bytes, 0123";
+    runConfig.samplesPerEpoch = 50;
+    runConfig.training = bundle.summary.training();
+    runConfig.steps = 100;
+    return runConfig;
   }
 
   /// One run of a single process. Takes snapshots after the given steps.
-  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, SnapshotOptions options,
-              Snapshots::Counts *counts = nullptr) {
+  Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, CheckpointOptions options,
+              CheckpointManager::Counts *counts = nullptr) {
     auto executor = stateExecutor(bundle);
     auto group = makeSoloGroup(generation);
     options.directory = directory;
-    RunIdentity identity = identityOf(bundle);
-    identity.matrices = matrices;
-    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identity, std::make_shared<QuickStorage>());
-    if (snapshots.failed())
-      return snapshots.error();
+    RunConfig runConfig = runConfigOf(bundle);
+    runConfig.matrices = matrices;
+    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfig, std::make_shared<QuickStorage>());
+    if (checkpoints.failed())
+      return checkpoints.error();
     Status status = Status::success();
     for (uint64_t step : steps) {
       fillState(bundle, *executor, step);
-      (*snapshots)->saveNow(step);
-      status = (*snapshots)->finish();
+      (*checkpoints)->saveNow(step);
+      status = (*checkpoints)->finish();
     }
     if (counts)
-      *counts = (*snapshots)->counts();
+      *counts = (*checkpoints)->counts();
     return status;
   }
   Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps) {
-    SnapshotOptions options;
+    CheckpointOptions options;
     options.resuming = true;
     return take(bundle, generation, steps, options);
   }
@@ -69,20 +69,20 @@ protected:
     std::optional<ResumePoint> point;
     int64_t wrong = -1;
   };
-  Resumed resume(const Bundle &bundle, uint64_t generation, const RunIdentity &identity, bool allowChange = false, bool withMoments = true) {
+  Resumed resume(const Bundle &bundle, uint64_t generation, const RunConfig &runConfig, bool allowChange = false, bool withMoments = true) {
     Resumed out;
     auto executor = stateExecutor(bundle);
     fillState(bundle, *executor, 999);
     auto group = makeSoloGroup(generation);
-    SnapshotOptions options;
+    CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
-    auto snapshots = Snapshots::open(*executor, bundle, *group, options, identity, std::make_shared<QuickStorage>());
-    if (snapshots.failed()) {
-      out.error = snapshots.message();
+    auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfig, std::make_shared<QuickStorage>());
+    if (checkpoints.failed()) {
+      out.error = checkpoints.message();
       return out;
     }
-    auto point = (*snapshots)->resume(allowChange, &out.note);
+    auto point = (*checkpoints)->resume(allowChange, &out.note);
     if (point.failed()) {
       out.error = point.message();
       return out;
@@ -92,19 +92,19 @@ protected:
       out.wrong = wrongElements(bundle, *executor, out.point->step, withMoments);
     return out;
   }
-  Resumed resume(const Bundle &bundle, uint64_t generation) { return resume(bundle, generation, identityOf(bundle)); }
+  Resumed resume(const Bundle &bundle, uint64_t generation) { return resume(bundle, generation, runConfigOf(bundle)); }
 
   std::vector<std::string> names() const {
     std::vector<std::string> out;
-    auto found = listSnapshots(directory);
+    auto found = listCheckpoints(directory);
     EXPECT_FALSE(found.failed());
-    for (const SnapshotFolder &snapshot : *found)
-      out.push_back(snapshot.name + (snapshot.complete ? "" : " incomplete"));
+    for (const CheckpointDirectory &checkpoint : *found)
+      out.push_back(checkpoint.name + (checkpoint.complete ? "" : " incomplete"));
     return out;
   }
 
-  std::string fileOf(const std::string &snapshot, const std::string &ending) const {
-    for (const auto &entry : std::filesystem::directory_iterator(directory + "/" + snapshot))
+  std::string fileOf(const std::string &checkpoint, const std::string &ending) const {
+    for (const auto &entry : std::filesystem::directory_iterator(directory + "/" + checkpoint))
       if (entry.path().string().find(ending) != std::string::npos)
         return entry.path().string();
     return "";
@@ -124,9 +124,9 @@ protected:
   std::string directory = folder.path("snapshots");
 };
 
-TEST_F(SnapshotTest, IndicesKeepNamesOfTheHub) {
-  SnapshotIndex index;
-  SnapshotParameter parameter;
+TEST_F(CheckpointTest, IndicesKeepNamesOfTheHub) {
+  CheckpointIndex index;
+  CheckpointParameter parameter;
   parameter.name = "w";
   parameter.shape = {2};
   parameter.trainable = false;
@@ -134,17 +134,17 @@ TEST_F(SnapshotTest, IndicesKeepNamesOfTheHub) {
   index.parameters = {parameter};
   index.hub.buffers = {"freq"};
   index.hub.lora = bundle::Lora{4, 8, {"q"}, false};
-  std::string text = writeSnapshotIndex(index);
-  Result<SnapshotIndex> again = parseSnapshotIndex("index.json", text.data(), text.size());
+  std::string text = writeCheckpointIndex(index);
+  Result<CheckpointIndex> again = parseCheckpointIndex("index.json", text.data(), text.size());
   ASSERT_FALSE(again.failed()) << again.message();
   EXPECT_EQ(again->parameters[0].hub.names, std::vector<std::string>{"t.w"});
   EXPECT_TRUE(again->parameters[0].hub.adapter && !again->parameters[0].hub.transposed);
   EXPECT_EQ(again->hub.buffers, std::vector<std::string>{"freq"});
   EXPECT_TRUE(again->hub.lora && again->hub.lora->rank == 4 && again->hub.lora->targets == std::vector<std::string>{"q"});
-  EXPECT_EQ(writeSnapshotIndex(*again), text);
+  EXPECT_EQ(writeCheckpointIndex(*again), text);
 }
 
-TEST_F(SnapshotTest, ARunResumesWhereItWas) {
+TEST_F(CheckpointTest, ARunResumesWhereItWas) {
   Bundle bundle = stateOnly(folder, {});
   EXPECT_FALSE(resume(bundle, 1).point); // no snapshot: not an error
   ASSERT_FALSE(take(bundle, 2, {10, 20, 30}).failed());
@@ -153,12 +153,12 @@ TEST_F(SnapshotTest, ARunResumesWhereItWas) {
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.note, "");
   EXPECT_EQ(resumed.point->step, 30u);
-  EXPECT_EQ(resumed.point->samplesConsumed, 240u);
+  EXPECT_EQ(resumed.point->consumedSamples, 240u);
   EXPECT_EQ(resumed.point->path, directory + "/step-00000030.g2");
   EXPECT_EQ(resumed.wrong, 0);
 }
 
-TEST_F(SnapshotTest, AnyPlanResumesFromAnyOther) {
+TEST_F(CheckpointTest, AnyPlanResumesFromAnyOther) {
   uint64_t generation = 1;
   for (unsigned seed = 1; seed <= 12; ++seed) {
     StateOnlyOptions options;
@@ -181,17 +181,17 @@ TEST_F(SnapshotTest, AnyPlanResumesFromAnyOther) {
   }
 }
 
-TEST_F(SnapshotTest, LargeSlicesComeInPieces) {
+TEST_F(CheckpointTest, LargeSlicesComeInPieces) {
   StateOnlyOptions options;
   options.scale = 3'000'000; // p2: 9 million elements, 36 MB
   options.moments = 1;
   options.frozen = {};
   Bundle bundle = stateOnly(folder, options);
   ASSERT_FALSE(take(bundle, 1, {5}).failed());
-  auto reader = SnapshotReader::open(directory + "/step-00000005.g1");
+  auto reader = CheckpointReader::open(directory + "/step-00000005.g1");
   ASSERT_FALSE(reader.failed()) << reader.message();
-  for (const SnapshotFile &file : reader->index().files)
-    for (const SnapshotSlice &slice : file.slices)
+  for (const CheckpointFile &file : reader->index().files)
+    for (const CheckpointShard &slice : file.shards)
       EXPECT_LE(slice.bytes(), 16u << 20);
   EXPECT_FALSE(reader->verify().failed());
   std::vector<float> p2(9'000'000);
@@ -203,7 +203,7 @@ TEST_F(SnapshotTest, LargeSlicesComeInPieces) {
   EXPECT_EQ(resume(stateOnly(folder, options), 2).wrong, 0);
 }
 
-TEST_F(SnapshotTest, FilesAreSafetensors) {
+TEST_F(CheckpointTest, FilesAreSafetensors) {
   ASSERT_FALSE(take(stateOnly(folder, {}), 1, {7}).failed());
   auto file = SafetensorsFile::open(fileOf("step-00000007.g1", "0-dev:0.safetensors"));
   ASSERT_FALSE(file.failed()) << file.message();
@@ -217,11 +217,11 @@ TEST_F(SnapshotTest, FilesAreSafetensors) {
   EXPECT_TRUE(found);
 }
 
-TEST_F(SnapshotTest, ADamagedSnapshotIsPassedOver) {
+TEST_F(CheckpointTest, ADamagedSnapshotIsPassedOver) {
   Bundle bundle = stateOnly(folder, {});
   uint64_t generation = 1;
   ASSERT_FALSE(take(bundle, generation++, {10}).failed());
-  auto reader = SnapshotReader::open(directory + "/step-00000010.g1");
+  auto reader = CheckpointReader::open(directory + "/step-00000010.g1");
   ASSERT_FALSE(reader.failed());
   std::string saved = folder.path("saved");
 
@@ -260,50 +260,50 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsPassedOver) {
   }
 }
 
-TEST_F(SnapshotTest, EveryFlippedBitIsSeen) {
+TEST_F(CheckpointTest, EveryFlippedBitIsSeen) {
   StateOnlyOptions options;
   options.scale = 3;
   options.groups = {{0}};
   options.frozen = {};
   options.devices = 1;
   ASSERT_FALSE(take(stateOnly(folder, options), 1, {1}).failed());
-  std::string snapshot = directory + "/step-00000001.g1";
-  for (const std::string &path : {snapshot + "/index.json", snapshot + "/0-dev:0.safetensors"})
+  std::string checkpoint = directory + "/step-00000001.g1";
+  for (const std::string &path : {checkpoint + "/index.json", checkpoint + "/0-dev:0.safetensors"})
     for (int64_t at = 0; at < int64_t(std::filesystem::file_size(path)); ++at) {
       flip(path, at);
-      auto reader = SnapshotReader::open(snapshot);
+      auto reader = CheckpointReader::open(checkpoint);
       EXPECT_TRUE(reader.failed() || reader->verify().failed()) << path << " " << at;
       flip(path, at);
     }
-  auto reader = SnapshotReader::open(snapshot);
+  auto reader = CheckpointReader::open(checkpoint);
   ASSERT_FALSE(reader.failed());
   EXPECT_FALSE(reader->verify().failed());
 }
 
-TEST_F(SnapshotTest, DamagedOnesDoNotCountAsKept) {
+TEST_F(CheckpointTest, DamagedOnesDoNotCountAsKept) {
   Bundle bundle = stateOnly(folder, {});
   ASSERT_FALSE(take(bundle, 1, {10, 20}).failed());
   flipEnd(fileOf("step-00000020.g1", "1-dev:1"));
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 0);
   auto group = makeSoloGroup(2);
-  SnapshotOptions options;
+  CheckpointOptions options;
   options.directory = directory;
   options.resuming = true;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
-  ASSERT_FALSE(snapshots.failed());
-  auto point = (*snapshots)->resume(false, nullptr);
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());
+  ASSERT_FALSE(checkpoints.failed());
+  auto point = (*checkpoints)->resume(false, nullptr);
   ASSERT_FALSE(point.failed());
   ASSERT_EQ((*point)->step, 10u);
-  (*snapshots)->saveNow(15);
-  ASSERT_FALSE((*snapshots)->finish().failed());
+  (*checkpoints)->saveNow(15);
+  ASSERT_FALSE((*checkpoints)->finish().failed());
   EXPECT_EQ(names(), (std::vector<std::string>{"step-00000015.g2", "step-00000010.g1"}));
 }
 
-TEST_F(SnapshotTest, DifferencesAreListed) {
+TEST_F(CheckpointTest, DifferencesAreListed) {
   Bundle bundle = stateOnly(folder, {});
   ASSERT_FALSE(take(bundle, 1, {10}).failed());
-  RunIdentity other = identityOf(bundle);
+  RunConfig other = runConfigOf(bundle);
   other.batch = 4;
   other.data = "something else";
   other.shuffle = 3;
@@ -317,7 +317,7 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
   resumed = resume(bundle, 3, other, true);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0); // Adam's moments are also valid for AdamW
-  EXPECT_EQ(resumed.point->samplesConsumed, 80u);
+  EXPECT_EQ(resumed.point->consumedSamples, 80u);
   expectSays(resumed.note, {"batch: 8 in the snapshot, 4 here"});
 
   other.training.set_optimizer(bundle::TrainingOptions::SGD);
@@ -326,32 +326,32 @@ TEST_F(SnapshotTest, DifferencesAreListed) {
   expectSays(resumed.note, {"the optimizer starts from scratch"});
 }
 
-TEST_F(SnapshotTest, AnotherMatrixLibraryIsSaidAndNotRefused) {
+TEST_F(CheckpointTest, AnotherMatrixLibraryIsSaidAndNotRefused) {
   Bundle bundle = stateOnly(folder, {});
-  RunIdentity identity = identityOf(bundle);
+  RunConfig runConfig = runConfigOf(bundle);
   Resumed resumed;
   ASSERT_FALSE(take(bundle, 1, {10}).failed()); // as before libraries were recorded
-  identity.matrices = "openblas 1, Zen";
-  resumed = resume(bundle, 2, identity);
+  runConfig.matrices = "openblas 1, Zen";
+  resumed = resume(bundle, 2, runConfig);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.note, "");
   matrices = "openblas 1, Zen";
   ASSERT_FALSE(take(bundle, 3, {11}).failed());
-  resumed = resume(bundle, 4, identity);
+  resumed = resume(bundle, 4, runConfig);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.note, "");
-  identity.matrices = "onednn 3, isa 7";
-  resumed = resume(bundle, 5, identity);
+  runConfig.matrices = "onednn 3, isa 7";
+  resumed = resume(bundle, 5, runConfig);
   ASSERT_TRUE(resumed.point) << resumed.error;
   EXPECT_EQ(resumed.wrong, 0);
   expectSays(resumed.note, {"except for rounding", "matrices were multiplied by openblas 1, Zen, here by onednn 3, isa 7", "ZORSE_GEMM"});
 }
 
-TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {
+TEST_F(CheckpointTest, TheLengthOfTheRunMattersOnlyToADecay) {
   Bundle bundle = stateOnly(folder, {});
   bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
   ASSERT_FALSE(take(bundle, 1, {10}).failed());
-  RunIdentity longer = identityOf(bundle);
+  RunConfig longer = runConfigOf(bundle);
   longer.steps = 1000;
   EXPECT_TRUE(resume(bundle, 2, longer).point);
   longer.training.set_schedule(bundle::TrainingOptions::COSINE);
@@ -359,12 +359,12 @@ TEST_F(SnapshotTest, TheLengthOfTheRunMattersOnlyToADecay) {
              {"schedule: constant in the snapshot, cosine here", "last step of the decay: 0 in the snapshot, 1000 here"});
 }
 
-TEST_F(SnapshotTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
+TEST_F(CheckpointTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
   Bundle bundle = stateOnly(folder, {});
   bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::COSINE);
   bundle.summary.mutable_training()->set_learning_rate(1);
   ASSERT_FALSE(take(bundle, 1, {10}).failed());
-  RunIdentity longer = identityOf(bundle);
+  RunConfig longer = runConfigOf(bundle);
   const uint64_t before = longer.steps;
   longer.steps = before + 100;
   Resumed resumed = resume(bundle, 2, longer);
@@ -379,31 +379,31 @@ TEST_F(SnapshotTest, ALongerRunUnderADecayIsExplainedAndNotRefused) {
              {"last step of the decay: " + std::to_string(before) + " in the snapshot, " + std::to_string(before + 7) + " here"});
 }
 
-TEST_F(SnapshotTest, AnotherModelIsRefusedWhateverIsAllowed) {
+TEST_F(CheckpointTest, AnotherModelIsRefusedWhateverIsAllowed) {
   ASSERT_FALSE(take(stateOnly(folder, {}), 1, {10}).failed());
   StateOnlyOptions other;
   other.scale = 11;
-  expectSays(resume(stateOnly(folder, other), 2, identityOf(stateOnly(folder, other)), true).error,
+  expectSays(resume(stateOnly(folder, other), 2, runConfigOf(stateOnly(folder, other)), true).error,
              {"another model", "'p0' is 10x1 in the snapshot, 11x1 here"});
   other.scale = 10;
   other.groups = {{0, 1}, {2, 4}};
-  expectSays(resume(stateOnly(folder, other), 3, identityOf(stateOnly(folder, other)), true).error, {"not in the snapshot: 'p4'"});
+  expectSays(resume(stateOnly(folder, other), 3, runConfigOf(stateOnly(folder, other)), true).error, {"not in the snapshot: 'p4'"});
   other.groups = {{0, 1}};
   other.frozen = {2, 3};
-  expectSays(resume(stateOnly(folder, other), 4, identityOf(stateOnly(folder, other)), true).error, {"'p2' is trained in the snapshot, frozen here"});
+  expectSays(resume(stateOnly(folder, other), 4, runConfigOf(stateOnly(folder, other)), true).error, {"'p2' is trained in the snapshot, frozen here"});
 }
 
-TEST_F(SnapshotTest, PrecisionChangesWhenAllowed) {
+TEST_F(CheckpointTest, PrecisionChangesWhenAllowed) {
   ASSERT_FALSE(take(stateOnly(folder, {}), 1, {10}).failed());
   StateOnlyOptions wide;
   wide.type = bundle::F64;
   Bundle bundle = stateOnly(folder, wide);
   expectSays(resume(bundle, 2).error, {"precision: f32 in the snapshot, f64 here"});
-  Resumed resumed = resume(bundle, 3, identityOf(bundle), true);
+  Resumed resumed = resume(bundle, 3, runConfigOf(bundle), true);
   EXPECT_EQ(resumed.wrong, 0) << resumed.error;
 }
 
-TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
+TEST_F(CheckpointTest, FrozenParametersMustBeThoseOfTheRun) {
   Bundle bundle = stateOnly(folder, {});
   ASSERT_FALSE(take(bundle, 1, {10}).failed());
   auto executor = stateExecutor(bundle);
@@ -416,27 +416,27 @@ TEST_F(SnapshotTest, FrozenParametersMustBeThoseOfTheRun) {
       },
       executor.get());
   auto group = makeSoloGroup(2);
-  SnapshotOptions options;
+  CheckpointOptions options;
   options.directory = directory;
   options.resuming = true;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
-  ASSERT_FALSE(snapshots.failed());
-  auto point = (*snapshots)->resume(false, nullptr);
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());
+  ASSERT_FALSE(checkpoints.failed());
+  auto point = (*checkpoints)->resume(false, nullptr);
   ASSERT_TRUE(point.failed());
   expectSays(point.message(), {"frozen parameter 'p3'", "--load-weights"});
 }
 
-TEST_F(SnapshotTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
+TEST_F(CheckpointTest, ADirectoryOfAnEarlierRunIsNotOverwritten) {
   Bundle bundle = stateOnly(folder, {});
   ASSERT_FALSE(take(bundle, 1, {10}).failed());
-  SnapshotOptions options;
+  CheckpointOptions options;
   Status status = take(bundle, 2, {10}, options);
   ASSERT_TRUE(status.failed());
   expectSays(status.message(), {"holds snapshots of an earlier run", "step-00000010.g1", "--resume"});
   expectSays(take(bundle, 1, {20}).message(), {"generation 1 writes there"}); // two runs with the same generation
 }
 
-TEST_F(SnapshotTest, ALaterGenerationGoesFirst) {
+TEST_F(CheckpointTest, ALaterGenerationGoesFirst) {
   Bundle bundle = stateOnly(folder, {});
   ASSERT_FALSE(take(bundle, 1, {10, 20}).failed());
   ASSERT_FALSE(take(bundle, 2, {12}).failed()); // after falling back
@@ -445,27 +445,27 @@ TEST_F(SnapshotTest, ALaterGenerationGoesFirst) {
   EXPECT_EQ(resumed.point->step, 12u);
 }
 
-TEST_F(SnapshotTest, AnOlderGenerationWritesAndRemovesNothing) {
+TEST_F(CheckpointTest, AnOlderGenerationWritesAndRemovesNothing) {
   Bundle bundle = stateOnly(folder, {});
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 10);
   auto group = makeSoloGroup(1);
-  SnapshotOptions options;
+  CheckpointOptions options;
   options.directory = directory;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, options, identityOf(bundle), std::make_shared<QuickStorage>());
-  ASSERT_FALSE(snapshots.failed());
-  (*snapshots)->saveNow(10);
-  ASSERT_FALSE((*snapshots)->finish().failed());
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());
+  ASSERT_FALSE(checkpoints.failed());
+  (*checkpoints)->saveNow(10);
+  ASSERT_FALSE((*checkpoints)->finish().failed());
   EXPECT_FALSE(checkFence(directory, 1).failed());
 
   ASSERT_FALSE(take(bundle, 5, {20}).failed()); // the job was restarted in the meantime
   std::vector<std::string> before = names();
-  (*snapshots)->saveNow(30);
-  Status status = (*snapshots)->finish();
+  (*checkpoints)->saveNow(30);
+  Status status = (*checkpoints)->finish();
   ASSERT_TRUE(status.failed());
   expectSays(status.message(), {"superseded by generation 5", "this run is generation 1"});
   EXPECT_EQ(names(), before);
-  EXPECT_EQ((*snapshots)->due(40, true), nullptr);
+  EXPECT_EQ((*checkpoints)->beginIfDue(40, true), nullptr);
   Result<StepResult> waited = executor->wait();
   ASSERT_TRUE(waited.failed()); // and the run ends
   expectSays(checkFence(directory, 1).message(), {"superseded by generation 5"});
@@ -473,7 +473,7 @@ TEST_F(SnapshotTest, AnOlderGenerationWritesAndRemovesNothing) {
   expectSays(take(bundle, 4, {40}).message(), {"generation 5 writes there, this run is generation 4"});
 }
 
-TEST_F(SnapshotTest, SeveralRanksAgree) {
+TEST_F(CheckpointTest, SeveralRanksAgree) {
   StateOnlyOptions options;
   options.devices = 4;
   Bundle bundle = stateOnly(folder, options);
@@ -489,15 +489,15 @@ TEST_F(SnapshotTest, SeveralRanksAgree) {
         auto executor = stateExecutor(bundle, {r});
         fillState(bundle, *executor, 0);
         auto group = job.group(r);
-        SnapshotOptions snapshotOptions;
-        snapshotOptions.directory = directory;
-        snapshotOptions.resuming = generation > 1;
-        auto snapshots = Snapshots::open(*executor, bundle, *group, snapshotOptions, identityOf(bundle));
-        if (snapshots.failed()) {
-          errors[r] = snapshots.message();
+        CheckpointOptions checkpointOptions;
+        checkpointOptions.directory = directory;
+        checkpointOptions.resuming = generation > 1;
+        auto checkpoints = CheckpointManager::open(*executor, bundle, *group, checkpointOptions, runConfigOf(bundle));
+        if (checkpoints.failed()) {
+          errors[r] = checkpoints.message();
           return;
         }
-        auto point = (*snapshots)->resume(false, &notes[r]);
+        auto point = (*checkpoints)->resume(false, &notes[r]);
         if (point.failed()) {
           errors[r] = point.message();
           return;
@@ -508,8 +508,8 @@ TEST_F(SnapshotTest, SeveralRanksAgree) {
         if (generation < 3)
           for (uint64_t step : {generation * 10 - 5, generation * 10}) {
             fillState(bundle, *executor, step);
-            (*snapshots)->saveNow(step);
-            if (Status status = (*snapshots)->finish(); status.failed())
+            (*checkpoints)->saveNow(step);
+            if (Status status = (*checkpoints)->finish(); status.failed())
               errors[r] = status.message();
           }
       });

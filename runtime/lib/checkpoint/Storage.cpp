@@ -11,9 +11,9 @@
 
 using namespace zorse::runtime;
 
-SnapshotStorage::~SnapshotStorage() = default;
+CheckpointStorage::~CheckpointStorage() = default;
 
-int SnapshotStorage::makeFolder(const std::string &path) {
+int CheckpointStorage::makeDirectory(const std::string &path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1))
     if (::mkdir(path.substr(0, slash).c_str(), 0777) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
       return errno;
@@ -26,7 +26,7 @@ int SnapshotStorage::makeFolder(const std::string &path) {
   return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
 }
 
-int SnapshotStorage::create(const std::string &path, int &handle, bool direct) {
+int CheckpointStorage::create(const std::string &path, int &handle, bool direct) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
   handle = ::open(path.c_str(), kFlags | (direct ? O_DIRECT : 0), 0666);
   if (handle < 0 && direct && errno == EINVAL)
@@ -34,13 +34,13 @@ int SnapshotStorage::create(const std::string &path, int &handle, bool direct) {
   return handle < 0 ? errno : 0;
 }
 
-int SnapshotStorage::reserve(int handle, uint64_t bytes) {
+int CheckpointStorage::reserve(int handle, uint64_t bytes) {
   if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
     return 0;
   return errno == ENOSPC || errno == EFBIG || errno == EDQUOT || errno == EIO ? errno : 0; // other errors are reported by the write
 }
 
-int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
+int CheckpointStorage::write(int handle, const std::byte *data, size_t bytes) {
   while (bytes > 0) {
     ssize_t written = ::write(handle, data, std::min<size_t>(bytes, 1u << 30));
     if (written < 0 && errno == EINTR)
@@ -57,17 +57,17 @@ int SnapshotStorage::write(int handle, const std::byte *data, size_t bytes) {
   return 0;
 }
 
-void SnapshotStorage::startSync(int handle, uint64_t from, uint64_t bytes) {
+void CheckpointStorage::startSync(int handle, uint64_t from, uint64_t bytes) {
   (void)::sync_file_range(handle, off64_t(from), off64_t(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
-int SnapshotStorage::sync(int handle) { return ::fsync(handle) == 0 ? 0 : errno; }
+int CheckpointStorage::sync(int handle) { return ::fsync(handle) == 0 ? 0 : errno; }
 
-int SnapshotStorage::close(int handle) { return ::close(handle) == 0 || errno == EINTR ? 0 : errno; }
+int CheckpointStorage::close(int handle) { return ::close(handle) == 0 || errno == EINTR ? 0 : errno; }
 
-int SnapshotStorage::rename(const std::string &from, const std::string &to) { return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; }
+int CheckpointStorage::rename(const std::string &from, const std::string &to) { return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; }
 
-int SnapshotStorage::syncFolder(const std::string &path) {
+int CheckpointStorage::syncDirectory(const std::string &path) {
   int handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
     return errno;
@@ -76,11 +76,11 @@ int SnapshotStorage::syncFolder(const std::string &path) {
   return cause;
 }
 
-int SnapshotStorage::remove(const std::string &path) { return ::unlink(path.c_str()) == 0 ? 0 : errno; }
+int CheckpointStorage::remove(const std::string &path) { return ::unlink(path.c_str()) == 0 ? 0 : errno; }
 
-int SnapshotStorage::removeFolder(const std::string &path) { return ::rmdir(path.c_str()) == 0 ? 0 : errno; }
+int CheckpointStorage::removeDirectory(const std::string &path) { return ::rmdir(path.c_str()) == 0 ? 0 : errno; }
 
-int SnapshotStorage::open(const std::string &path, int &handle) {
+int CheckpointStorage::open(const std::string &path, int &handle) {
   handle = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a FIFO in place of a file must not block
   if (handle < 0)
     return errno;
@@ -93,7 +93,7 @@ int SnapshotStorage::open(const std::string &path, int &handle) {
   return cause;
 }
 
-int SnapshotStorage::size(int handle, uint64_t &bytes) {
+int CheckpointStorage::size(int handle, uint64_t &bytes) {
   struct stat info = {};
   if (::fstat(handle, &info) != 0)
     return errno;
@@ -101,7 +101,7 @@ int SnapshotStorage::size(int handle, uint64_t &bytes) {
   return 0;
 }
 
-int SnapshotStorage::read(int handle, uint64_t offset, std::byte *target, size_t bytes) {
+int CheckpointStorage::read(int handle, uint64_t offset, std::byte *target, size_t bytes) {
   while (bytes > 0) {
     ssize_t got = ::pread(handle, target, std::min<size_t>(bytes, 1u << 30), off_t(offset));
     if (got < 0 && errno == EINTR)
@@ -115,7 +115,7 @@ int SnapshotStorage::read(int handle, uint64_t offset, std::byte *target, size_t
   return 0;
 }
 
-int SnapshotStorage::list(const std::string &path, std::vector<std::string> &names) {
+int CheckpointStorage::list(const std::string &path, std::vector<std::string> &names) {
   DIR *folder = ::opendir(path.c_str());
   if (!folder)
     return errno;
@@ -131,13 +131,13 @@ int SnapshotStorage::list(const std::string &path, std::vector<std::string> &nam
   return cause;
 }
 
-std::shared_ptr<SnapshotStorage> zorse::runtime::makePosixStorage() { return std::make_shared<SnapshotStorage>(); }
+std::shared_ptr<CheckpointStorage> zorse::runtime::makePosixStorage() { return std::make_shared<CheckpointStorage>(); }
 
 std::string zorse::runtime::cannot(const std::string &path, const char *done, int error) {
   return path + ": cannot be " + done + ": " + (error == ENODATA ? "it ends early" : std::strerror(error));
 }
 
-int zorse::runtime::readWhole(SnapshotStorage &storage, const std::string &path, size_t limit, std::string &text) {
+int zorse::runtime::readWhole(CheckpointStorage &storage, const std::string &path, size_t limit, std::string &text) {
   int handle = -1;
   if (int cause = storage.open(path, handle))
     return cause;

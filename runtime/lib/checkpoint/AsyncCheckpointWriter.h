@@ -25,9 +25,9 @@ struct AsyncCheckpointWriterContext {
   Executor &executor;
   const Bundle &bundle;
   Group &group;
-  SnapshotOptions options;
-  RunIdentity identity;
-  std::shared_ptr<SnapshotStorage> storage;
+  CheckpointOptions options;
+  RunConfig runConfig;
+  std::shared_ptr<CheckpointStorage> storage;
   Fence fence;
 };
 
@@ -45,7 +45,7 @@ public:
 
   StateReader *due(uint64_t step, bool last);
   void saveNow(uint64_t step);
-  Snapshots::Counts counts() const;
+  CheckpointManager::Counts counts() const;
   uint64_t memory() const;
   Status finish();
 
@@ -89,7 +89,7 @@ private:
   std::set<std::string> damaged_;
   std::optional<CheckpointError> lastError_, superseded_;
   bool waitWarned_ = false;
-  Snapshots::Counts counts_;
+  CheckpointManager::Counts counts_;
 };
 
 } // namespace zorse::runtime

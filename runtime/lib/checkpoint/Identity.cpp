@@ -47,37 +47,37 @@ std::string shown(double value) {
 std::string shown(const std::optional<uint64_t> &value) { return value ? std::to_string(*value) : "none"; }
 
 /// The last step of the decay; 0 if it has no effect.
-uint64_t decayEnd(const RunIdentity &identity) {
-  if (identity.training.schedule() != Options::LINEAR && identity.training.schedule() != Options::COSINE)
+uint64_t decayEnd(const RunConfig &runConfig) {
+  if (runConfig.training.schedule() != Options::LINEAR && runConfig.training.schedule() != Options::COSINE)
     return 0;
-  return identity.training.total_steps() > 0 ? uint64_t(identity.training.total_steps()) : identity.steps;
+  return runConfig.training.total_steps() > 0 ? uint64_t(runConfig.training.total_steps()) : runConfig.steps;
 }
 
 /// Whether both runs have the same kind of decay and it ends with the run, so that they differ only
 /// in length.
-bool onlyLonger(const RunIdentity &before, const RunIdentity &now) {
+bool onlyLonger(const RunConfig &before, const RunConfig &now) {
   const Options &a = before.training, &b = now.training;
   return decayEnd(before) > 0 && a.schedule() == b.schedule() && a.total_steps() == 0 && b.total_steps() == 0;
 }
 
-double finalRatio(const RunIdentity &identity) { return decayEnd(identity) ? identity.training.final_ratio() : 1.0; }
+double finalRatio(const RunConfig &runConfig) { return decayEnd(runConfig) ? runConfig.training.final_ratio() : 1.0; }
 
 } // namespace
 
-nlohmann::ordered_json zorse::runtime::identityJson(const RunIdentity &identity) {
-  const Options &t = identity.training;
-  nlohmann::ordered_json json = {{"model", identity.model},
-                                 {"batch", identity.batch},
-                                 {"sequence", identity.sequence},
-                                 {"seed", identity.seed},
+nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig) {
+  const Options &t = runConfig.training;
+  nlohmann::ordered_json json = {{"model", runConfig.model},
+                                 {"batch", runConfig.batch},
+                                 {"sequence", runConfig.sequence},
+                                 {"seed", runConfig.seed},
                                  {"shuffle", nullptr},
-                                 {"data", identity.data},
-                                 {"samples_per_epoch", identity.samplesPerEpoch},
-                                 {"steps", identity.steps}};
-  if (!identity.matrices.empty())
-    json["matrix_libraries"] = identity.matrices;
-  if (identity.shuffle)
-    json["shuffle"] = *identity.shuffle;
+                                 {"data", runConfig.data},
+                                 {"samples_per_epoch", runConfig.samplesPerEpoch},
+                                 {"steps", runConfig.steps}};
+  if (!runConfig.matrices.empty())
+    json["matrix_libraries"] = runConfig.matrices;
+  if (runConfig.shuffle)
+    json["shuffle"] = *runConfig.shuffle;
   json["training"] = {{"optimizer", nameOf(kOptimizers, t.optimizer())},
                       {"learning_rate", t.learning_rate()},
                       {"momentum", t.momentum()},
@@ -98,28 +98,28 @@ nlohmann::ordered_json zorse::runtime::identityJson(const RunIdentity &identity)
   return json;
 }
 
-RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std::string &where, std::string &problem) {
-  RunIdentity identity;
+RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::string &where, std::string &problem) {
+  RunConfig runConfig;
   JsonFields fields(json, where, problem);
-  fields.text("model", identity.model);
-  fields.signedNumber("batch", identity.batch, 0, INT64_MAX);
-  fields.signedNumber("sequence", identity.sequence, 0, INT64_MAX);
-  fields.number("seed", identity.seed);
+  fields.text("model", runConfig.model);
+  fields.signedNumber("batch", runConfig.batch, 0, INT64_MAX);
+  fields.signedNumber("sequence", runConfig.sequence, 0, INT64_MAX);
+  fields.number("seed", runConfig.seed);
   if (const nlohmann::json *shuffle = fields.find("shuffle"); shuffle && !shuffle->is_null()) {
     uint64_t seed = 0;
     fields.number("shuffle", seed);
-    identity.shuffle = seed;
+    runConfig.shuffle = seed;
   }
-  fields.text("data", identity.data);
+  fields.text("data", runConfig.data);
   if (json.is_object() && json.contains("matrix_libraries")) // absent in old indices
-    fields.text("matrix_libraries", identity.matrices);
-  fields.number("samples_per_epoch", identity.samplesPerEpoch);
-  fields.number("steps", identity.steps);
+    fields.text("matrix_libraries", runConfig.matrices);
+  fields.number("samples_per_epoch", runConfig.samplesPerEpoch);
+  fields.number("steps", runConfig.steps);
   const nlohmann::json *training = fields.find("training");
   if (!training)
-    return identity;
+    return runConfig;
   JsonFields options(*training, where + ", 'training'", problem);
-  Options &t = identity.training;
+  Options &t = runConfig.training;
   auto real = [&](const char *name, auto set) {
     double value = 0;
     options.real(name, value);
@@ -154,10 +154,10 @@ RunIdentity zorse::runtime::parseIdentity(const nlohmann::json &json, const std:
   uint64_t seed = 0;
   options.number("seed", seed);
   t.set_seed(seed);
-  return identity;
+  return runConfig;
 }
 
-std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, const RunIdentity &now) {
+std::vector<Difference> zorse::runtime::differences(const RunConfig &before, const RunConfig &now) {
   std::vector<Difference> out;
   auto text = [&](const char *what, const std::string &a, const std::string &b) {
     if (a != b)
@@ -195,10 +195,10 @@ std::vector<Difference> zorse::runtime::differences(const RunIdentity &before, c
   return out;
 }
 
-std::string zorse::runtime::explainDecay(const RunIdentity &before, const RunIdentity &now, uint64_t step) {
+std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfig &now, uint64_t step) {
   if (!onlyLonger(before, now) || decayEnd(before) == decayEnd(now))
     return {};
-  auto rate = [&](const RunIdentity &run) {
+  auto rate = [&](const RunConfig &run) {
     char text[40];
     std::snprintf(text, sizeof text, "%.3g", learningRate(run.training, step + 1, run.steps));
     return std::string(text);

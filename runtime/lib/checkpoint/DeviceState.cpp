@@ -53,7 +53,7 @@ Status DeviceState::copy() {
   auto work = [&] {
     for (size_t i; (i = next.fetch_add(1)) < layout_.slices.size();) {
       const ShardLayout &laid = layout_.slices[i];
-      if (Status status = executor_->read(layout_.device, laid.region, 0, data_ + laid.place, laid.slice.bytes()); status.failed()) {
+      if (Status status = executor_->read(layout_.device, laid.region, 0, data_ + laid.fileOffset, laid.slice.bytes()); status.failed()) {
         std::lock_guard<std::mutex> lock(mutex);
         failure = status;
       }

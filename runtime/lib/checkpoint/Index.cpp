@@ -3,7 +3,7 @@
 #include "Json.h"
 
 #include "zorse/Support/ShallowJson.h"
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <xxhash.h>
 
@@ -46,7 +46,7 @@ bool checksumHolds(const char *text, size_t size, std::string &problem) {
   return expected == found;
 }
 
-ordered_json parameterJson(const SnapshotParameter &parameter) {
+ordered_json parameterJson(const CheckpointParameter &parameter) {
   ordered_json out = {{"name", parameter.name}, {"type", safetensorsName(parameter.type)}, {"shape", parameter.shape}};
   if (!parameter.permutation.empty())
     out["permutation"] = parameter.permutation;
@@ -85,8 +85,8 @@ template <typename Hub> void parseHub(JsonFields &fields, Hub &out) {
       fields.fail(status.message());
 }
 
-SnapshotParameter parseParameter(const json &from, size_t number, std::string &problem) {
-  SnapshotParameter out;
+CheckpointParameter parseParameter(const json &from, size_t number, std::string &problem) {
+  CheckpointParameter out;
   JsonFields fields(from, "parameter " + std::to_string(number), problem);
   fields.text("name", out.name);
   parseType(fields, "type", out.type);
@@ -122,8 +122,8 @@ SnapshotParameter parseParameter(const json &from, size_t number, std::string &p
   return out;
 }
 
-SnapshotSlice parseSlice(const json &from, const std::string &file, const SnapshotIndex &index, std::string &problem) {
-  SnapshotSlice out;
+CheckpointShard parseSlice(const json &from, const std::string &file, const CheckpointIndex &index, std::string &problem) {
+  CheckpointShard out;
   JsonFields fields(from, "file '" + file + "', a slice", problem);
   uint64_t parameter = 0;
   fields.number("parameter", parameter, UINT32_MAX);
@@ -145,27 +145,27 @@ SnapshotSlice parseSlice(const json &from, const std::string &file, const Snapsh
                 index.parameters[parameter].name + "', which has " + std::to_string(index.parameters[parameter].elements()));
   else if (!isFloat(out.type))
     fields.fail(std::string("holds numbers of type ") + safetensorsName(out.type) + ", expects floating-point numbers");
-  else if (uint64_t(out.end - out.begin) > kLargestSnapshotSlice / bytesOf(out.type))
-    fields.fail("is larger than " + std::to_string(kLargestSnapshotSlice) + " bytes");
+  else if (uint64_t(out.end - out.begin) > kLargestCheckpointShard / bytesOf(out.type))
+    fields.fail("is larger than " + std::to_string(kLargestCheckpointShard) + " bytes");
   return out;
 }
 
-SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &index, std::string &problem) {
-  SnapshotFile out;
+CheckpointFile parseFile(const json &from, size_t number, const CheckpointIndex &index, std::string &problem) {
+  CheckpointFile out;
   JsonFields fields(from, "file " + std::to_string(number), problem);
   fields.text("file", out.name);
   fields.text("device", out.device);
   fields.number("bytes", out.bytes, uint64_t(INT64_MAX));
-  fields.number("header_bytes", out.headBytes, 512u << 20);
-  fields.hash("header_xxh64", out.headHash);
+  fields.number("header_bytes", out.headerBytes, 512u << 20);
+  fields.hash("header_xxh64", out.headerHash);
   if (fields.good() &&
       (out.name.empty() || out.name[0] == '.' || out.name.find('/') != std::string::npos || out.name.find('\0') != std::string::npos))
     fields.fail("'" + out.name + "' is no name of a file in the folder");
   if (const json *slices = fields.list("shards")) {
-    out.slices.reserve(slices->size());
-    uint64_t covered = out.headBytes;
+    out.shards.reserve(slices->size());
+    uint64_t covered = out.headerBytes;
     for (const json &element : *slices) {
-      SnapshotSlice slice = parseSlice(element, out.name, index, problem);
+      CheckpointShard slice = parseSlice(element, out.name, index, problem);
       if (!problem.empty())
         return out;
       if (slice.offset != covered || slice.bytes() > out.bytes || covered > out.bytes - slice.bytes()) {
@@ -174,7 +174,7 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
         return out;
       }
       covered += slice.bytes();
-      out.slices.push_back(slice);
+      out.shards.push_back(slice);
     }
     if (covered != out.bytes)
       fields.fail(std::to_string(out.bytes) + " bytes are listed, its slices end at " + std::to_string(covered));
@@ -183,7 +183,7 @@ SnapshotFile parseFile(const json &from, size_t number, const SnapshotIndex &ind
 }
 
 /// Checks that slices cover every element of every trained parameter and moment exactly once.
-void checkCoverage(const SnapshotIndex &index, std::string &problem) {
+void checkCoverage(const CheckpointIndex &index, std::string &problem) {
   struct Range {
     uint32_t parameter;
     int32_t moment;
@@ -193,8 +193,8 @@ void checkCoverage(const SnapshotIndex &index, std::string &problem) {
     }
   };
   std::vector<Range> ranges;
-  for (const SnapshotFile &file : index.files)
-    for (const SnapshotSlice &slice : file.slices)
+  for (const CheckpointFile &file : index.files)
+    for (const CheckpointShard &slice : file.shards)
       ranges.push_back({slice.parameter, slice.moment, slice.begin, slice.end});
   std::sort(ranges.begin(), ranges.end());
   size_t at = 0;
@@ -249,16 +249,16 @@ void upgrade(json &root) {
 
 } // namespace
 
-int64_t SnapshotParameter::elements() const { return elementCount(shape).value_or(0); }
+int64_t CheckpointParameter::elements() const { return elementCount(shape).value_or(0); }
 
-std::vector<int64_t> SnapshotParameter::storedShape() const {
+std::vector<int64_t> CheckpointParameter::storedShape() const {
   std::vector<int64_t> out = shape;
   for (size_t d = 0; d < permutation.size(); ++d)
     out[size_t(permutation[d])] = shape[d];
   return out;
 }
 
-std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
+std::string zorse::runtime::writeCheckpointIndex(const CheckpointIndex &index) {
   // One slice per line: indented JSON would be several times larger.
   std::string text = "{\n";
   auto field = [&](const char *name, const ordered_json &value) {
@@ -268,7 +268,7 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   field("version", kVersion);
   field("step", index.step);
   field("generation", index.generation);
-  field("consumed_samples", index.samplesConsumed);
+  field("consumed_samples", index.consumedSamples);
   field("optimizer_step", index.optimizerStep.updates);
   if (index.optimizerStep.lossScale > 0)
     field("loss_scale", ordered_json{{"scale", index.optimizerStep.lossScale},
@@ -276,7 +276,7 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
                                      {"overflows", index.optimizerStep.overflows}});
   field("precision", index.precision);
   field("moments", index.moments);
-  field("run_config", identityJson(index.identity));
+  field("run_config", runConfigJson(index.runConfig));
   if (!index.hub.empty())
     field("hub", zorse::bundle::toJson(index.hub));
   text += "\"parameters\": [";
@@ -284,17 +284,17 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
     text += (i ? ",\n  " : "\n  ") + parameterJson(index.parameters[i]).dump(-1, ' ', false, json::error_handler_t::replace);
   text += "],\n\"files\": [";
   for (size_t i = 0; i < index.files.size(); ++i) {
-    const SnapshotFile &file = index.files[i];
+    const CheckpointFile &file = index.files[i];
     ordered_json head = {{"file", file.name},
                          {"device", file.device},
                          {"bytes", file.bytes},
-                         {"header_bytes", file.headBytes},
-                         {"header_xxh64", hexadecimal(file.headHash)}};
+                         {"header_bytes", file.headerBytes},
+                         {"header_xxh64", hexadecimal(file.headerHash)}};
     std::string line = head.dump(-1, ' ', false, json::error_handler_t::replace);
     line.pop_back();
     text += (i ? ",\n  " : "\n  ") + line + ", \"shards\": [";
-    for (size_t s = 0; s < file.slices.size(); ++s) {
-      const SnapshotSlice &slice = file.slices[s];
+    for (size_t s = 0; s < file.shards.size(); ++s) {
+      const CheckpointShard &slice = file.shards[s];
       text += (s ? ",\n    " : "\n    ") + ordered_json{{"parameter", slice.parameter},
                                                         {"moment", slice.moment},
                                                         {"begin", slice.begin},
@@ -310,7 +310,7 @@ std::string zorse::runtime::writeSnapshotIndex(const SnapshotIndex &index) {
   return withChecksum(std::move(text));
 }
 
-Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path, const char *text, size_t size) {
+Result<CheckpointIndex> zorse::runtime::parseCheckpointIndex(const std::string &path, const char *text, size_t size) {
   std::string problem;
   auto bad = [&] { return userError(path + ": is no index of a snapshot that can be used: " + problem); };
   if (!checksumHolds(text, size, problem))
@@ -321,7 +321,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
     return bad();
   }
   upgrade(root);
-  SnapshotIndex index;
+  CheckpointIndex index;
   JsonFields fields(root, "the index", problem);
   std::string format;
   uint64_t version = 0, moments = 0;
@@ -332,7 +332,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
                 std::to_string(kVersion));
   fields.number("step", index.step, uint64_t(1) << 62);
   fields.number("generation", index.generation);
-  fields.number("consumed_samples", index.samplesConsumed, uint64_t(1) << 62);
+  fields.number("consumed_samples", index.consumedSamples, uint64_t(1) << 62);
   abi::OptimizerStep &optimizer = index.optimizerStep;
   fields.real("optimizer_step", optimizer.updates);
   if (fields.good() && !(std::isfinite(optimizer.updates) && optimizer.updates >= 0))
@@ -349,7 +349,7 @@ Result<SnapshotIndex> zorse::runtime::parseSnapshotIndex(const std::string &path
   fields.number("moments", moments, 255);
   index.moments = uint32_t(moments);
   if (const json *identity = fields.find("run_config"))
-    index.identity = parseIdentity(*identity, "'run_config'", problem);
+    index.runConfig = parseRunConfig(*identity, "'run_config'", problem);
   parseHub(fields, index.hub);
   std::set<std::string> names;
   if (const json *parameters = fields.list("parameters"))

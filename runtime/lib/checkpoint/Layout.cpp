@@ -30,7 +30,7 @@ std::string fileName(const Bundle &bundle, uint32_t device) {
   return name + ".safetensors";
 }
 
-std::string tensorName(const Bundle &bundle, const SnapshotSlice &slice) {
+std::string tensorName(const Bundle &bundle, const CheckpointShard &slice) {
   return (slice.moment < 0 ? "" : "moment." + std::to_string(slice.moment) + "/") + bundle.summary.parameters(int(slice.parameter)).name() + "@" +
          std::to_string(slice.begin) + ":" + std::to_string(slice.end);
 }
@@ -81,7 +81,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
 
   for (const ShardLayout &laid : layout.slices)
     layout.stateBytes += laid.slice.bytes();
-  uint64_t most = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestSnapshotSlice);
+  uint64_t most = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestCheckpointShard);
   std::vector<ShardLayout> pieces;
   uint64_t place = 0;
   for (const ShardLayout &laid : layout.slices) {
@@ -91,7 +91,7 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
       piece.slice.begin = begin;
       piece.slice.end = std::min(begin + length, laid.slice.end);
       piece.region = part(laid.region, uint64_t((begin - laid.slice.begin) * size), piece.slice.bytes());
-      piece.place = place;
+      piece.fileOffset = place;
       place += piece.slice.bytes();
       pieces.push_back(std::move(piece));
     }
@@ -99,17 +99,17 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
   layout.slices = std::move(pieces);
   layout.header = headerText(bundle, layout);
   for (ShardLayout &laid : layout.slices)
-    laid.slice.offset = layout.headBytes() + laid.place;
-  layout.fileBytes = layout.headBytes() + layout.stateBytes;
+    laid.slice.offset = layout.headerBytes() + laid.fileOffset;
+  layout.fileBytes = layout.headerBytes() + layout.stateBytes;
   return layout;
 }
 
-std::vector<SnapshotParameter> zorse::runtime::snapshotParameters(const Bundle &bundle) {
-  std::vector<SnapshotParameter> out;
+std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bundle &bundle) {
+  std::vector<CheckpointParameter> out;
   for (int i = 0; i < bundle.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle.summary.parameters(i);
     const WeightSource &weight = bundle.weights[size_t(i)];
-    SnapshotParameter made;
+    CheckpointParameter made;
     made.name = parameter.name();
     made.type = storedType(parameter.type());
     made.shape.assign(parameter.shape().begin(), parameter.shape().end());

@@ -8,7 +8,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-bool parseName(const std::string &name, SnapshotFolder &out) {
+bool parseName(const std::string &name, CheckpointDirectory &out) {
   auto digits = [&](size_t &at, uint64_t &value, size_t most) {
     size_t begin = at;
     for (value = 0; at < name.size() && name[at] >= '0' && name[at] <= '9' && at - begin < most; ++at)
@@ -34,16 +34,16 @@ std::string zorse::runtime::folderName(uint64_t step, uint64_t generation) {
   return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits + ".g" + std::to_string(generation);
 }
 
-Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(SnapshotStorage &storage, const std::string &directory) {
+Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(CheckpointStorage &storage, const std::string &directory) {
   std::vector<std::string> names;
-  std::vector<SnapshotFolder> out;
+  std::vector<CheckpointDirectory> out;
   int cause = storage.list(directory, names);
   if (cause == ENOENT)
     return out;
   if (cause)
     return userError(cannot(directory, "read", cause));
   for (const std::string &name : names) {
-    SnapshotFolder folder;
+    CheckpointDirectory folder;
     if (!parseName(name, folder))
       continue;
     int handle = -1;
@@ -54,17 +54,17 @@ Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(SnapshotStorag
     out.push_back(std::move(folder));
   }
   std::sort(out.begin(), out.end(),
-            [](const SnapshotFolder &a, const SnapshotFolder &b) { return std::tie(a.generation, a.step) > std::tie(b.generation, b.step); });
+            [](const CheckpointDirectory &a, const CheckpointDirectory &b) { return std::tie(a.generation, a.step) > std::tie(b.generation, b.step); });
   return out;
 }
 
-Result<std::vector<SnapshotFolder>> zorse::runtime::listSnapshots(const std::string &directory) {
-  SnapshotStorage storage;
-  return listSnapshots(storage, directory);
+Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(const std::string &directory) {
+  CheckpointStorage storage;
+  return listCheckpoints(storage, directory);
 }
 
-std::optional<CheckpointError> zorse::runtime::removeSnapshot(const Fence &fence, const std::string &name) {
-  SnapshotStorage &storage = fence.storage();
+std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fence, const std::string &name) {
+  CheckpointStorage &storage = fence.storage();
   std::string path = fence.directory() + "/" + name;
   std::vector<std::string> names;
   int cause = storage.list(path, names);
@@ -83,22 +83,22 @@ std::optional<CheckpointError> zorse::runtime::removeSnapshot(const Fence &fence
   }
   if (auto error = fence.check())
     return error;
-  cause = storage.removeFolder(path);
+  cause = storage.removeDirectory(path);
   return cause == 0 || cause == ENOENT || cause == ENOTEMPTY || cause == EEXIST ? std::nullopt
                                                                                 : std::optional(CheckpointError{cannot(path, "removed", cause)});
 }
 
-std::optional<CheckpointError> zorse::runtime::removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep,
+std::optional<CheckpointError> zorse::runtime::removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep,
                                                                   const std::set<std::string> &damaged) {
-  Result<std::vector<SnapshotFolder>> found = listSnapshots(fence.storage(), fence.directory());
+  Result<std::vector<CheckpointDirectory>> found = listCheckpoints(fence.storage(), fence.directory());
   if (found.failed())
     return CheckpointError{found.message()};
   uint64_t kept = 1, step = 0; // the newest counts
-  for (const SnapshotFolder &folder : *found)
+  for (const CheckpointDirectory &folder : *found)
     if (folder.name == newest)
       step = folder.step;
   std::optional<CheckpointError> first;
-  for (const SnapshotFolder &folder : *found) {
+  for (const CheckpointDirectory &folder : *found) {
     // Incomplete folders of this generation that are later than the newest are being written by
     // other ranks, which are ahead.
     if (folder.name == newest || folder.generation > fence.generation() || (folder.generation == fence.generation() && folder.step > step))
@@ -107,7 +107,7 @@ std::optional<CheckpointError> zorse::runtime::removeOldSnapshots(const Fence &f
       ++kept;
       continue;
     }
-    if (auto error = removeSnapshot(fence, folder.name)) {
+    if (auto error = removeCheckpoint(fence, folder.name)) {
       if (error->superseded)
         return error;
       if (!first)

@@ -92,29 +92,29 @@ private:
 std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout,
                                                                const std::byte *copy, double optimizerStep, DeviceFileSums &sums) {
   for (const ShardLayout &laid : layout.slices)
-    if (laid.slice.moment < 0 && firstNotFinite(copy + laid.place, laid.slice.type, laid.slice.end - laid.slice.begin))
+    if (laid.slice.moment < 0 && firstNotFinite(copy + laid.fileOffset, laid.slice.type, laid.slice.end - laid.slice.begin))
       return CheckpointError{folder + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
   std::unique_ptr<char, decltype(&std::free)> head(
-      static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
+      static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headerBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
       &std::free);
   if (!head)
     return CheckpointError{cannot(folder + "/" + layout.name, "written", ENOMEM)};
   std::memcpy(head.get(), layout.header.data(), layout.header.size());
   if (layout.optimizerStep)
     std::memcpy(head.get() + layout.header.size(), &optimizerStep, 8);
-  sums.head = XXH64(head.get(), layout.headBytes(), 0);
+  sums.header = XXH64(head.get(), layout.headerBytes(), 0);
   sums.slices.resize(layout.slices.size());
   // Checksums and writing read the copy in parallel.
   std::thread hashing([&] {
     for (size_t s = 0; s < layout.slices.size(); ++s)
-      sums.slices[s] = XXH64(copy + layout.slices[s].place, layout.slices[s].slice.bytes(), 0);
+      sums.slices[s] = XXH64(copy + layout.slices[s].fileOffset, layout.slices[s].slice.bytes(), 0);
   });
   std::optional<CheckpointError> error;
   {
     TemporaryFile file(fence, folder, layout.name);
     error = file.open(layout.fileBytes, /*direct=*/true);
     if (!error)
-      error = file.write(head.get(), layout.headBytes());
+      error = file.write(head.get(), layout.headerBytes());
     for (uint64_t at = 0; at < layout.stateBytes && !error; at += kWrite)
       error = file.write(copy + at, std::min(kWrite, layout.stateBytes - at));
     if (!error)

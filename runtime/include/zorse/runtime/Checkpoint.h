@@ -25,7 +25,7 @@ namespace zorse::runtime {
 
 /// The values that must be equal for a resumed run to continue exactly. They are recorded in the
 /// index and compared on resume.
-struct RunIdentity {
+struct RunConfig {
   std::string model; ///< ModelSummary.content_hash
   int64_t batch = 0, sequence = 0;
   uint64_t seed = 0;
@@ -37,7 +37,7 @@ struct RunIdentity {
   std::string matrices;             ///< matrix libraries of all ranks, without duplicates; a different one is reported, not refused; empty: unknown
 };
 
-struct SnapshotOptions {
+struct CheckpointOptions {
   std::string directory;  ///< on a file system that all ranks share
   uint64_t every = 0;     ///< steps; 0: only after the last step of the run
   uint64_t keep = 2;      ///< complete snapshots to keep, at least 1; older ones are removed when a newer one is complete
@@ -50,22 +50,22 @@ struct SnapshotOptions {
 struct ResumePoint {
   uint64_t step = 0;            ///< last finished step
   std::string path;             ///< path of the snapshot
-  uint64_t samplesConsumed = 0; ///< samples of the previous steps: TrainingRun.firstSample
+  uint64_t consumedSamples = 0; ///< samples of the previous steps: TrainingRun.firstSample
 };
 
-class SnapshotStorage;
+class CheckpointStorage;
 
-class Snapshots {
+class CheckpointManager {
 public:
   /// Claims the directory for `group.generation()` and creates it if it does not exist. Rank 0
   /// replaces the fencing token; an equal or newer token is an error. Executor, bundle and group
   /// must outlive the object.
   /// \param storage  file access; null: the default. Tests use it to simulate failing disks.
-  static Result<std::unique_ptr<Snapshots>> open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options,
-                                                 const RunIdentity &identity, std::shared_ptr<SnapshotStorage> storage = nullptr);
+  static Result<std::unique_ptr<CheckpointManager>> open(Executor &executor, const Bundle &bundle, Group &group, const CheckpointOptions &options,
+                                                 const RunConfig &runConfig, std::shared_ptr<CheckpointStorage> storage = nullptr);
   /// Abandons state that has not been copied and waits for the rest. If the run has failed, the
   /// group must have failed as well.
-  ~Snapshots();
+  ~CheckpointManager();
 
   /// Loads the newest snapshot that every rank finds undamaged. Each rank reads only the state of
   /// its devices. Returns nullopt if there is no snapshot. `note` receives the snapshots that were
@@ -78,7 +78,7 @@ public:
   /// Returns the reader for StepRequest.afterStep if the state after `step` is to be saved,
   /// otherwise null. `last`: the run ends with this step. Waits while the previous snapshot is
   /// being written (counted in `waits`). Call it with ascending steps, equal on all ranks.
-  StateReader *due(uint64_t step, bool last);
+  StateReader *beginIfDue(uint64_t step, bool last);
 
   /// Saves the state after `step` if no step is in progress, for a run that ends early. Does
   /// nothing if that snapshot has been taken already.
@@ -103,7 +103,7 @@ public:
 
 private:
   class Implementation;
-  explicit Snapshots(std::unique_ptr<Implementation> implementation);
+  explicit CheckpointManager(std::unique_ptr<Implementation> implementation);
   std::unique_ptr<Implementation> implementation_;
 };
 
@@ -111,7 +111,7 @@ private:
 /// loads the parameters of its devices. It is for inspection, not for resuming: nothing is claimed
 /// or written. Call it after loadState, because snapshots do not contain frozen parameters. Returns
 /// the step of the snapshot.
-Result<uint64_t> loadSnapshotParameters(const std::string &path, Executor &executor, const Bundle &bundle);
+Result<uint64_t> loadCheckpointParameters(const std::string &path, Executor &executor, const Bundle &bundle);
 
 /// Returns the newest generation recorded in `directory`; 0 if there is none yet.
 Result<uint64_t> newestGeneration(const std::string &directory);

@@ -2,7 +2,7 @@
 // between two runs.
 #pragma once
 
-#include "zorse/runtime/Snapshot.h"
+#include "zorse/runtime/Checkpoint.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -11,8 +11,8 @@
 
 namespace zorse::runtime {
 
-nlohmann::ordered_json identityJson(const RunIdentity &identity);
-RunIdentity parseIdentity(const nlohmann::json &json, const std::string &where, std::string &problem);
+nlohmann::ordered_json runConfigJson(const RunConfig &runConfig);
+RunConfig parseRunConfig(const nlohmann::json &json, const std::string &where, std::string &problem);
 
 struct Difference {
   std::string what, before, now;
@@ -21,11 +21,11 @@ struct Difference {
 /// Differences that change the result of the steps so far. A decay that ends with the run ends at
 /// another step if the run is longer or shorter; this is not a difference, explainDecay describes
 /// it.
-std::vector<Difference> differences(const RunIdentity &before, const RunIdentity &now);
+std::vector<Difference> differences(const RunConfig &before, const RunConfig &now);
 
 /// Describes the effect if a run that resumes after `step` has another length than the previous one
 /// and its decay ends with it; else empty.
-std::string explainDecay(const RunIdentity &before, const RunIdentity &now, uint64_t step);
+std::string explainDecay(const RunConfig &before, const RunConfig &now, uint64_t step);
 
 /// One line per difference: "batch: 16 in the snapshot, 32 here".
 std::string listed(const std::vector<Difference> &differences);

@@ -2,7 +2,7 @@
 // layout of every file.
 #pragma once
 
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <optional>
 #include <string>
@@ -12,9 +12,9 @@ namespace zorse::runtime {
 
 /// A slice and the location of its bytes on the device.
 struct ShardLayout {
-  SnapshotSlice slice; ///< without its hash
+  CheckpointShard slice; ///< without its hash
   bundle::Region region;
-  uint64_t place = 0; ///< byte offset in the copy of the device's state, where slices have the order of the file
+  uint64_t fileOffset = 0; ///< byte offset in the copy of the device's state, where slices have the order of the file
 };
 
 struct DeviceLayout {
@@ -26,7 +26,7 @@ struct DeviceLayout {
   std::optional<bundle::Region> optimizerStep; ///< abi::OptimizerStep; its update count follows the header
   uint64_t fileBytes = 0;
 
-  uint64_t headBytes() const { return header.size() + (optimizerStep ? 8 : 0); }
+  uint64_t headerBytes() const { return header.size() + (optimizerStep ? 8 : 0); }
 };
 
 /// The layout of a device's file. A device that owns no state has no slices and no file. A slice
@@ -34,7 +34,7 @@ struct DeviceLayout {
 DeviceLayout layoutOf(const Bundle &bundle, uint32_t device);
 
 /// The parameters in the order of the bundle. The hashes of frozen ones are 0.
-std::vector<SnapshotParameter> snapshotParameters(const Bundle &bundle);
+std::vector<CheckpointParameter> checkpointParameters(const Bundle &bundle);
 
 /// A device's copy of a frozen parameter.
 struct FrozenParameter {

@@ -3,7 +3,7 @@
 
 #include "Fence.h"
 
-#include "zorse/runtime/SnapshotFiles.h"
+#include "zorse/runtime/CheckpointFiles.h"
 
 #include <set>
 #include <string>
@@ -15,14 +15,14 @@ inline constexpr const char *kIndexName = "index.json", *kDraftSuffix = ".writin
 /// "step-00000120.g2"
 std::string folderName(uint64_t step, uint64_t generation);
 
-Result<std::vector<SnapshotFolder>> listSnapshots(SnapshotStorage &storage, const std::string &directory);
+Result<std::vector<CheckpointDirectory>> listCheckpoints(CheckpointStorage &storage, const std::string &directory);
 
 /// Removes a folder that this program created, the index first, so that it is no longer a
 /// checkpoint. Other files are kept, and the folder with them.
-std::optional<CheckpointError> removeSnapshot(const Fence &fence, const std::string &name);
+std::optional<CheckpointError> removeCheckpoint(const Fence &fence, const std::string &name);
 
 /// Called after `newest` has become complete. Removes complete checkpoints beyond `keep` and all
 /// older incomplete ones. The ones in `damaged` do not count as complete.
-std::optional<CheckpointError> removeOldSnapshots(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged);
+std::optional<CheckpointError> removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged);
 
 } // namespace zorse::runtime

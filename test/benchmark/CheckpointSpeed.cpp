@@ -1,8 +1,8 @@
 // Speed of copying and writing a device's state, compared with memcpy and with plain writes of the same size.
 #include "../runtime/StateOnly.h"
 
-#include "snapshot/DeviceState.h"
-#include "zorse/runtime/Snapshot.h"
+#include "checkpoint/DeviceState.h"
+#include "zorse/runtime/Checkpoint.h"
 
 #include <chrono>
 #include <fcntl.h>
@@ -79,27 +79,27 @@ int main(int argc, char **argv) {
   ::unlink(plain.c_str());
 
   auto group = makeSoloGroup(1);
-  SnapshotOptions snapshotOptions;
-  snapshotOptions.directory = directory;
-  snapshotOptions.keep = 1;
-  auto snapshots = Snapshots::open(*executor, bundle, *group, snapshotOptions, {});
-  if (snapshots.failed()) {
-    std::fprintf(stderr, "%s\n", snapshots.message().c_str());
+  CheckpointOptions checkpointOptions;
+  checkpointOptions.directory = directory;
+  checkpointOptions.keep = 1;
+  auto checkpoints = CheckpointManager::open(*executor, bundle, *group, checkpointOptions, {});
+  if (checkpoints.failed()) {
+    std::fprintf(stderr, "%s\n", checkpoints.message().c_str());
     return 1;
   }
   uint64_t step = 0;
-  Times snapshotTimes = best(3, [&] {
-    (*snapshots)->saveNow(++step);
-    if (Status status = (*snapshots)->finish(); status.failed())
+  Times checkpointTimes = best(3, [&] {
+    (*checkpoints)->saveNow(++step);
+    if (Status status = (*checkpoints)->finish(); status.failed())
       std::fprintf(stderr, "%s\n", status.message().c_str());
   });
   Times readTimes = best(2, [&] {
-    if (auto point = (*snapshots)->resume(true, nullptr); point.failed() || !*point)
+    if (auto point = (*checkpoints)->resume(true, nullptr); point.failed() || !*point)
       std::fprintf(stderr, "cannot resume\n");
   });
   std::printf("state %.0f MB; seconds, GB/s, seconds of processor time\n", bytes / 1e6);
   for (const auto &[name, times] : std::initializer_list<std::pair<const char *, Times>>{
-           {"memcpy", memcpyTimes}, {"copy", copyTimes}, {"write, fsync", writeTimes}, {"snapshot", snapshotTimes}, {"resume", readTimes}})
+           {"memcpy", memcpyTimes}, {"copy", copyTimes}, {"write, fsync", writeTimes}, {"snapshot", checkpointTimes}, {"resume", readTimes}})
     std::printf("%-14s %7.3f %6.2f %7.3f\n", name, times.seconds, bytes / times.seconds / 1e9, times.processor);
   return 0;
 }

@@ -1,6 +1,6 @@
 #include "Fence.h"
 
-#include "zorse/runtime/Snapshot.h"
+#include "zorse/runtime/Checkpoint.h"
 
 #include <cerrno>
 #include <functional>
@@ -14,14 +14,14 @@ constexpr size_t kLargestToken = 128;
 
 std::string tokenPath(const std::string &directory) { return directory + "/generation"; }
 
-std::string textOf(const FencingToken &token) { return std::to_string(token.generation) + " " + token.claim + "\n"; }
+std::string textOf(const FencingToken &token) { return std::to_string(token.generation) + " " + token.ownerId + "\n"; }
 
 std::string superseded(const std::string &directory, uint64_t by, uint64_t mine) {
   return directory + ": superseded by generation " + std::to_string(by) + " (this run is generation " + std::to_string(mine) +
          "): a newer run of the job writes there; this run ends";
 }
 
-std::string randomClaim() {
+std::string randomOwnerId() {
   std::random_device device;
   char text[20];
   std::snprintf(text, sizeof text, "%08x%08x", unsigned(device()), unsigned(device()));
@@ -30,7 +30,7 @@ std::string randomClaim() {
 
 } // namespace
 
-Result<std::optional<FencingToken>> zorse::runtime::readToken(SnapshotStorage &storage, const std::string &directory) {
+Result<std::optional<FencingToken>> zorse::runtime::readToken(CheckpointStorage &storage, const std::string &directory) {
   std::string path = tokenPath(directory), text;
   int cause = readWhole(storage, path, kLargestToken, text);
   if (cause == ENOENT || cause == ENOTDIR)
@@ -44,7 +44,7 @@ Result<std::optional<FencingToken>> zorse::runtime::readToken(SnapshotStorage &s
   bool good = at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '\n');
   if (good && text[at] == ' ')
     for (++at; at < text.size() && ((text[at] >= '0' && text[at] <= '9') || (text[at] >= 'a' && text[at] <= 'f')); ++at)
-      token.claim += text[at];
+      token.ownerId += text[at];
   if (!good || at + 1 != text.size() || text[at] != '\n')
     return userError(path + ": expects the number of a generation, got something else; if no run writes here, remove the file");
   return std::optional<FencingToken>(token);
@@ -52,8 +52,8 @@ Result<std::optional<FencingToken>> zorse::runtime::readToken(SnapshotStorage &s
 
 /// Writes a draft and renames it; `ready` is called before the rename. The draft's name is random,
 /// because several ranks may write the same token.
-static Status putToken(SnapshotStorage &storage, const std::string &directory, const FencingToken &token, const std::function<Status()> &ready) {
-  std::string draft = tokenPath(directory) + ".writing." + randomClaim(), text = textOf(token);
+static Status putToken(CheckpointStorage &storage, const std::string &directory, const FencingToken &token, const std::function<Status()> &ready) {
+  std::string draft = tokenPath(directory) + ".writing." + randomOwnerId(), text = textOf(token);
   int handle = -1;
   if (int cause = storage.create(draft, handle))
     return userError(cannot(draft, "written", cause));
@@ -67,15 +67,15 @@ static Status putToken(SnapshotStorage &storage, const std::string &directory, c
     if (int renaming = storage.rename(draft, tokenPath(directory)))
       status = userError(cannot(tokenPath(directory), "written", renaming));
   if (status.succeeded())
-    if (int syncing = storage.syncFolder(directory))
+    if (int syncing = storage.syncDirectory(directory))
       status = userError(cannot(directory, "written", syncing));
   if (status.failed())
     storage.remove(draft);
   return status;
 }
 
-Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, const std::string &directory, uint64_t generation) {
-  if (int cause = storage.makeFolder(directory))
+Result<FencingToken> zorse::runtime::takeOwnership(CheckpointStorage &storage, const std::string &directory, uint64_t generation) {
+  if (int cause = storage.makeDirectory(directory))
     return userError(cannot(directory, "made", cause));
   auto claimed = [&]() -> Status {
     Result<std::optional<FencingToken>> there = readToken(storage, directory);
@@ -86,7 +86,7 @@ Result<FencingToken> zorse::runtime::claimDirectory(SnapshotStorage &storage, co
                        std::to_string(generation) + ": a newer run has taken over, or one of the same number; stop one of them");
     return Status::success();
   };
-  FencingToken mine = {generation, randomClaim()};
+  FencingToken mine = {generation, randomOwnerId()};
   if (Status status = claimed(); status.failed())
     return status;
   if (Status status = putToken(storage, directory, mine, claimed); status.failed())
@@ -100,7 +100,7 @@ std::optional<CheckpointError> Fence::check() const {
     return CheckpointError{there.message()};
   if (!*there)
     return CheckpointError{tokenPath(directory_) + ": is gone"};
-  if ((*there)->generation == mine_.generation && (*there)->claim == mine_.claim)
+  if ((*there)->generation == mine_.generation && (*there)->ownerId == mine_.ownerId)
     return std::nullopt;
   if ((*there)->generation < mine_.generation) {
     if (Status status = putToken(storage_, directory_, mine_, Status::success); status.failed())
@@ -111,7 +111,7 @@ std::optional<CheckpointError> Fence::check() const {
 }
 
 Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) {
-  SnapshotStorage storage;
+  CheckpointStorage storage;
   Result<std::optional<FencingToken>> token = readToken(storage, directory);
   if (token.failed())
     return token.error();

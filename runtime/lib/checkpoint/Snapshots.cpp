@@ -1,4 +1,4 @@
-#include "zorse/runtime/Snapshot.h"
+#include "zorse/runtime/Checkpoint.h"
 
 #include "Folders.h"
 #include "Json.h"
@@ -28,58 +28,58 @@ Result<std::string> fromRankZero(Group &group, const std::string &name, const Re
   return heard["value"].get<std::string>();
 }
 
-Result<std::string> claim(SnapshotStorage &storage, const SnapshotOptions &options, uint64_t generation) {
+Result<std::string> takeOwnership(CheckpointStorage &storage, const CheckpointOptions &options, uint64_t generation) {
   if (!options.resuming) {
-    Result<std::vector<SnapshotFolder>> found = listSnapshots(storage, options.directory);
+    Result<std::vector<CheckpointDirectory>> found = listCheckpoints(storage, options.directory);
     if (found.failed())
       return found.error();
-    for (const SnapshotFolder &folder : *found)
+    for (const CheckpointDirectory &folder : *found)
       if (folder.complete)
         return userError(options.directory + ": holds snapshots of an earlier run (the newest is " + folder.name +
                          "): give --resume to continue from it, or another directory");
   }
-  Result<FencingToken> token = claimDirectory(storage, options.directory, generation);
+  Result<FencingToken> token = takeOwnership(storage, options.directory, generation);
   if (token.failed())
     return token.error();
-  return std::to_string(token->generation) + " " + token->claim;
+  return std::to_string(token->generation) + " " + token->ownerId;
 }
 
 } // namespace
 
-class Snapshots::Implementation {
+class CheckpointManager::Implementation {
 public:
-  Implementation(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &options, const RunIdentity &identity)
-      : executor(executor), bundle(bundle), group(group), options(options), identity(identity) {}
+  Implementation(Executor &executor, const Bundle &bundle, Group &group, const CheckpointOptions &options, const RunConfig &runConfig)
+      : executor(executor), bundle(bundle), group(group), options(options), runConfig(runConfig) {}
 
   Executor &executor;
   const Bundle &bundle;
   Group &group;
-  SnapshotOptions options;
-  RunIdentity identity;
-  std::shared_ptr<SnapshotStorage> storage;
+  CheckpointOptions options;
+  RunConfig runConfig;
+  std::shared_ptr<CheckpointStorage> storage;
   std::unique_ptr<AsyncCheckpointWriter> writer;
 };
 
-Snapshots::Snapshots(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
-Snapshots::~Snapshots() = default;
+CheckpointManager::CheckpointManager(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+CheckpointManager::~CheckpointManager() = default;
 
-Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bundle &bundle, Group &group, const SnapshotOptions &given,
-                                                   const RunIdentity &identity, std::shared_ptr<SnapshotStorage> storage) {
-  SnapshotOptions options = given;
+Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &executor, const Bundle &bundle, Group &group, const CheckpointOptions &given,
+                                                   const RunConfig &runConfig, std::shared_ptr<CheckpointStorage> storage) {
+  CheckpointOptions options = given;
   while (options.directory.size() > 1 && options.directory.back() == '/')
     options.directory.pop_back();
   if (options.directory.empty())
     return userError("--checkpoint-dir: expects a directory");
-  auto made = std::make_unique<Implementation>(executor, bundle, group, options, identity);
+  auto made = std::make_unique<Implementation>(executor, bundle, group, options, runConfig);
   made->storage = storage ? std::move(storage) : makePosixStorage();
 
   Result<std::string> token =
-      fromRankZero(group, "snapshot directory", group.rank() == 0 ? claim(*made->storage, options, group.generation()) : std::string());
+      fromRankZero(group, "snapshot directory", group.rank() == 0 ? takeOwnership(*made->storage, options, group.generation()) : std::string());
   if (token.failed())
     return token.error();
   FencingToken mine;
   mine.generation = group.generation();
-  mine.claim = token->substr(token->find(' ') + 1);
+  mine.ownerId = token->substr(token->find(' ') + 1);
   Fence fence(*made->storage, options.directory, mine);
   std::optional<CheckpointError> error = fence.check();
   std::string text = error ? error->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
@@ -90,22 +90,22 @@ Result<std::unique_ptr<Snapshots>> Snapshots::open(Executor &executor, const Bun
     if (!(*all)[rank].empty())
       return userError(group.size() > 1 ? "rank " + std::to_string(rank) + ": " + (*all)[rank] : (*all)[rank]);
 
-  Result<std::unique_ptr<AsyncCheckpointWriter>> writer = AsyncCheckpointWriter::create({executor, bundle, group, options, identity, made->storage, fence});
+  Result<std::unique_ptr<AsyncCheckpointWriter>> writer = AsyncCheckpointWriter::create({executor, bundle, group, options, runConfig, made->storage, fence});
   if (writer.failed())
     return writer.error();
   made->writer = std::move(*writer);
-  return std::unique_ptr<Snapshots>(new Snapshots(std::move(made)));
+  return std::unique_ptr<CheckpointManager>(new CheckpointManager(std::move(made)));
 }
 
-Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::string *note) {
+Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, std::string *note) {
   Implementation &my = *implementation_;
   Result<std::string> mine = std::string();
   if (my.group.rank() == 0) {
-    Result<std::vector<SnapshotFolder>> found = listSnapshots(*my.storage, my.options.directory);
+    Result<std::vector<CheckpointDirectory>> found = listCheckpoints(*my.storage, my.options.directory);
     if (found.failed())
       mine = found.error();
     else
-      for (const SnapshotFolder &folder : *found)
+      for (const CheckpointDirectory &folder : *found)
         if (folder.complete)
           *mine += folder.name + "\n";
   }
@@ -122,7 +122,7 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
     size_t end = list->find('\n', begin);
     std::string name = list->substr(begin, end - begin), path = my.options.directory + "/" + name;
     begin = end + 1;
-    ResumeVerdict verdict = loadSnapshot(path, my.storage, my.executor, my.bundle, my.identity, *frozen, allowChange);
+    CheckpointStatus verdict = loadCheckpoint(path, my.storage, my.executor, my.bundle, my.runConfig, *frozen, allowChange);
     json said = {{"kind", int(verdict.kind)}, {"text", verdict.text}};
     Result<std::vector<std::string>> all = my.group.exchange("resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
     if (all.failed())
@@ -132,14 +132,14 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
       json heard = json::parse((*all)[rank], nullptr, false);
       if (heard.is_discarded())
         heard = nullptr;
-      uint64_t kind = ResumeVerdict::Damaged;
+      uint64_t kind = CheckpointStatus::Damaged;
       std::string text = "sent an unknown answer", problem;
       JsonFields fields(heard, "the verdict", problem);
-      fields.number("kind", kind, ResumeVerdict::Refused);
+      fields.number("kind", kind, CheckpointStatus::Refused);
       fields.text("text", text);
-      if (kind == ResumeVerdict::Refused && refused.empty())
+      if (kind == CheckpointStatus::Refused && refused.empty())
         refused = text;
-      if (kind == ResumeVerdict::Damaged)
+      if (kind == CheckpointStatus::Damaged)
         bad += (bad.empty() ? "" : "; ") + (my.group.size() > 1 ? "rank " + std::to_string(rank) + ": " : "") + text;
     }
     if (!refused.empty())
@@ -147,8 +147,8 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
     if (bad.empty()) {
       if (note)
         *note = passed + (passed.empty() || verdict.note.empty() ? "" : "\n") + verdict.note;
-      my.writer->startAt(verdict.step, verdict.samplesConsumed, std::move(damaged));
-      return std::optional<ResumePoint>(ResumePoint{verdict.step, path, verdict.samplesConsumed});
+      my.writer->startAt(verdict.step, verdict.consumedSamples, std::move(damaged));
+      return std::optional<ResumePoint>(ResumePoint{verdict.step, path, verdict.consumedSamples});
     }
     damaged.insert(name);
     passed += (passed.empty() ? "passed over: " : "\npassed over: ") + bad;
@@ -159,8 +159,8 @@ Result<std::optional<ResumePoint>> Snapshots::resume(bool allowChange, std::stri
   return std::optional<ResumePoint>();
 }
 
-StateReader *Snapshots::due(uint64_t step, bool last) { return implementation_->writer->due(step, last); }
-void Snapshots::saveNow(uint64_t step) { implementation_->writer->saveNow(step); }
-Snapshots::Counts Snapshots::counts() const { return implementation_->writer->counts(); }
-uint64_t Snapshots::memory() const { return implementation_->writer->memory(); }
-Status Snapshots::finish() { return implementation_->writer->finish(); }
+StateReader *CheckpointManager::beginIfDue(uint64_t step, bool last) { return implementation_->writer->due(step, last); }
+void CheckpointManager::saveNow(uint64_t step) { implementation_->writer->saveNow(step); }
+CheckpointManager::Counts CheckpointManager::counts() const { return implementation_->writer->counts(); }
+uint64_t CheckpointManager::memory() const { return implementation_->writer->memory(); }
+Status CheckpointManager::finish() { return implementation_->writer->finish(); }
