@@ -2,7 +2,7 @@
 
 #include "BundleFile.h"
 #include "Weights.h"
-#include "zorse/Bundle/OutputFolder.h"
+#include "zorse/Bundle/OutputDirectory.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
@@ -104,10 +104,10 @@ std::string notABundle(const std::string &directory) {
 
 } // namespace
 
-std::string whyNotWritable(const std::string &directory) { return OutputFolder::problem(directory, notABundle); }
+std::string whyNotWritable(const std::string &directory) { return OutputDirectory::problem(directory, notABundle); }
 
 Result<std::string> writeBundle(const BundleContents &contents, const std::string &directory) {
-  Result<OutputFolder> folder = OutputFolder::create(directory, notABundle);
+  Result<OutputDirectory> folder = OutputDirectory::create(directory, notABundle);
   if (folder.failed())
     return folder.error();
   Result<std::string> digest = writeFiles(contents, folder->path());

@@ -68,9 +68,9 @@ LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location lo
   if (!object)
     return emitError(location) << llvm::toString(object.takeError());
   bodies.object = std::move(*object);
-  if (const std::string &folder = bodies.sources->dumpDir(); !folder.empty()) {
+  if (const std::string &directory = bodies.sources->dumpDir(); !directory.empty()) {
     std::error_code error;
-    llvm::raw_fd_ostream out(folder + "/bodies.txt", error);
+    llvm::raw_fd_ostream out(directory + "/bodies.txt", error);
     if (!error)
       out << bodies.library.DebugString();
   }

@@ -181,7 +181,7 @@ std::optional<Model> makeModule(Session &session) {
 }
 
 /// Makes the folder of dumps, and one for texts of kernels. Returns false after an error message.
-bool makeFolders(Session &session, std::unique_ptr<codegen::PrivateFolder> &temporary) {
+bool makeDirectories(Session &session, std::unique_ptr<codegen::PrivateDirectory> &temporary) {
   const CompileOptions &options = session.options;
   if (!options.dumpDir.empty()) {
     if (std::error_code failure = llvm::sys::fs::create_directories(options.dumpDir)) {
@@ -190,7 +190,7 @@ bool makeFolders(Session &session, std::unique_ptr<codegen::PrivateFolder> &temp
     }
     session.progress.kernelTexts = options.dumpDir + "/4-bodies";
   } else if (options.emit == Emit::Llvm) {
-    llvm::Expected<std::unique_ptr<codegen::PrivateFolder>> made = codegen::PrivateFolder::create("zorse-emit");
+    llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> made = codegen::PrivateDirectory::create("zorse-emit");
     if (!made) {
       printError(llvm::toString(made.takeError()));
       return false;
@@ -205,8 +205,8 @@ bool makeFolders(Session &session, std::unique_ptr<codegen::PrivateFolder> &temp
 
 bool compileModel(const CompileOptions &options) {
   Session session(options, lastStage(options));
-  std::unique_ptr<codegen::PrivateFolder> temporary;
-  if (!makeFolders(session, temporary))
+  std::unique_ptr<codegen::PrivateDirectory> temporary;
+  if (!makeDirectories(session, temporary))
     return false;
   if (const std::string problem = problemAtStart(options); !problem.empty()) {
     printError(problem);

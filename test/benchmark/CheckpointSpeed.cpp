@@ -44,7 +44,7 @@ template <typename Work> Times best(int times, const Work &work) {
 /// \param argv  megabytes of state (default 1024), directory (default: a temporary one)
 int main(int argc, char **argv) {
   double megabytes = argc > 1 ? std::atof(argv[1]) : 1024;
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   std::string directory = argc > 2 ? argv[2] : folder.path("snapshots");
   StateOnlyOptions options;
   options.devices = 1;

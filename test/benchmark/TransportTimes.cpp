@@ -230,11 +230,11 @@ int main(int argc, char **argv) {
     if (bytes <= most)
       sizes.push_back(bytes);
 
-  char folder[] = "/tmp/transport-times-XXXXXX";
-  if (!mkdtemp(folder))
+  char directory[] = "/tmp/transport-times-XXXXXX";
+  if (!mkdtemp(directory))
     return std::perror("transport-times"), 1;
   auto connect = [&](uint32_t rank) {
-    zorse::test::FileGroup group(folder, rank, 2);
+    zorse::test::FileGroup group(directory, rank, 2);
     Result<std::unique_ptr<Transport>> transport = makeGlooTransport(group, options(rank, contexts));
     check(transport.failed() ? Status(transport.error()) : Status());
     return std::move(*transport);
@@ -254,9 +254,9 @@ int main(int argc, char **argv) {
   std::vector<Cost> gloo = measureAll(*connect(0), 0, sizes, quick);
   const std::vector<Cost> sockets = socketCosts(ends.first, 0, sizes, quick);
   waitpid(other, nullptr, 0);
-  std::string remove = std::string("rm -rf ") + folder;
+  std::string remove = std::string("rm -rf ") + directory;
   if (std::system(remove.c_str()) != 0)
-    std::fprintf(stderr, "transport-times: %s was not removed\n", folder);
+    std::fprintf(stderr, "transport-times: %s was not removed\n", directory);
 
   auto transports = makeLocalTransports(2);
   std::thread second([&] { measureAll(*transports[1], 1, sizes, quick); });

@@ -43,8 +43,8 @@ private:
 class Driven final : public Machine {
 public:
   Driven(const runtime::Driver &driver, const std::string &arch) : Machine(arch), driver(driver) {
-    folder = (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid()))).string();
-    std::filesystem::create_directories(folder + "/" + arch);
+    directory = (std::filesystem::temp_directory_path() / ("zorse-conformance-" + std::to_string(getpid()))).string();
+    std::filesystem::create_directories(directory + "/" + arch);
     if (arch != "emu") // keep the GPU's context between cases
       if (auto made = make("context"); !made.failed())
         context = std::move(*made);
@@ -53,20 +53,20 @@ public:
     device.reset();
     context.reset();
     std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
+    std::filesystem::remove_all(directory, ignored);
   }
 
   /// A device loads bodies only once, so each library has a separate device.
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;
     if (library.objects_size() > 0)
-      std::ofstream(folder + "/" + arch + "/" + library.objects(0), std::ios::binary) << bodies.object;
+      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary) << bodies.object;
     device.reset();
     auto made = make("conformance");
     if (made.failed())
       return made.message();
     device = std::move(*made);
-    runtime::Status status = device->loadBodies(library, folder);
+    runtime::Status status = device->loadBodies(library, directory);
     return status.failed() ? status.message() : "";
   }
 
@@ -96,7 +96,7 @@ public:
 
 private:
   const runtime::Driver &driver;
-  std::string folder;
+  std::string directory;
   bundle::BodyLibrary library;
   std::unique_ptr<runtime::QueuedDevice> context, device;
 

@@ -10,7 +10,7 @@ namespace {
 
 class Recorder final : public Machine {
 public:
-  Recorder(std::string folder, const std::string &arch, bool timed) : Machine(arch), folder(std::move(folder)), timed(timed) {}
+  Recorder(std::string directory, const std::string &arch, bool timed) : Machine(arch), directory(std::move(directory)), timed(timed) {}
   ~Recorder() override { end(); }
 
   void begin(const std::string &name) override {
@@ -46,12 +46,12 @@ private:
       return;
     char number[16];
     std::snprintf(number, sizeof number, "%04d.case", written++);
-    if (const std::string problem = file.write(folder + "/" + number); !problem.empty())
+    if (const std::string problem = file.write(directory + "/" + number); !problem.empty())
       std::fprintf(stderr, "%s\n", problem.c_str());
     file.runs.clear();
   }
 
-  const std::string folder;
+  const std::string directory;
   const bool timed;
   CaseFile file;
   int written = 0;
@@ -80,10 +80,10 @@ Case attentionOver(const Sequences &a, const std::string &type, bool gradient) {
 
 } // namespace
 
-std::unique_ptr<Machine> conformance::makeRecorder(const std::string &folder, const std::string &arch, bool timed) {
+std::unique_ptr<Machine> conformance::makeRecorder(const std::string &directory, const std::string &arch, bool timed) {
   std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
-  return std::make_unique<Recorder>(folder, arch, timed);
+  std::filesystem::create_directories(directory, ignored);
+  return std::make_unique<Recorder>(directory, arch, timed);
 }
 
 std::vector<KernelClass> conformance::timedAttention(bool emulated) {

@@ -57,10 +57,10 @@ template <typename T> T must(Result<T> result) {
 /// The sum bodies, as compiled for emulated GPUs.
 struct Sums {
   bundle::BodyLibrary library;
-  std::string folder;
+  std::string directory;
   DeviceSums sums;
 };
-Sums compileSums(const std::string &folder) {
+Sums compileSums(const std::string &directory) {
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(mlir::UnknownLoc::get(&context));
   codegen::CodegenOptions options;
@@ -75,9 +75,9 @@ Sums compileSums(const std::string &folder) {
   codegen::appendBuiltinBodies(&context, *bodies, summary, kTerms);
   if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
     fail("sums do not compile");
-  std::filesystem::create_directories(folder + "/emu");
-  std::ofstream(folder + "/emu/" + bodies->library.objects(0), std::ios::binary) << bodies->object;
-  Sums made{bodies->library, folder, {}};
+  std::filesystem::create_directories(directory + "/emu");
+  std::ofstream(directory + "/emu/" + bodies->library.objects(0), std::ios::binary) << bodies->object;
+  Sums made{bodies->library, directory, {}};
   for (int b = 0; b < made.library.bodies_size(); ++b)
     for (auto [type, list] : {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
       for (uint32_t terms = 2; terms <= kTerms; ++terms)
@@ -91,7 +91,7 @@ std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
   request.name = "g" + std::to_string(device);
   request.ordinal = int(device);
   auto made = must(must(findDriver("cuda", request.name))->make(request));
-  must(made->loadBodies(sums.library, sums.folder));
+  must(made->loadBodies(sums.library, sums.directory));
   return made;
 }
 
@@ -291,14 +291,14 @@ size_t inThreads(const RandomProgram &program, const Sums &sums) {
   return equal;
 }
 
-size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::string &folder) {
-  std::filesystem::create_directories(folder);
+size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::string &directory) {
+  std::filesystem::create_directories(directory);
   std::vector<pid_t> children;
   for (uint32_t d = 0; d < program.devices; ++d) {
     const pid_t child = ::fork();
     if (child == 0) {
       auto gpu = makeGpu(d, sums);
-      zorse::test::FileGroup group(folder, d, program.devices);
+      zorse::test::FileGroup group(directory, d, program.devices);
       auto direct = must(connectNccl({{d, gpu.get()}}, group, optionsOf(program, sums, "list")));
       auto blocking = std::make_unique<Blocking>(*gpu, std::move(direct[0]), program.seed);
       blocking->device = d;
@@ -427,18 +427,18 @@ int main(int argc, char **argv) {
       return std::printf("direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]\n"), 2;
   }
   ::setenv("ZORSE_EMULATOR_DEVICES", "8", 0);
-  const std::string folder = (std::filesystem::temp_directory_path() / ("zorse-direct-" + std::to_string(::getpid()))).string();
-  const Sums sums = compileSums(folder);
+  const std::string directory = (std::filesystem::temp_directory_path() / ("zorse-direct-" + std::to_string(::getpid()))).string();
+  const Sums sums = compileSums(directory);
   size_t equal = 0, mistaken = 0;
   for (uint64_t seed = first; seed < first + lists; ++seed) {
     const uint32_t count = devices ? devices : 2 + uint32_t(seed % 5);
     const RandomProgram program = listOf(seed, count, 30, seed % 4 == 0 ? 300000 : 20000);
-    equal += processes ? inProcesses(program, sums, folder + "/" + std::to_string(seed)) : inThreads(program, sums);
+    equal += processes ? inProcesses(program, sums, directory + "/" + std::to_string(seed)) : inThreads(program, sums);
   }
   if (!processes)
     mistaken = size_t(mistakes(sums)) + size_t(abortsOfTwo(sums));
   std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
+  std::filesystem::remove_all(directory, ignored);
   std::printf("%zu operations of %u random lists on 2 to 6 GPUs, %s: equal to the bit", equal, lists,
               processes ? "each a process" : "all in one process");
   if (!processes)

@@ -45,7 +45,7 @@ public:
   bool triggered() const { return triggered_; }
   int count() const { return count_; }
 
-  int makeFolder(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::makeDirectory(path); }
+  int makeDirectory(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::makeDirectory(path); }
   int create(const std::string &path, int &handle, bool direct) override {
     return fails() ? fault_.error : CheckpointStorage::create(path, handle, direct);
   }
@@ -63,9 +63,9 @@ public:
     return 0;
   }
   int rename(const std::string &from, const std::string &to) override { return fails() ? fault_.error : CheckpointStorage::rename(from, to); }
-  int syncFolder(const std::string &) override { return fails() ? fault_.error : 0; }
+  int syncDirectory(const std::string &) override { return fails() ? fault_.error : 0; }
   int remove(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::remove(path); }
-  int removeFolder(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::removeDirectory(path); }
+  int removeDirectory(const std::string &path) override { return fails() ? fault_.error : CheckpointStorage::removeDirectory(path); }
 
 private:
   bool fails() {
@@ -207,7 +207,7 @@ protected:
     return size_t(std::count_if(found->begin(), found->end(), [](const CheckpointDirectory &checkpoint) { return !checkpoint.complete; }));
   }
 
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   std::string directory = folder.path("snapshots");
   Bundle bundle, other;
 };

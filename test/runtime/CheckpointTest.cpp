@@ -120,7 +120,7 @@ protected:
 
   static void flipEnd(const std::string &path) { flip(path, int64_t(std::filesystem::file_size(path)) - 1); }
 
-  TemporaryFolder folder;
+  TemporaryDirectory folder;
   std::string directory = folder.path("snapshots");
 };
 

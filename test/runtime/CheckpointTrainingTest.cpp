@@ -1,6 +1,6 @@
 // Tests snapshots of a training run in progress.
 #include "QuickStorage.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 #include "ThreadGroup.h"
 #include "TwoDevices.h"
 
@@ -43,16 +43,16 @@ public:
     return CheckpointStorage::write(handle, data, bytes);
   }
   int sync(int) override { return 0; }
-  int syncFolder(const std::string &) override { return 0; }
+  int syncDirectory(const std::string &) override { return 0; }
 };
 
 class CheckpointTrainingTest : public ::testing::Test {
 protected:
-  CheckpointTrainingTest() : two(folder.path("two.zorse")) {
+  CheckpointTrainingTest() : two(directory.path("two.zorse")) {
     float weights[6] = {0, 0, 1, 2, 3, 4};
-    folder.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
-    std::filesystem::create_directories(folder.path("two.zorse/kernels/x86-64"));
-    std::filesystem::copy_file(ZORSE_TEST_KERNELS, folder.path("two.zorse/kernels/x86-64/kernels.so"));
+    directory.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
+    std::filesystem::create_directories(directory.path("two.zorse/kernels/x86-64"));
+    std::filesystem::copy_file(ZORSE_TEST_KERNELS, directory.path("two.zorse/kernels/x86-64/kernels.so"));
     bundle.summary.mutable_training()->set_optimizer(bundle::TrainingOptions::SGD);
     bundle.summary.mutable_training()->set_schedule(bundle::TrainingOptions::LINEAR);
     bundle.summary.mutable_training()->set_learning_rate(0.01);
@@ -75,7 +75,7 @@ protected:
     EXPECT_FALSE(loadState(**executor, bundle, "").failed());
     auto group = makeSoloGroup(generation);
     CheckpointOptions options;
-    options.directory = folder.path("snapshots");
+    options.directory = directory.path("snapshots");
     options.every = every;
     options.resuming = resume;
     options.warn = [&](const std::string &text) { out.warnings += text + "\n"; };
@@ -121,7 +121,7 @@ protected:
     return out;
   }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   TwoDevices two;
   Bundle &bundle = two.bundle;
 };
@@ -131,7 +131,7 @@ TEST_F(CheckpointTrainingTest, AResumedRunIsTheUnbrokenOne) {
   EXPECT_EQ(unbroken.error, "");
   EXPECT_EQ(unbroken.counts.written, 4u);
   ASSERT_EQ(unbroken.losses.size(), 40u);
-  std::filesystem::remove_all(folder.path("snapshots"));
+  std::filesystem::remove_all(directory.path("snapshots"));
   std::vector<double> losses;
   uint64_t generation = 1;
   for (uint64_t stop : {7u, 8u, 23u, 40u}) {
@@ -148,7 +148,7 @@ TEST_F(CheckpointTrainingTest, AResumedRunIsTheUnbrokenOne) {
 
 TEST_F(CheckpointTrainingTest, TakingThemChangesNothing) {
   Run without = run(1, 200, 0, false);
-  std::filesystem::remove_all(folder.path("snapshots"));
+  std::filesystem::remove_all(directory.path("snapshots"));
   Run every = run(1, 200, 1, false);
   EXPECT_EQ(every.error, "");
   EXPECT_EQ(every.counts.written, 200u);
@@ -164,7 +164,7 @@ TEST_F(CheckpointTrainingTest, ASlowDiskIsWaitedForAndCounted) {
   EXPECT_GE(slow.counts.waits, 8u);
   EXPECT_NE(slow.warnings.find("the disk is too slow"), std::string::npos) << slow.warnings;
   EXPECT_EQ(slow.warnings.find("said once"), slow.warnings.rfind("said once"));
-  auto found = listCheckpoints(folder.path("snapshots"));
+  auto found = listCheckpoints(directory.path("snapshots"));
   ASSERT_EQ(found->size(), 2u);
   EXPECT_EQ((*found)[0].step, 12u);
 }
@@ -175,7 +175,7 @@ TEST_F(CheckpointTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverCome
   ASSERT_FALSE(loadState(**executor, bundle, "").failed());
   auto group = makeSoloGroup(1);
   CheckpointOptions options;
-  options.directory = folder.path("snapshots");
+  options.directory = directory.path("snapshots");
   options.every = 1;
   auto checkpoints = CheckpointManager::open(**executor, bundle, *group, options, {});
   ASSERT_FALSE(checkpoints.failed());

@@ -530,7 +530,7 @@ TEST(ControlRandom, SchedulesOfDeathsFailuresAndStops) {
 
 // ---- resources ----
 
-size_t countOf(const char *folder) { return size_t(std::distance(std::filesystem::directory_iterator(folder), {})); }
+size_t countOf(const char *directory) { return size_t(std::distance(std::filesystem::directory_iterator(directory), {})); }
 
 TEST(ControlResources, NothingIsLeftBehind) {
   size_t threads = countOf("/proc/self/task"), files = countOf("/proc/self/fd");

@@ -1,6 +1,6 @@
 // Tests the sources of a job's secret.
 #include "ControlRig.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include <cstdlib>
 #include <optional>
@@ -29,19 +29,19 @@ private:
 };
 
 TEST(ControlTrust, TheSecretsSources) {
-  TemporaryFolder folder;
-  Variable home("HOME", folder.path("home").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
-  ::mkdir(folder.path("home").c_str(), 0755);
+  TemporaryDirectory directory;
+  Variable home("HOME", directory.path("home").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  ::mkdir(directory.path("home").c_str(), 0755);
 
   Result<std::string> made = jobSecret("");
   ASSERT_FALSE(made.failed()) << made.message();
   EXPECT_EQ(made->size(), 64u);
   struct stat info = {};
-  ASSERT_EQ(::stat(folder.path("home/.config/zorse/secret").c_str(), &info), 0);
+  ASSERT_EQ(::stat(directory.path("home/.config/zorse/secret").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600u);
   EXPECT_EQ(*jobSecret(""), *made);
 
-  std::string path = folder.write("file", "0123456789abcdef\n");
+  std::string path = directory.write("file", "0123456789abcdef\n");
   ::chmod(path.c_str(), 0600);
   EXPECT_EQ(*jobSecret(path), "0123456789abcdef");
   {
@@ -55,19 +55,19 @@ TEST(ControlTrust, TheSecretsSources) {
   }
   ::chmod(path.c_str(), 0640);
   EXPECT_TRUE(contains(jobSecret(path).message(), "chmod 600"));
-  EXPECT_TRUE(contains(jobSecret(folder.path("nowhere")).message(), "No such file"));
-  EXPECT_TRUE(jobSecret(folder.path("")).failed());
-  std::string brief = folder.write("brief", "abc");
+  EXPECT_TRUE(contains(jobSecret(directory.path("nowhere")).message(), "No such file"));
+  EXPECT_TRUE(jobSecret(directory.path("")).failed());
+  std::string brief = directory.write("brief", "abc");
   ::chmod(brief.c_str(), 0600);
   EXPECT_TRUE(contains(jobSecret(brief).message(), "at least 16"));
-  std::string huge = folder.write("huge", std::string(1 << 20, 'x'));
+  std::string huge = directory.write("huge", std::string(1 << 20, 'x'));
   ::chmod(huge.c_str(), 0600);
   EXPECT_TRUE(contains(jobSecret(huge).message(), "more than"));
 }
 
 TEST(ControlTrust, ProcessesThatMakeTheSecretAtOnceGetTheSame) {
-  TemporaryFolder folder;
-  Variable home("HOME", folder.path("").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
+  TemporaryDirectory directory;
+  Variable home("HOME", directory.path("").c_str()), noSecret("ZORSE_SECRET", nullptr), noFile("ZORSE_SECRET_FILE", nullptr);
   std::vector<std::string> secrets(8);
   std::vector<std::thread> threads;
   for (std::string &secret : secrets)

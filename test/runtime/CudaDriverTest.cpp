@@ -5,7 +5,7 @@
 #include "device/cuda/CudaDevice.h"
 
 #include "StandIn.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/HalfTypes.h"
 
@@ -223,8 +223,8 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   auto made = makeCudaDevice("g", 0);
   ASSERT_FALSE(made.failed()) << made.message();
   QueuedDevice &device = **made;
-  test::TemporaryFolder folder;
-  ASSERT_TRUE(device.loadBodies(squareProducts({6, 7}), folder.path("")).succeeded());
+  test::TemporaryDirectory directory;
+  ASSERT_TRUE(device.loadBodies(squareProducts({6, 7}), directory.path("")).succeeded());
   auto arena = device.allocate(bundle::DEVICE, 4096, {});
   ASSERT_FALSE(arena.failed()) << arena.message();
   Silent observer;
@@ -256,15 +256,15 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
 }
 
 TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
-  test::TemporaryFolder folder;
+  test::TemporaryDirectory directory;
   const std::string zeros(8, '\0'), image = std::string("\x08").append(7, '\0') + "xxxxxxxx" + zeros; // one module of 8 bytes that are not code
-  folder.write("emu/kernels.bc", image);
+  directory.write("emu/kernels.bc", image);
   auto bodies = CudaBodies::create(*cuda, "emu");
   ASSERT_FALSE(bodies.failed()) << bodies.message();
   bundle::BodyLibrary library;
   library.set_arch("emu");
   library.add_objects("kernels.bc");
-  const Status status = (*bodies)->load(library, folder.path(""));
+  const Status status = (*bodies)->load(library, directory.path(""));
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("cuModuleLoadDataEx"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find('\n'), std::string::npos) << status.message();

@@ -1,6 +1,6 @@
 // Tests data sources: formats, order, ranges, and refusals.
 #include "zorse/runtime/Data.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 #include "zorse/runtime/Training.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ protected:
   }
 
   Bundle bundle;
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
 };
 
 void expectSays(const std::string &error, std::initializer_list<const char *> words) {
@@ -85,7 +85,7 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
   for (int i = 0; i < 30; ++i)
     text += char(i);
   for (const std::string &path :
-       {folder.write("llmc.bin", header + tokens(30)), folder.write("nano.bin", tokens(30)), folder.write("some.txt", text)}) {
+       {directory.write("llmc.bin", header + tokens(30)), directory.write("nano.bin", tokens(30)), directory.write("some.txt", text)}) {
     auto source = open(path);
     ASSERT_TRUE(source);
     EXPECT_EQ(source->samplesPerEpoch(), 7u); // 29 tokens have a successor
@@ -98,8 +98,8 @@ TEST_F(Data, TokenFilesOfThreeFormatsAreWindowsInFileOrder) {
 }
 
 TEST_F(Data, AFileThatShrinksOrIsReplacedIsAnErrorOfTheRead) {
-  std::string path = folder.write("nano.bin", tokens(4 * 3000 + 1)),
-              array = folder.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
+  std::string path = directory.write("nano.bin", tokens(4 * 3000 + 1)),
+              array = directory.write("b.npy", npy("<i8", "(30, 4)", std::string(30 * 4 * 8, '\0')));
   auto source = open(path), arrays = open("input_ids=" + array + ",labels=" + array);
   ASSERT_TRUE(source && arrays);
   ASSERT_FALSE(source->batchFrom(0).failed());
@@ -112,7 +112,7 @@ TEST_F(Data, AFileThatShrinksOrIsReplacedIsAnErrorOfTheRead) {
 
 TEST_F(Data, LabelsAreTheIdsWhereTheGraphShifts) {
   bundle.summary.mutable_inputs(1)->set_shifted_in_graph(true);
-  auto source = open(folder.write("nano.bin", tokens(12)));
+  auto source = open(directory.write("nano.bin", tokens(12)));
   ASSERT_TRUE(source);
   auto batch = source->batchFrom(0);
   ASSERT_FALSE(batch.failed());
@@ -120,7 +120,7 @@ TEST_F(Data, LabelsAreTheIdsWhereTheGraphShifts) {
 }
 
 TEST_F(Data, ShufflingIsAPermutationPerEpochAndFixedBySeed) {
-  std::string path = folder.write("nano.bin", tokens(4 * 30 + 1));
+  std::string path = directory.write("nano.bin", tokens(4 * 30 + 1));
   auto first = open(path, 7), again = open(path, 7), other = open(path, 8);
   std::vector<int64_t> orders[2];
   for (int epoch = 0; epoch < 2; ++epoch)
@@ -142,8 +142,8 @@ TEST_F(Data, ArraysFeedInputsByName) {
   std::vector<int64_t> labels(16, -100);
   for (int i = 0; i < 16; ++i)
     ids[i] = i;
-  std::string specification = "input_ids=" + folder.write("a.npy", npy("<i4", "(4, 4)", bytesOfNumbers(ids))) +
-                              ",labels=" + folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
+  std::string specification = "input_ids=" + directory.write("a.npy", npy("<i4", "(4, 4)", bytesOfNumbers(ids))) +
+                              ",labels=" + directory.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
   auto source = open(specification);
   ASSERT_TRUE(source);
   auto batch = source->batchFrom(3);
@@ -155,22 +155,22 @@ TEST_F(Data, ArraysFeedInputsByName) {
 TEST_F(Data, IdsOutOfRangeNameFilePositionAndValue) {
   std::string bytes = tokens(100);
   bytes[2 * 9 + 1] = 1; // token 9 is 265
-  std::string path = folder.write("range.bin", bytes);
+  std::string path = directory.write("range.bin", bytes);
   auto batch = open(path)->batchFrom(0);
   ASSERT_TRUE(batch.failed());
   expectSays(batch.message(), {"range.bin", "token 9 is 265", "[0, 256)", "input_ids"});
 
   std::vector<int64_t> ids(12, 5), labels(12, -100);
   ids[6] = -1;
-  batch = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
-               ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))))
+  batch = open("input_ids=" + directory.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
+               ",labels=" + directory.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))))
               ->batchFrom(0);
   ASSERT_TRUE(batch.failed());
   expectSays(batch.message(), {"a.npy", "sample 1, position 2 is -1", "[0, 256)"});
 }
 
 TEST_F(Data, ABatchMayStartAtAnySample) {
-  auto source = open(folder.write("nano.bin", tokens(30)));
+  auto source = open(directory.write("nano.bin", tokens(30)));
   ASSERT_TRUE(source);
   auto batch = source->batchFrom(5); // as after a run with another batch size
   ASSERT_FALSE(batch.failed());
@@ -186,22 +186,22 @@ TEST_F(Data, TheFingerprintIsOfTheContents) {
   std::string bytes = tokens(300000), changed = bytes, end = bytes;
   changed[1 << 12] ^= 1;
   end.back() ^= 1;
-  std::string first = fingerprint(folder.write("a.bin", bytes));
-  EXPECT_EQ(first, fingerprint(folder.write("other/b.bin", bytes))); // independent of the path
-  EXPECT_NE(first, fingerprint(folder.write("c.bin", changed)));
-  EXPECT_NE(first, fingerprint(folder.write("d.bin", end)));
-  EXPECT_NE(first, fingerprint(folder.write("e.bin", bytes + bytes.substr(0, 2))));
-  EXPECT_NE(first, fingerprint(folder.write("f.txt", bytes))); // read as other tokens
+  std::string first = fingerprint(directory.write("a.bin", bytes));
+  EXPECT_EQ(first, fingerprint(directory.write("other/b.bin", bytes))); // independent of the path
+  EXPECT_NE(first, fingerprint(directory.write("c.bin", changed)));
+  EXPECT_NE(first, fingerprint(directory.write("d.bin", end)));
+  EXPECT_NE(first, fingerprint(directory.write("e.bin", bytes + bytes.substr(0, 2))));
+  EXPECT_NE(first, fingerprint(directory.write("f.txt", bytes))); // read as other tokens
 
   std::vector<int64_t> ids(16, 5), labels(16, 6);
-  std::string a = folder.write("a.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))),
-              b = folder.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
-  std::string wide = folder.write("wide.npy", npy("<i8", "(2, 8)", bytesOfNumbers(ids)));
+  std::string a = directory.write("a.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))),
+              b = directory.write("b.npy", npy("<i8", "(4, 4)", bytesOfNumbers(labels)));
+  std::string wide = directory.write("wide.npy", npy("<i8", "(2, 8)", bytesOfNumbers(ids)));
   std::string arrays = fingerprint("input_ids=" + a + ",labels=" + b);
   EXPECT_EQ(arrays, fingerprint("labels=" + b + ",input_ids=" + a));
   EXPECT_NE(arrays, fingerprint("input_ids=" + b + ",labels=" + a));
   EXPECT_NE(arrays, fingerprint("input_ids=" + wide + ",labels=" + b));
-  EXPECT_TRUE(dataFingerprint(folder.path("none.bin")).failed());
+  EXPECT_TRUE(dataFingerprint(directory.path("none.bin")).failed());
 }
 
 TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
@@ -232,14 +232,14 @@ TEST_F(Data, WhatIsNeitherTextNorTokensIsRefused) {
                                                                   {"r.npy", much},
                                                                   {"s.bin", "PK\x03\x04" + much}};
   for (const auto &[name, bytes] : files) {
-    std::string path = folder.write(name, bytes);
+    std::string path = directory.write(name, bytes);
     expectSays(openError(path), {name.c_str(), "expected text or tokens, found ", ("bytes:" + path).c_str()});
     EXPECT_EQ(openError("bytes:" + path), "accepted") << name;
     EXPECT_FALSE(dataFingerprint("bytes:" + path).failed());
   }
-  EXPECT_EQ(openError(folder.write("prose.txt", "{ is a brace, \"this\" a word: " + much)), "accepted");
-  EXPECT_EQ(openError(folder.write("gz.bin", tokens(30))), "accepted");
-  EXPECT_EQ(openError("bytes:" + folder.write("odd.bin", much + "x")), "accepted");
+  EXPECT_EQ(openError(directory.write("prose.txt", "{ is a brace, \"this\" a word: " + much)), "accepted");
+  EXPECT_EQ(openError(directory.write("gz.bin", tokens(30))), "accepted");
+  EXPECT_EQ(openError("bytes:" + directory.write("odd.bin", much + "x")), "accepted");
 }
 
 TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
@@ -254,7 +254,7 @@ TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
     bundle.summary.mutable_inputs(1)->set_upper_bound(vocabulary);
     for (const auto &[name, bytes] : {std::pair("u16.bin", numbers(uint16_t())), std::pair("u32.bin", numbers(uint32_t())),
                                       std::pair("i32.bin", numbers(int32_t())), std::pair("i64.bin", numbers(int64_t()))}) {
-      auto source = open(folder.write(name, bytes));
+      auto source = open(directory.write(name, bytes));
       ASSERT_TRUE(source) << name;
       EXPECT_EQ(source->samplesPerEpoch(), 9u) << name;
       EXPECT_EQ(values(**source->batchFrom(0), 0), expected) << name << " of " << vocabulary;
@@ -264,46 +264,46 @@ TEST_F(Data, FilesWithoutAHeaderAreReadByTheirContents) {
   std::vector<uint32_t> large(1 << 20);
   for (size_t i = 0; i < large.size(); ++i)
     large[i] = uint32_t(i * 2654435761u % 70000);
-  auto source = open(folder.write("large.bin", bytesOfNumbers(large)));
+  auto source = open(directory.write("large.bin", bytesOfNumbers(large)));
   ASSERT_TRUE(source);
   expectSays(source->description()[0], {"uint32 tokens, 1048576 tokens"});
   // If both types are possible, the user must choose.
   bundle.summary.mutable_inputs(0)->set_upper_bound(256);
   bundle.summary.mutable_inputs(1)->set_upper_bound(256);
-  std::string zeros = folder.write("zeros.bin", std::string(160, '\0'));
+  std::string zeros = directory.write("zeros.bin", std::string(160, '\0'));
   expectSays(openError(zeros), {"zeros.bin", "--data-type"});
   for (const auto &[type, samples] : {std::pair(StoredType::U16, 19u), std::pair(StoredType::U32, 9u), std::pair(StoredType::U8, 39u)}) {
     auto said = DataSource::open(bundle, zeros, std::nullopt, type);
     ASSERT_FALSE(said.failed()) << said.message();
     EXPECT_EQ((*said)->samplesPerEpoch(), samples);
   }
-  auto odd = DataSource::open(bundle, folder.write("six.bin", "123456"), std::nullopt, StoredType::I64);
+  auto odd = DataSource::open(bundle, directory.write("six.bin", "123456"), std::nullopt, StoredType::I64);
   expectSays(odd.failed() ? odd.message() : "accepted", {"six.bin", "--data-type says int64", "6 bytes"});
 }
 
 TEST_F(Data, TextIsForModelsWhoseTokensAreBytes) {
   bundle.summary.mutable_inputs(0)->set_upper_bound(50257);
   bundle.summary.mutable_inputs(1)->set_upper_bound(50257);
-  std::string path = folder.write("prose.txt", std::string(200, 'x'));
+  std::string path = directory.write("prose.txt", std::string(200, 'x'));
   expectSays(openError(path), {"prose.txt", "below 50257", "python3 -m zorse.data", "bytes:"});
   EXPECT_EQ(openError("bytes:" + path), "accepted");
 }
 
 TEST_F(Data, LabelsAreShiftedOnce) {
   std::vector<int64_t> ids(16, 5);
-  std::string files = "input_ids=" + folder.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
-                      ",labels=" + folder.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
+  std::string files = "input_ids=" + directory.write("d/ids-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids))) +
+                      ",labels=" + directory.write("d/labels-0.npy", npy("<i8", "(4, 4)", bytesOfNumbers(ids)));
   EXPECT_EQ(openError(files), "accepted") << "no data.json";
   for (bool shifts : {false, true})
     for (const char *labels : {"next", "same"}) {
       bundle.summary.mutable_inputs(1)->set_shifted_in_graph(shifts);
-      folder.write("d/data.json", std::string(R"({"fingerprint": "f", "settings": {"labels": ")") + labels + "\"}}");
+      directory.write("d/data.json", std::string(R"({"fingerprint": "f", "settings": {"labels": ")") + labels + "\"}}");
       if (shifts == (std::string(labels) == "same"))
         EXPECT_EQ(openError(files), "accepted");
       else
         expectSays(openError(files), {"labels-0.npy", "data.json", shifts ? "--labels same" : "--labels next"});
     }
-  folder.write("d/data.json", "[[[{");
+  directory.write("d/data.json", "[[[{");
   EXPECT_EQ(openError(files), "accepted") << "of something else";
 }
 
@@ -326,43 +326,43 @@ TEST_F(Data, PicklesOfEveryProtocolAreRefused) {
   };
   for (size_t i = 0; i < pickles.size(); ++i)
     for (const char *suffix : {".txt", ".bin"})
-      expectSays(openError(folder.write(std::to_string(i) + suffix, pickles[i])), {"found a pickle"});
+      expectSays(openError(directory.write(std::to_string(i) + suffix, pickles[i])), {"found a pickle"});
   for (const char *text : {"I came. I saw. I conquered.", "Very good\n.\n", "(a) one (b) two.", "Nothing to see here.", "cat\ndog\n.", "\n.", "K."}) {
-    std::string error = openError(folder.write("prose.txt", text + std::string(60, ' ') + "."));
+    std::string error = openError(directory.write("prose.txt", text + std::string(60, ' ') + "."));
     EXPECT_EQ(error.find("pickle"), std::string::npos) << text << ": " << error;
   }
 }
 
 TEST_F(Data, SaysHowItWasRead) {
-  auto source = open(folder.write("nano.bin", tokens(30)));
+  auto source = open(directory.write("nano.bin", tokens(30)));
   ASSERT_TRUE(source);
   ASSERT_EQ(source->description().size(), 1u) << "one file, though it feeds two inputs";
   expectSays(source->description()[0], {"nano.bin: uint16 tokens, 30 tokens, the first are 0, 1, 2, 3, 4, 5, 6, 7"});
   std::vector<int64_t> ids(12, 5), labels(12, -100);
-  source = open("input_ids=" + folder.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
-                ",labels=" + folder.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
+  source = open("input_ids=" + directory.write("a.npy", npy("<i8", "(3, 4)", bytesOfNumbers(ids))) +
+                ",labels=" + directory.write("b.npy", npy("<i8", "(3, 4)", bytesOfNumbers(labels))));
   ASSERT_TRUE(source);
   ASSERT_EQ(source->description().size(), 2u);
   expectSays(source->description()[1], {"b.npy: input 'labels', I64 [3x4], the first values are -100, -100"});
 }
 
 TEST_F(Data, WrongDataIsRefused) {
-  expectSays(openError(folder.path("none.bin")), {"none.bin", "cannot be read"});
-  expectSays(openError(folder.write("short.bin", tokens(12))), {"short.bin", "holds 2 samples, one batch needs 3"});
-  expectSays(openError(folder.write("empty.txt", "")), {"empty.txt", "holds 0 samples"});
-  expectSays(openError(folder.write("odd.bin", "123")), {"odd.bin", "odd number of bytes"});
+  expectSays(openError(directory.path("none.bin")), {"none.bin", "cannot be read"});
+  expectSays(openError(directory.write("short.bin", tokens(12))), {"short.bin", "holds 2 samples, one batch needs 3"});
+  expectSays(openError(directory.write("empty.txt", "")), {"empty.txt", "holds 0 samples"});
+  expectSays(openError(directory.write("odd.bin", "123")), {"odd.bin", "odd number of bytes"});
   std::string header(1024, '\0');
   int32_t words[] = {20240520, 1, 31};
   std::memcpy(header.data(), words, sizeof words);
-  expectSays(openError(folder.write("cut.bin", header + tokens(30))), {"cut.bin", "says 31 tokens", "holds 30"});
+  expectSays(openError(directory.write("cut.bin", header + tokens(30))), {"cut.bin", "says 31 tokens", "holds 30"});
 
   std::string good = npy("<i8", "(3, 4)", std::string(96, '\0'));
-  std::string a = folder.write("a.npy", good);
+  std::string a = directory.write("a.npy", good);
   expectSays(openError("nothing=" + a), {"no input 'nothing'", "'input_ids', 'labels'"});
   expectSays(openError("input_ids=" + a), {"nothing feeds input 'labels'"});
   expectSays(openError(""), {"expects files of tokens"});
   expectSays(openError("x.bin,y.bin"), {"x.bin", "cannot be read"});
-  auto array = [&](const std::string &bytes) { return openError("input_ids=" + folder.write("x.npy", bytes) + ",labels=" + a); };
+  auto array = [&](const std::string &bytes) { return openError("input_ids=" + directory.write("x.npy", bytes) + ",labels=" + a); };
   EXPECT_EQ(array(good), "accepted");
   expectSays(array("\x93NUMPY"), {"x.npy", "does not start"});
   expectSays(array("PK\3\4 a zip file, not an array"), {"x.npy", "does not start"});

@@ -1,7 +1,7 @@
 // Data and devices for the program of TwoDevices.h, for tests of the executor.
 #pragma once
 
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 #include "TwoDevices.h"
 
 #include "zorse/runtime/CpuDevice.h"
@@ -46,11 +46,11 @@ public:
 
 class ExecutorTest : public ::testing::Test {
 protected:
-  ExecutorTest() : two(folder.path("two.zorse")) {
+  ExecutorTest() : two(directory.path("two.zorse")) {
     float weights[6] = {0, 0, 1, 2, 3, 4};
-    folder.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
-    std::filesystem::create_directories(folder.path("two.zorse/kernels/x86-64"));
-    std::filesystem::copy_file(ZORSE_TEST_KERNELS, folder.path("two.zorse/kernels/x86-64/kernels.so"));
+    directory.write("two.zorse/weights.bin", std::string(reinterpret_cast<const char *>(weights), sizeof weights));
+    std::filesystem::create_directories(directory.path("two.zorse/kernels/x86-64"));
+    std::filesystem::copy_file(ZORSE_TEST_KERNELS, directory.path("two.zorse/kernels/x86-64/kernels.so"));
   }
 
   std::vector<std::unique_ptr<Device>> makeDevices() {
@@ -104,7 +104,7 @@ protected:
       EXPECT_NEAR(reports[i].gradientNorm, norm, 1e-5 * norm) << i;
       EXPECT_EQ(reports[i].step, i + 1);
     }
-    std::string path = folder.path("checkpoint.safetensors");
+    std::string path = directory.path("checkpoint.safetensors");
     ASSERT_FALSE(saveWeights(executor, two.bundle, path).failed());
     auto file = SafetensorsFile::open(path);
     ASSERT_FALSE(file.failed()) << file.message();
@@ -113,7 +113,7 @@ protected:
       EXPECT_NEAR(w[j], reference.w[j], 1e-5 * (1 + std::abs(reference.w[j])));
   }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   TwoDevices two;
   NumberedData data;
 };

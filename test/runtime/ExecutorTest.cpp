@@ -159,9 +159,9 @@ TEST_F(ExecutorTest, GradientsAndLossRowsAreCaught) {
   TrainingRun run = training(2, reports);
   run.options.set_clip_norm(0.1);
   ASSERT_FALSE(train(*executor, two.bundle, run).failed());
-  ASSERT_FALSE(gradients.write(folder.path("g.safetensors")).failed());
-  ASSERT_FALSE(rows.write(folder.path("rows.json")).failed());
-  auto file = SafetensorsFile::open(folder.path("g.safetensors"));
+  ASSERT_FALSE(gradients.write(directory.path("g.safetensors")).failed());
+  ASSERT_FALSE(rows.write(directory.path("rows.json")).failed());
+  auto file = SafetensorsFile::open(directory.path("g.safetensors"));
   ASSERT_FALSE(file.failed());
   const auto *g = reinterpret_cast<const float *>(file->tensors().at("w").data);
   double norm = 0;
@@ -173,7 +173,7 @@ TEST_F(ExecutorTest, GradientsAndLossRowsAreCaught) {
     norm += expected * expected;
   }
   EXPECT_NEAR(reports[0].gradientNorm, std::sqrt(norm), 1e-5);
-  std::string text = folder.read("rows.json");
+  std::string text = directory.read("rows.json");
   std::vector<double> losses;
   for (const char *at = text.c_str(); *at;) {
     char *end;
@@ -199,8 +199,8 @@ TEST_F(ExecutorTest, AFactorThatIsNotFiniteSkipsTheUpdate) {
   ASSERT_FALSE(train(*executor, two.bundle, training(2, reports)).failed());
   EXPECT_TRUE(reports[0].skipped && reports[1].skipped);
   EXPECT_TRUE(std::isnan(reports[0].loss));
-  ASSERT_FALSE(saveWeights(*executor, two.bundle, folder.path("c.safetensors")).failed());
-  auto file = SafetensorsFile::open(folder.path("c.safetensors"));
+  ASSERT_FALSE(saveWeights(*executor, two.bundle, directory.path("c.safetensors")).failed());
+  auto file = SafetensorsFile::open(directory.path("c.safetensors"));
   const auto *w = reinterpret_cast<const float *>(file->tensors().at("w").data);
   for (int j = 0; j < 4; ++j)
     EXPECT_EQ(w[j], float(j + 1));
@@ -210,12 +210,12 @@ TEST_F(ExecutorTest, ACheckpointIsTheNextInitialState) {
   auto executor = make();
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
-  std::string path = folder.path("c.safetensors"), again = folder.path("d.safetensors");
+  std::string path = directory.path("c.safetensors"), again = directory.path("d.safetensors");
   ASSERT_FALSE(saveWeights(*executor, two.bundle, path).failed());
   auto second = make();
   ASSERT_FALSE(loadState(*second, two.bundle, path).failed());
   ASSERT_FALSE(saveWeights(*second, two.bundle, again).failed());
-  EXPECT_EQ(folder.read("c.safetensors"), folder.read("d.safetensors"));
+  EXPECT_EQ(directory.read("c.safetensors"), directory.read("d.safetensors"));
 
   ASSERT_FALSE(writeSafetensors(path, {{"v", StoredType::F32, {4}, [](std::byte *to) { std::memset(to, 0, 16); }}}).failed());
   EXPECT_NE(loadState(*second, two.bundle, path).message().find("1 parameter of the model missing: 'w'"), std::string::npos);
@@ -355,8 +355,8 @@ TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
   EXPECT_EQ(events.size(), 2 * entries);
   for (const TraceEvent &event : events)
     EXPECT_LE(event.begin, event.end);
-  ASSERT_FALSE(writeTrace(folder.path("trace.json"), two.bundle, events).failed());
-  std::string text = folder.read("trace.json");
+  ASSERT_FALSE(writeTrace(directory.path("trace.json"), two.bundle, events).failed());
+  std::string text = directory.read("trace.json");
   for (const char *word : {"device alpha", "collective", "\"F(cell 1, units 1-2, samples 0-3)\"", "send to beta", "reduction of group g"})
     EXPECT_NE(text.find(word), std::string::npos) << word;
 }

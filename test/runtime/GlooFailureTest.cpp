@@ -47,7 +47,7 @@ public:
       if (pid == 0) {
         signal(SIGALRM, SIG_DFL);
         alarm(unsigned(60 * zorse::test::patience()));
-        zorse::test::FileGroup group(folder_.path("."), rank, ranks);
+        zorse::test::FileGroup group(directory_.path("."), rank, ranks);
         auto made = makeGlooTransport(group, glooOptions(rank, ranks));
         ++shown_->connected;
         Status status = made.failed() ? Status(made.error()) : body(rank, **made);
@@ -75,7 +75,7 @@ public:
   Shown &shown() { return *shown_; }
 
 private:
-  TemporaryFolder folder_;
+  TemporaryDirectory directory_;
   Shown *shown_;
   std::vector<pid_t> pids_;
 };

@@ -22,11 +22,11 @@ struct LongLink {
   std::vector<std::unique_ptr<Transport>> transports;
 
   LongLink(double milliseconds, size_t window, uint32_t contexts) : proxies(2), transports(2) {
-    TemporaryFolder folder;
+    TemporaryDirectory directory;
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < 2; ++rank)
       threads.emplace_back([&, rank] {
-        zorse::test::FileGroup group(folder.path("."), rank, 2);
+        zorse::test::FileGroup group(directory.path("."), rank, 2);
         zorse::test::ProxiedGroup far(group, milliseconds, window);
         GlooOptions options = glooOptions(rank, 2);
         options.contexts[1 - rank] = contexts;

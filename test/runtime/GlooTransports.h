@@ -2,7 +2,7 @@
 #pragma once
 
 #include "FileGroup.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include "zorse/runtime/GlooTransport.h"
 
@@ -28,14 +28,14 @@ using Changed = std::function<void(uint32_t rank, GlooOptions &)>;
 
 /// The result of every rank's call.
 inline std::vector<Result<std::unique_ptr<Transport>>> tryGlooTransports(uint32_t ranks, const Changed &change = nullptr) {
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   std::vector<Result<std::unique_ptr<Transport>>> results;
   for (uint32_t rank = 0; rank < ranks; ++rank)
     results.push_back(internalError("did not run"));
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      zorse::test::FileGroup group(folder.path("."), rank, ranks);
+      zorse::test::FileGroup group(directory.path("."), rank, ranks);
       GlooOptions options = glooOptions(rank, ranks);
       if (change)
         change(rank, options);

@@ -179,12 +179,12 @@ TEST(GlooTrust, OlderGenerationIsTurnedAway) {
     uint64_t generation_;
     zorse::test::FileGroup &group_;
   };
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   std::vector<Status> results(2);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
-      zorse::test::FileGroup shared(folder.path("."), rank, 2);
+      zorse::test::FileGroup shared(directory.path("."), rank, 2);
       Replayed group(rank, 2 - rank, shared);
       GlooOptions options = glooOptions(rank, 2);
       options.connectSeconds = 0.5;
@@ -200,7 +200,7 @@ TEST(GlooTrust, OlderGenerationIsTurnedAway) {
 
 TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
   // An impostor at rank 0's address that replies with the right length but without the secret.
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -210,7 +210,7 @@ TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
   ASSERT_EQ(listen(listener, 8), 0);
   getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length);
   std::thread impostor([&] {
-    zorse::test::FileGroup group(folder.path("."), 0, 2);
+    zorse::test::FileGroup group(directory.path("."), 0, 2);
     (void)group.exchange("transport addresses", "127.0.0.1 " + std::to_string(ntohs(address.sin_port)) + " 1:1");
     int fd = accept(listener, nullptr, nullptr);
     std::string reply(64, 'x');
@@ -220,7 +220,7 @@ TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
       ;
     close(fd);
   });
-  zorse::test::FileGroup group(folder.path("."), 1, 2);
+  zorse::test::FileGroup group(directory.path("."), 1, 2);
   auto result = makeGlooTransport(group, glooOptions(1, 2));
   ASSERT_TRUE(result.failed());
   EXPECT_NE(result.message().find("as rank 0 (cpu:0) does not know the secret"), std::string::npos) << result.message();
@@ -230,8 +230,8 @@ TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
 
 TEST(GlooTrust, OptionsAreChecked) {
   auto messageOf = [](const Changed &change) {
-    zorse::runtime::test::TemporaryFolder folder;
-    zorse::test::FileGroup group(folder.path("."), 0, 1);
+    zorse::runtime::test::TemporaryDirectory directory;
+    zorse::test::FileGroup group(directory.path("."), 0, 1);
     GlooOptions options = glooOptions(0, 1);
     change(0, options);
     auto result = makeGlooTransport(group, options);

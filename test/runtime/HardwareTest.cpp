@@ -1,6 +1,6 @@
 // Tests the check of the hardware that ranks find against the hardware the bundle was compiled for.
 #include "zorse/runtime/Hardware.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 #include "TwoDevices.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 class HardwareTest : public ::testing::Test {
 protected:
-  HardwareTest() : two(folder.path("two.zorse")) {
+  HardwareTest() : two(directory.path("two.zorse")) {
     RankHardware hardware;
     hardware.host = "h1";
     hardware.processor = "x86-64-v3";
@@ -32,7 +32,7 @@ protected:
     return status.failed() ? status.message() : "";
   }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   TwoDevices two;
   std::vector<RankHardware> ranks;
   std::string note;

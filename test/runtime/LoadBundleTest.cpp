@@ -1,7 +1,7 @@
 // Tests loading of bundles from disk. A good bundle loads; every kind of damage or contradiction is an error that names
 // the place.
 #include "EditedSlot.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 #include "TwoDevices.h"
 
 #include "zorse/Bundle/Manifest.h"
@@ -19,10 +19,10 @@ namespace {
 
 class LoadBundle : public ::testing::Test {
 protected:
-  LoadBundle() : two(folder.path("two.zorse")) {}
+  LoadBundle() : two(directory.path("two.zorse")) {}
 
   void file(const std::string &name, const std::string &bytes) {
-    folder.write("two.zorse/" + name, bytes);
+    directory.write("two.zorse/" + name, bytes);
     manifest["files"][name] = bundle::sha256(bytes);
   }
 
@@ -54,8 +54,8 @@ protected:
     writeManifest();
   }
   void writeManifest() {
-    folder.write("two.zorse/manifest.json", manifest.dump());
-    folder.write("two.zorse/manifest.sha256", bundle::sha256(manifest.dump()) + "  manifest.json\n");
+    directory.write("two.zorse/manifest.json", manifest.dump());
+    directory.write("two.zorse/manifest.sha256", bundle::sha256(manifest.dump()) + "  manifest.json\n");
   }
 
   std::string problem() {
@@ -81,7 +81,7 @@ protected:
     return *program.add_entries();
   }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   TwoDevices two;
   nlohmann::json manifest;
 };
@@ -139,9 +139,9 @@ TEST_F(LoadBundle, EveryDamagedOrMissingFileIsNamed) {
     names.push_back(item.key());
   for (const std::string &name : names) {
     writeFiles();
-    std::string bytes = folder.read("two.zorse/" + name);
+    std::string bytes = directory.read("two.zorse/" + name);
     bytes[bytes.size() / 2] ^= 1;
-    folder.write("two.zorse/" + name, bytes);
+    directory.write("two.zorse/" + name, bytes);
     expectSays(problem(), {name.c_str(), "SHA-256"});
     std::filesystem::remove(two.bundle.directory + "/" + name);
     expectSays(problem(), {name.c_str(), "cannot be read"});
@@ -155,7 +155,7 @@ TEST_F(LoadBundle, FilesThatAreExchangedAfterwardsChangeNothing) {
   ASSERT_FALSE(bundle.failed()) << bundle.message();
   const std::string code = two.bundle.directory + "/kernels/x86-64/kernels.so";
   std::ofstream(code, std::ios::in | std::ios::binary) << "other"; // modified in place
-  folder.write("two.zorse/weights.new", std::string(24, 'x'));
+  directory.write("two.zorse/weights.new", std::string(24, 'x'));
   std::filesystem::rename(two.bundle.directory + "/weights.new", two.bundle.directory + "/weights.bin");
 
   Result<std::shared_ptr<const MemoryFile>> kernels = bundle->kernels.find("x86-64", "kernels.so");
@@ -211,15 +211,15 @@ TEST_F(LoadBundle, ManifestsThatDoNotFitAreRefused) {
   for (const std::string &text :
        {std::string(), std::string(100000, '['),
         "{\"format_version\": " + version + ", \"training\": {\"a\": " + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
-    folder.write("two.zorse/manifest.json", text);
+    directory.write("two.zorse/manifest.json", text);
     expectSays(problem(), {"manifest.json", "its SHA-256 is"});
-    folder.write("two.zorse/manifest.sha256", bundle::sha256(text) + "  manifest.json\n");
+    directory.write("two.zorse/manifest.sha256", bundle::sha256(text) + "  manifest.json\n");
     expectSays(problem(), {"manifest.json", "not the manifest"});
   }
   writeFiles();
   std::filesystem::remove(two.bundle.directory + "/manifest.sha256");
   expectSays(problem(), {"manifest.sha256", "incomplete"});
-  folder.write("two.zorse/manifest.sha256", "");
+  directory.write("two.zorse/manifest.sha256", "");
   expectSays(problem(), {"manifest.json"});
 }
 
@@ -407,7 +407,7 @@ TEST_F(LoadBundle, TheClusterMustHaveTheSameDevices) {
   Result<Bundle> bundle = loadBundle(two.bundle.directory);
   ASSERT_FALSE(bundle.failed());
   auto check = [&](const std::string &text) {
-    Status status = checkCluster(*bundle, folder.write("cluster.yaml", text));
+    Status status = checkCluster(*bundle, directory.write("cluster.yaml", text));
     return status.failed() ? status.message() : std::string("accepted");
   };
   EXPECT_EQ(check(bundle->cluster), "accepted");
@@ -418,7 +418,7 @@ TEST_F(LoadBundle, TheClusterMustHaveTheSameDevices) {
   expectSays(check("nodes: [ { devices: [ { name: alpha, count: 2 } ] } ]"), {"alpha:0, alpha:1"});
   expectSays(check("nodes: ["), {"cluster.yaml", "is not a cluster description"});
   expectSays(check("nodes: [ { devices: [ { kind: cpu } ] } ]"), {"cluster.yaml"});
-  EXPECT_TRUE(checkCluster(*bundle, folder.path("none.yaml")).failed());
+  EXPECT_TRUE(checkCluster(*bundle, directory.path("none.yaml")).failed());
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 #include "zorse/runtime/MappedFile.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +20,8 @@ void readWhatIsGone(const std::string &path) {
 }
 
 TEST(MappedFile, TruncatedWhileItIsReadEndsTheProcessWithItsName) {
-  TemporaryFolder folder;
-  std::string path = folder.write("weights.bin", std::string(10000, 'x'));
+  TemporaryDirectory directory;
+  std::string path = directory.write("weights.bin", std::string(10000, 'x'));
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(readWhatIsGone(path), testing::ExitedWithCode(1), "error: .*weights.bin: cannot be read any more");
 }

@@ -1,6 +1,6 @@
 // Tests matching of checkpoint tensors to parameters by names, facts and shapes, and errors that list all mismatches.
 #include "zorse/runtime/MatchTensors.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ protected:
                          for (int64_t i = 0; i < elementCount(tensor.shape).value_or(0); ++i)
                            convertElements(&tensor.value, StoredType::F32, to + i * int64_t(bytesOf(tensor.type)), tensor.type, 1);
                        }});
-    EXPECT_TRUE(writeSafetensors(folder.path(name), std::move(items), nullptr, metadata).succeeded());
-    return folder.path(name);
+    EXPECT_TRUE(writeSafetensors(directory.path(name), std::move(items), nullptr, metadata).succeeded());
+    return directory.path(name);
   }
 
   static WantedTensor wanted(const std::string &name, std::vector<int64_t> shape, bundle::HubFact hub = {}, bool trainable = true) {
@@ -75,9 +75,9 @@ protected:
     return files.failed() ? files.message() : "accepted";
   }
 
-  std::string index(const std::string &map) { return folder.write("d/model.safetensors.index.json", R"({"weight_map":)" + map + "}"); }
+  std::string index(const std::string &map) { return directory.write("d/model.safetensors.index.json", R"({"weight_map":)" + map + "}"); }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
   const std::vector<WantedTensor> facts = {
       wanted("m.t.wte", {8, 4}, {{"t.wte", "head"}, {}, false, false}), wanted("val_3", {4, 6}, {{"t.w"}, {}, true, false}),
       wanted("m.t.norm", {4}, {{"t.norm"}, {}, false, false}, false), wanted("m.t.A", {2, 4}, {{"base.t.A"}, {}, false, true})};
@@ -165,16 +165,16 @@ TEST_F(MatchTensors, OurOwnCheckpointsAreNotTurned) {
 }
 
 TEST_F(MatchTensors, Directories) {
-  folder.write("d/config.json", "{}");
+  directory.write("d/config.json", "{}");
   write("d/one.safetensors", {{"a", {1}}});
   write("d/two.safetensors", {{"b", {2}}});
   index(R"({"a":"one.safetensors","b":"two.safetensors"})");
-  Result<TensorFiles> files = TensorFiles::open(folder.path("d"));
+  Result<TensorFiles> files = TensorFiles::open(directory.path("d"));
   ASSERT_FALSE(files.failed()) << files.message();
   EXPECT_EQ(files->files(), (std::vector<std::string>{"one.safetensors", "two.safetensors"}));
   EXPECT_EQ(files->tensors().at("b").file, 1u);
   EXPECT_EQ(files->index(), "model.safetensors.index.json");
-  const std::string path = folder.path("d/model.safetensors.index.json");
+  const std::string path = directory.path("d/model.safetensors.index.json");
   EXPECT_EQ(openError(path), "accepted");
   struct {
     std::string map, says;
@@ -200,13 +200,13 @@ TEST_F(MatchTensors, Directories) {
   index(R"({"a":"one.safetensors","b":"two.safetensors"})");
   expectSays(openError(path), {"tensor 'b' is in one.safetensors and in two.safetensors"});
   write("d/model.safetensors", {{"a", {1}}});
-  expectSays(openError(folder.path("d")), {"holds both", "name the one"});
-  folder.write("e/pytorch_model.bin", "");
-  expectSays(openError(folder.path("e")), {"pytorch_model.bin", "save_pretrained"});
-  folder.write("f/adapter_model.safetensors", "");
-  expectSays(openError(folder.path("f")), {"an adapter", "base model"});
-  folder.write("g/config.json", "{}");
-  expectSays(openError(folder.path("g")), {"holds neither"});
+  expectSays(openError(directory.path("d")), {"holds both", "name the one"});
+  directory.write("e/pytorch_model.bin", "");
+  expectSays(openError(directory.path("e")), {"pytorch_model.bin", "save_pretrained"});
+  directory.write("f/adapter_model.safetensors", "");
+  expectSays(openError(directory.path("f")), {"an adapter", "base model"});
+  directory.write("g/config.json", "{}");
+  expectSays(openError(directory.path("g")), {"holds neither"});
 }
 
 } // namespace

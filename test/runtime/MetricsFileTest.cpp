@@ -1,6 +1,6 @@
 // Tests the metrics file while a previous run may still have it open.
 #include "Must.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/Training.h"
@@ -22,9 +22,9 @@ TEST(MetricsFile, AnEarlierStartDoesNotWriteIntoALaterOnesFile) {
     return made;
   };
   for (uint64_t resumed : {0, 2}) {
-    TemporaryFolder folder;
-    std::string path = folder.path("link");
-    folder.write("metrics", "");
+    TemporaryDirectory directory;
+    std::string path = directory.path("link");
+    directory.write("metrics", "");
     std::filesystem::create_symlink("metrics", path);
     auto first = must(MetricsFile::open(path));
     for (uint64_t step = 1; step <= 4; ++step)
@@ -38,12 +38,12 @@ TEST(MetricsFile, AnEarlierStartDoesNotWriteIntoALaterOnesFile) {
     std::vector<uint64_t> expected, found;
     for (uint64_t step = 1; step <= resumed + 2; ++step)
       expected.push_back(step);
-    std::istringstream lines(folder.read("metrics"));
+    std::istringstream lines(directory.read("metrics"));
     for (std::string line; std::getline(lines, line);)
       found.push_back(std::stoull(line.substr(line.find(':') + 1)));
     EXPECT_EQ(found, expected);
     EXPECT_TRUE(std::filesystem::is_symlink(path));
-    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path(".")), {}), 2);
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path(".")), {}), 2);
   }
 }
 

@@ -1,5 +1,5 @@
 // Tests that outputs that name an input, directly or through links, are refused before any file is opened.
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include "zorse/runtime/Overwrites.h"
 
@@ -16,23 +16,23 @@ namespace {
 class Overwrites : public ::testing::Test {
 protected:
   Overwrites() {
-    folder.write("train.txt", "data");
-    folder.write("model.zorse/manifest.json", "{}");
-    folder.write("model.zorse/weights.safetensors", "w");
-    fs::create_symlink("train.txt", folder.path("link.txt"));
-    fs::create_hard_link(folder.path("train.txt"), folder.path("hard.txt"));
-    fs::create_directory(folder.path("out"));
-    fs::create_directory_symlink("model.zorse", folder.path("linked.zorse"));
-    fs::create_symlink("out/later.txt", folder.path("dangling.txt"));
+    directory.write("train.txt", "data");
+    directory.write("model.zorse/manifest.json", "{}");
+    directory.write("model.zorse/weights.safetensors", "w");
+    fs::create_symlink("train.txt", directory.path("link.txt"));
+    fs::create_hard_link(directory.path("train.txt"), directory.path("hard.txt"));
+    fs::create_directory(directory.path("out"));
+    fs::create_directory_symlink("model.zorse", directory.path("linked.zorse"));
+    fs::create_symlink("out/later.txt", directory.path("dangling.txt"));
   }
 
   std::string check(const std::vector<NamedPath> &inputs, const std::vector<NamedPath> &outputs) {
     Status status = checkOverwrites(inputs, outputs);
     return status.failed() ? status.message() : "fine";
   }
-  std::string at(const char *name) { return folder.path(name); }
+  std::string at(const char *name) { return directory.path(name); }
 
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
 };
 
 TEST_F(Overwrites, SeesThroughLinksAndSpellings) {

@@ -8,7 +8,7 @@ namespace zorse::runtime::test {
 class QuickStorage : public CheckpointStorage {
 public:
   int sync(int) override { return 0; }
-  int syncFolder(const std::string &) override { return 0; }
+  int syncDirectory(const std::string &) override { return 0; }
 };
 
 } // namespace zorse::runtime::test

@@ -1,6 +1,6 @@
 // Tests strict reading: every malformed file is an error with a message, never a crash.
 #include "zorse/runtime/Safetensors.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include <gtest/gtest.h>
 
@@ -21,14 +21,14 @@ std::string withHeader(const std::string &header, size_t dataBytes) {
 class Safetensors : public ::testing::Test {
 protected:
   std::string openError(const std::string &bytes) {
-    Result<SafetensorsFile> file = SafetensorsFile::open(folder.write("t.safetensors", bytes));
+    Result<SafetensorsFile> file = SafetensorsFile::open(directory.write("t.safetensors", bytes));
     return file.failed() ? file.message() : "accepted";
   }
-  TemporaryFolder folder;
+  TemporaryDirectory directory;
 };
 
 TEST_F(Safetensors, RoundTrips) {
-  std::string path = folder.path("x.safetensors");
+  std::string path = directory.path("x.safetensors");
   float a[] = {1, 2, 3, 4, 5, 6};
   int64_t b = -7;
   ASSERT_FALSE(writeSafetensors(path, {{"b.bias", StoredType::I64, {}, [&](std::byte *to) { std::memcpy(to, &b, 8); }},
@@ -85,8 +85,8 @@ TEST_F(Safetensors, WrongFilesAreNamed) {
     EXPECT_NE(error.find(c.says), std::string::npos) << error;
     EXPECT_NE(error.find("t.safetensors"), std::string::npos) << error;
   }
-  EXPECT_NE(SafetensorsFile::open(folder.path("nowhere")).message().find("nowhere: cannot be read"), std::string::npos);
-  EXPECT_TRUE(SafetensorsFile::open(folder.path("")).failed());
+  EXPECT_NE(SafetensorsFile::open(directory.path("nowhere")).message().find("nowhere: cannot be read"), std::string::npos);
+  EXPECT_TRUE(SafetensorsFile::open(directory.path("")).failed());
 }
 
 TEST_F(Safetensors, EveryTruncationAndChangedByteIsHandled) {

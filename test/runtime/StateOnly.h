@@ -2,7 +2,7 @@
 // elements.
 #pragma once
 
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include "zorse/runtime/Elements.h"
 #include "zorse/runtime/Executor.h"
@@ -21,9 +21,9 @@ struct StateOnlyOptions {
   bundle::ElementType type = bundle::F32;
 };
 
-inline Bundle stateOnly(const TemporaryFolder &folder, const StateOnlyOptions &o) {
+inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOptions &o) {
   Bundle bundle;
-  bundle.directory = folder.path("state.zorse");
+  bundle.directory = directory.path("state.zorse");
   std::filesystem::create_directories(bundle.directory + "/kernels");
   bundle.model = "state";
   bundle.precision = o.type == bundle::F64 ? "f64" : "f32";

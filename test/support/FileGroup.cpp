@@ -30,15 +30,15 @@ void writeFile(const std::string &path, const std::string &text, uint32_t rank) 
 
 } // namespace
 
-FileGroup::FileGroup(std::string folder, uint32_t rank, uint32_t size, uint64_t generation)
-    : folder_(std::move(folder)), rank_(rank), size_(size), generation_(generation) {}
+FileGroup::FileGroup(std::string directory, uint32_t rank, uint32_t size, uint64_t generation)
+    : directory_(std::move(directory)), rank_(rank), size_(size), generation_(generation) {}
 
 Result<std::vector<std::string>> FileGroup::exchange(const std::string &name, const std::string &mine) {
-  std::string base = folder_ + "/" + std::to_string(generation_) + "." + name + ".";
+  std::string base = directory_ + "/" + std::to_string(generation_) + "." + name + ".";
   writeFile(base + std::to_string(rank_), mine, rank_);
   std::vector<std::string> all;
   while (all.size() < size_) {
-    if (std::optional<std::string> why = readFile(folder_ + "/failed"))
+    if (std::optional<std::string> why = readFile(directory_ + "/failed"))
       return userError(*why);
     if (std::optional<std::string> theirs = readFile(base + std::to_string(all.size())))
       all.push_back(*theirs);
@@ -48,4 +48,4 @@ Result<std::vector<std::string>> FileGroup::exchange(const std::string &name, co
   return all;
 }
 
-void FileGroup::fail(const std::string &why) { writeFile(folder_ + "/failed", why, rank_); }
+void FileGroup::fail(const std::string &why) { writeFile(directory_ + "/failed", why, rank_); }

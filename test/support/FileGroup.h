@@ -12,7 +12,7 @@ namespace zorse::test {
 class FileGroup final : public runtime::Group {
 public:
   /// The directory must exist, and be empty when the first rank joins.
-  FileGroup(std::string folder, uint32_t rank, uint32_t size, uint64_t generation = 1);
+  FileGroup(std::string directory, uint32_t rank, uint32_t size, uint64_t generation = 1);
 
   uint32_t rank() const override { return rank_; }
   uint32_t size() const override { return size_; }
@@ -23,7 +23,7 @@ public:
   void fail(const std::string &why);
 
 private:
-  std::string folder_;
+  std::string directory_;
   uint32_t rank_, size_;
   uint64_t generation_;
 };

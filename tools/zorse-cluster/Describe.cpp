@@ -42,10 +42,10 @@ double numberIn(const fs::path &path) {
   return end != text.c_str() && std::isfinite(number) && number > 0 && number < 1e18 ? number : 0;
 }
 
-std::vector<fs::path> entries(const fs::path &folder) {
+std::vector<fs::path> entries(const fs::path &directory) {
   std::vector<fs::path> all;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
     all.push_back(it->path());
   std::sort(all.begin(), all.end());
   return all;

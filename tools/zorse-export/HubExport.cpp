@@ -1,6 +1,6 @@
 #include "HubExport.h"
 
-#include "HubFolder.h"
+#include "HubDirectory.h"
 
 #include "zorse/runtime/MatchTensors.h"
 
@@ -29,8 +29,8 @@ public:
       return status;
     if (Status status = checkFrozen(); status.failed())
       return status;
-    return writeFolder(options_.output, [&](const std::string &folder) {
-      return index_.hub.lora ? writeAdapter(folder) : source_ ? writeModel(folder) : writeNew(folder);
+    return writeDirectory(options_.output, [&](const std::string &directory) {
+      return index_.hub.lora ? writeAdapter(directory) : source_ ? writeModel(directory) : writeNew(directory);
     });
   }
 
@@ -123,7 +123,7 @@ private:
   }
 
   /// Writes the files of the source with trained values in every tensor.
-  Status writeModel(const std::string &folder) {
+  Status writeModel(const std::string &directory) {
     std::map<std::string, uint32_t> parameterOf;
     for (uint32_t p = 0; p < matches_.size(); ++p)
       for (const std::string &name : matches_[p].names)
@@ -139,22 +139,22 @@ private:
       total += tensor.entry.bytes / bytesOf(tensor.entry.type) * bytesOf(files[tensor.file].back().type);
     }
     for (size_t f = 0; f < files.size(); ++f)
-      if (Status status = writeSafetensors(folder + "/" + source_->files()[f], std::move(files[f]), &problem_, ofPyTorch()); status.failed())
+      if (Status status = writeSafetensors(directory + "/" + source_->files()[f], std::move(files[f]), &problem_, ofPyTorch()); status.failed())
         return status;
     if (!source_->index().empty()) {
-      Result<ordered_json> index = readJson(source_->folder() + "/" + source_->index());
+      Result<ordered_json> index = readJson(source_->directory() + "/" + source_->index());
       if (index.failed())
         return index.error();
       (*index)["metadata"]["total_size"] = total;
-      if (Status status = writeJson(folder + "/" + source_->index(), *index); status.failed())
+      if (Status status = writeJson(directory + "/" + source_->index(), *index); status.failed())
         return status;
     }
-    return copyCompanions(source_->folder(), folder, options_.type);
+    return copyCompanions(source_->directory(), directory, options_.type);
   }
 
   /// Writes one file with the tensor names of the exporter's facts. Used if the run did not start
   /// from weights of the hub.
-  Status writeNew(const std::string &folder) {
+  Status writeNew(const std::string &directory) {
     StoredType type = options_.type.value_or(StoredType::F32);
     std::vector<SafetensorsItem> items;
     std::vector<std::string> unnamed;
@@ -167,13 +167,13 @@ private:
       return userError(
           snapshot_.path() + ": contains no hub checkpoint names for " + list(unnamed) + ", and " + options_.hub +
           " contains no weights. Export the model with zorse-torch-export --hf, compile and train it again, or give a directory with weights");
-    if (Status status = writeSafetensors(folder + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
+    if (Status status = writeSafetensors(directory + "/" + kModelFile, std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
-    return copyCompanions(options_.hub, folder, type);
+    return copyCompanions(options_.hub, directory, type);
   }
 
   /// Writes an adapter in the format that PEFT reads.
-  Status writeAdapter(const std::string &folder) {
+  Status writeAdapter(const std::string &directory) {
     const bundle::Lora &lora = *index_.hub.lora;
     std::vector<SafetensorsItem> items;
     std::vector<std::string> others;
@@ -187,12 +187,12 @@ private:
     if (!others.empty())
       return userError(snapshot_.path() + ": trains parameters other than its adapters, which an adapter file cannot store: " + list(others) +
                        "; freeze them when the model is compiled (--freeze=PATTERN)");
-    if (Status status = writeSafetensors(folder + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
+    if (Status status = writeSafetensors(directory + "/adapter_model.safetensors", std::move(items), &problem_, ofPyTorch()); status.failed())
       return status;
     ordered_json alpha = lora.alpha;
     if (lora.alpha == double(int64_t(lora.alpha)))
       alpha = int64_t(lora.alpha);
-    return writeJson(folder + "/adapter_config.json", {{"peft_type", "LORA"},
+    return writeJson(directory + "/adapter_config.json", {{"peft_type", "LORA"},
                                                        {"task_type", "CAUSAL_LM"},
                                                        {"base_model_name_or_path", options_.baseName.empty() ? options_.hub : options_.baseName},
                                                        {"r", lora.rank},

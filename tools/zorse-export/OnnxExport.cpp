@@ -249,12 +249,12 @@ private:
       return Status::success();
 
     std::string location = std::filesystem::path(path_).filename().string() + ".data", path = path_ + ".data";
-    std::filesystem::path folder = std::filesystem::path(model_.path()).parent_path();
+    std::filesystem::path directory = std::filesystem::path(model_.path()).parent_path();
     std::vector<NamedPath> inputs;
     for (onnx::Tensor *tensor : external)
       for (const onnx::StringPair &entry : tensor->external_data())
-        if (entry.key() == "location" && (inputs.empty() || inputs.back().path != folder / entry.value()))
-          inputs.push_back({"the data of " + model_.path(), (folder / entry.value()).string()});
+        if (entry.key() == "location" && (inputs.empty() || inputs.back().path != directory / entry.value()))
+          inputs.push_back({"the data of " + model_.path(), (directory / entry.value()).string()});
     inputs.push_back({"the original", model_.path()});
     if (Status status = checkOverwrites(inputs, {{"the data of --output", path}, {"--output", path_}}); status.failed())
       return status;

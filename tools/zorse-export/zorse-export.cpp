@@ -22,21 +22,21 @@ int report(const Error &error) {
 
 /// Returns `path` if it is a snapshot, or the newest complete snapshot of the directory `path`.
 Result<std::string> findCheckpoint(const std::string &path) {
-  std::string folder = path;
-  while (folder.size() > 1 && folder.back() == '/')
-    folder.pop_back();
+  std::string directory = path;
+  while (directory.size() > 1 && directory.back() == '/')
+    directory.pop_back();
   std::error_code ignored;
-  if (std::filesystem::exists(folder + "/index.json", ignored))
-    return folder;
-  if (!std::filesystem::is_directory(folder, ignored))
-    return userError(folder + ": is not a directory of snapshots");
-  Result<std::vector<CheckpointDirectory>> found = listCheckpoints(folder);
+  if (std::filesystem::exists(directory + "/index.json", ignored))
+    return directory;
+  if (!std::filesystem::is_directory(directory, ignored))
+    return userError(directory + ": is not a directory of snapshots");
+  Result<std::vector<CheckpointDirectory>> found = listCheckpoints(directory);
   if (found.failed())
     return found.error();
   for (const CheckpointDirectory &checkpoint : *found)
     if (checkpoint.complete)
-      return folder + "/" + checkpoint.name;
-  return userError(folder + ": contains no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
+      return directory + "/" + checkpoint.name;
+  return userError(directory + ": contains no complete snapshot" + (found->empty() ? "" : " (" + std::to_string(found->size()) + " incomplete)") +
                    "; expected the directory that zorse-run --checkpoint-dir wrote, or one snapshot in it");
 }
 

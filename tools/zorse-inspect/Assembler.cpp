@@ -84,13 +84,13 @@ Result<std::string> findAssembler(const std::string &given) {
   }
   // The program is build/<preset>/bin/zorse-inspect; search the parent folders.
   std::error_code ignored;
-  for (fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path(); folder.has_relative_path(); folder = folder.parent_path())
-    if (fs::path path = folder / ".cache/ptxas/nvidia/cuda_nvcc/bin/ptxas"; runs(path))
+  for (fs::path directory = fs::read_symlink("/proc/self/exe", ignored).parent_path(); directory.has_relative_path(); directory = directory.parent_path())
+    if (fs::path path = directory / ".cache/ptxas/nvidia/cuda_nvcc/bin/ptxas"; runs(path))
       return path.string();
-  if (const char *folders = std::getenv("PATH")) {
-    std::istringstream list(folders);
-    for (std::string folder; std::getline(list, folder, ':');)
-      if (fs::path path = fs::path(folder) / "ptxas"; !folder.empty() && runs(path))
+  if (const char *directories = std::getenv("PATH")) {
+    std::istringstream list(directories);
+    for (std::string directory; std::getline(list, directory, ':');)
+      if (fs::path path = fs::path(directory) / "ptxas"; !directory.empty() && runs(path))
         return fs::absolute(path).string();
   }
   return std::string();

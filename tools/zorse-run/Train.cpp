@@ -4,7 +4,7 @@
 #include "JobOutput.h"
 #include "PrefixedGroup.h"
 
-#include "zorse/Bundle/OutputFolder.h"
+#include "zorse/Bundle/OutputDirectory.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DeviceFactors.h"
@@ -198,8 +198,8 @@ private:
   }
 
   bool hasCheckpoint() const {
-    Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(o.checkpointDirectory);
-    return !folders.failed() && std::any_of(folders->begin(), folders->end(), [](const CheckpointDirectory &folder) { return folder.complete; });
+    Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
+    return !directories.failed() && std::any_of(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
   }
 
   /// Loads the parameters of one snapshot, or of the newest one of a directory. Rank 0 chooses it,
@@ -208,12 +208,12 @@ private:
     std::string chosen = o.checkpointDirectory;
     while (chosen.size() > 1 && chosen.back() == '/')
       chosen.pop_back();
-    Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(chosen);
-    if (folders.failed())
-      return folders.error();
+    Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(chosen);
+    if (directories.failed())
+      return directories.error();
     if (std::error_code ignored; !std::filesystem::exists(chosen + "/index.json", ignored)) {
-      auto newest = std::find_if(folders->begin(), folders->end(), [](const CheckpointDirectory &folder) { return folder.complete; });
-      chosen = newest == folders->end() ? std::string() : chosen + "/" + newest->name;
+      auto newest = std::find_if(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
+      chosen = newest == directories->end() ? std::string() : chosen + "/" + newest->name;
     }
     Result<std::vector<std::string>> all = process.group.exchange("snapshot to evaluate", chosen);
     if (all.failed())
@@ -282,7 +282,7 @@ private:
     std::string answer;
     parts.reset();
     if (process.output) {
-      Result<bundle::DraftFolder> draft = bundle::DraftFolder::create(o.checkpoint + ".parts.");
+      Result<bundle::DraftDirectory> draft = bundle::DraftDirectory::create(o.checkpoint + ".parts.");
       answer = draft.failed() ? draft.message() : "=" + draft->path();
       if (!draft.failed())
         parts = std::move(*draft);
@@ -533,12 +533,12 @@ private:
     if (alone())
       return saveWeights(*executor, bundle, o.checkpoint);
     std::string directory = inParts ? partsDirectory : o.checkpointDirectory;
-    Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(directory);
-    if (folders.failed())
-      return folders.error();
+    Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(directory);
+    if (directories.failed())
+      return directories.error();
     auto newest =
-        std::find_if(folders->begin(), folders->end(), [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
-    if (newest == folders->end())
+        std::find_if(directories->begin(), directories->end(), [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
+    if (newest == directories->end())
       return userError(directory + ": contains no snapshot of step " + std::to_string(stepsDone) +
                        "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
     Result<CheckpointReader> checkpoint = CheckpointReader::open(directory + "/" + newest->name);
@@ -580,7 +580,7 @@ private:
   bool inParts = false;                     // the checkpoint is merged from its parts, not from the last snapshot
   bool partsFailed = false;                 // collecting the parts failed, and the error has been printed
   std::string partsDirectory;               // as sent by rank 0
-  std::optional<bundle::DraftFolder> parts; // rank 0: the same directory
+  std::optional<bundle::DraftDirectory> parts; // rank 0: the same directory
   std::optional<Error> notFinite;           // error if the run ended with losses or gradients that are not finite
   TrainingRun training;
   uint64_t emptyExecutor = 0;

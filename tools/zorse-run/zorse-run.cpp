@@ -149,10 +149,10 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
   }
   if (!o.checkpointDirectory.empty())
     launching.startsFrom = [&o]() -> std::string {
-      Result<std::vector<CheckpointDirectory>> folders = listCheckpoints(o.checkpointDirectory);
-      for (const CheckpointDirectory &folder : folders.failed() ? std::vector<CheckpointDirectory>() : *folders)
-        if (folder.complete)
-          return "snapshot " + folder.name;
+      Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
+      for (const CheckpointDirectory &directory : directories.failed() ? std::vector<CheckpointDirectory>() : *directories)
+        if (directory.complete)
+          return "snapshot " + directory.name;
       return {};
     };
   launching.nextGeneration = [&o, last = uint64_t(0)]() mutable {

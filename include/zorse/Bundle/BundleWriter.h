@@ -60,7 +60,7 @@ std::string serialize(const google::protobuf::MessageLite &message);
 std::string whyNotWritable(const std::string &directory);
 
 /// Writes `directory` atomically: all files are written to a new directory next to it, which then
-/// replaces it (OutputFolder.h). An existing bundle with this name is replaced. Anything else with
+/// replaces it (OutputDirectory.h). An existing bundle with this name is replaced. Anything else with
 /// this name, including a bundle with additional files, is an error. Equal contents give equal
 /// bytes: files contain no times, and no paths except those of referenced weights. \returns the
 /// SHA-256 of the bundle's contents

@@ -15,20 +15,20 @@ namespace zorse::codegen {
 /// write to TMPDIR, they can rename the folder and create another one with its name. `path`
 /// therefore refers to the folder through an open file descriptor. Child processes inherit the
 /// descriptor.
-class PrivateFolder {
+class PrivateDirectory {
 public:
   /// Creates a folder with a name that begins with `purpose`.
-  static llvm::Expected<std::unique_ptr<PrivateFolder>> create(llvm::StringRef purpose);
-  ~PrivateFolder();
-  PrivateFolder(const PrivateFolder &) = delete;
-  PrivateFolder &operator=(const PrivateFolder &) = delete;
+  static llvm::Expected<std::unique_ptr<PrivateDirectory>> create(llvm::StringRef purpose);
+  ~PrivateDirectory();
+  PrivateDirectory(const PrivateDirectory &) = delete;
+  PrivateDirectory &operator=(const PrivateDirectory &) = delete;
 
   const std::string &path() const { return path_; }
   /// Path under which the folder was created, for messages and tests.
   const std::string &name() const { return name_; }
 
 private:
-  PrivateFolder() = default;
+  PrivateDirectory() = default;
   std::string name_, path_;
   int descriptor_ = -1;
 };

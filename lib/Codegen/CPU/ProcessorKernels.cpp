@@ -36,7 +36,7 @@ std::string zorse::codegen::resolveArch(const std::string &arch) {
 }
 
 static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::string>> objects) {
-  Expected<std::unique_ptr<PrivateFolder>> folder = PrivateFolder::create("zorse-link");
+  Expected<std::unique_ptr<PrivateDirectory>> folder = PrivateDirectory::create("zorse-link");
   if (!folder)
     return folder.takeError();
   const std::string directory = (*folder)->path();

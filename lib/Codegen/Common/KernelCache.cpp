@@ -108,27 +108,27 @@ std::unique_ptr<KernelCache> KernelCache::open(const CodegenOptions &options) {
   if (path.empty() || sys::fs::create_directories(path, /*IgnoreExisting=*/true, sys::fs::perms::owner_all) ||
       sys::fs::access(path, sys::fs::AccessMode::Write))
     return nullptr;
-  std::string folder = path.str().str();
+  std::string directory = path.str().str();
   struct stat info = {};
-  if (::stat(folder.c_str(), &info) != 0)
+  if (::stat(directory.c_str(), &info) != 0)
     return nullptr;
   if (!isOwn(info)) {
-    WithColor::warning() << folder << ": the cache of kernels is not used, because "
+    WithColor::warning() << directory << ": the cache of kernels is not used, because "
                          << (info.st_uid == ::geteuid() || info.st_uid == 0 ? "other users can write to it" : "it belongs to another user")
-                         << ", and its files become machine code of bundles. Set ZORSE_CACHE to your own folder, or run: chmod go-w " << folder
+                         << ", and its files become machine code of bundles. Set ZORSE_CACHE to your own folder, or run: chmod go-w " << directory
                          << '\n';
     return nullptr;
   }
   std::string key = cacheKey();
   if (key.empty())
     return nullptr;
-  return std::unique_ptr<KernelCache>(new KernelCache(std::move(folder), std::move(key)));
+  return std::unique_ptr<KernelCache>(new KernelCache(std::move(directory), std::move(key)));
 }
 
 std::string KernelCache::signature(const std::string &symbol, StringRef object) const { return hmac(key, {symbol, StringRef("\0", 1), object}); }
 
 std::optional<std::string> KernelCache::find(const std::string &symbol) const {
-  std::optional<std::string> file = readOwn(folder + "/" + symbol + ".o");
+  std::optional<std::string> file = readOwn(directory + "/" + symbol + ".o");
   if (!file || file->size() <= kSignatureBytes)
     return std::nullopt;
   StringRef object = StringRef(*file).drop_back(kSignatureBytes);
@@ -143,7 +143,7 @@ void KernelCache::keep(const std::string &symbol, const std::string &object) con
   // file.
   SmallString<128> temporary;
   int descriptor;
-  std::string path = folder + "/" + symbol + ".o";
+  std::string path = directory + "/" + symbol + ".o";
   if (sys::fs::createUniqueFile(path + ".%%%%%%%%", descriptor, temporary, sys::fs::OF_None, sys::fs::owner_read | sys::fs::owner_write))
     return;
   {

@@ -285,8 +285,8 @@ Status LoadedModel::checkBesideModel(int descriptor, const std::string &location
   fs::path found = fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), failed);
   if (failed) // no /proc
     found = fs::canonical(pathOf(location), failed);
-  for (const fs::path &folder : {fs::canonical(fs::absolute(modelPath).parent_path(), failed), fs::canonical(modelPath, failed).parent_path()})
-    if (!folder.empty() && std::mismatch(folder.begin(), folder.end(), found.begin(), found.end()).first == folder.end())
+  for (const fs::path &directory : {fs::canonical(fs::absolute(modelPath).parent_path(), failed), fs::canonical(modelPath, failed).parent_path()})
+    if (!directory.empty() && std::mismatch(directory.begin(), directory.end(), found.begin(), found.end()).first == directory.end())
       return Status::success();
   return userError("external data '" + location + "' is a symbolic link to " + found.string() +
                    ", outside the model's folder: a model reads no other files; copy the data beside the model");

@@ -1,6 +1,6 @@
 #include "AsyncCheckpointWriter.h"
 
-#include "Folders.h"
+#include "Directories.h"
 #include "Identity.h"
 #include "Layout.h"
 
@@ -251,11 +251,11 @@ void AsyncCheckpointWriter::write() {
   }
 }
 
-Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &folder) {
+Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &directory) {
   Acknowledgement out;
   if ((out.error = context_.fence.check())) {
-  } else if (int cause = context_.storage->makeDirectory(folder)) {
-    out.error = CheckpointError{cannot(folder, "made", cause)};
+  } else if (int cause = context_.storage->makeDirectory(directory)) {
+    out.error = CheckpointError{cannot(directory, "made", cause)};
   }
   for (auto &local : locals_) {
     {
@@ -269,7 +269,7 @@ Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &f
       if (layout.optimizerStep)
         file.optimizerStep = local->state.optimizerStep();
       if (!layout.slices.empty())
-        out.error = writeDeviceFile(context_.fence, folder, layout, local->state.data(), local->state.optimizerStep().updates, file.sums);
+        out.error = writeDeviceFile(context_.fence, directory, layout, local->state.data(), local->state.optimizerStep().updates, file.sums);
       if (!out.error && !layout.slices.empty()) {
         std::lock_guard<std::mutex> lock(mutex_);
         counts_.bytes += layout.fileBytes;
@@ -281,8 +281,8 @@ Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &f
     changed_.notify_all();
   }
   if (!out.error)
-    if (int cause = context_.storage->syncDirectory(folder))
-      out.error = CheckpointError{cannot(folder, "written", cause)};
+    if (int cause = context_.storage->syncDirectory(directory))
+      out.error = CheckpointError{cannot(directory, "written", cause)};
   if (!out.error && !frozenSaid_) {
     Result<std::map<uint32_t, uint64_t>> hashes = frozenHashes(context_.executor, context_.bundle);
     if (hashes.failed())
@@ -294,20 +294,20 @@ Acknowledgement AsyncCheckpointWriter::writeFiles(Job &job, const std::string &f
   if (!out.error)
     out.error = context_.fence.check();
   if (out.error && out.error->newer)
-    withdraw(folder);
+    withdraw(directory);
   return out;
 }
 
 /// Removes this rank's files. They may have been written late, after a newer run cleaned up. No
 /// rank makes a checkpoint of the folder before this rank has acknowledged its files.
-void AsyncCheckpointWriter::withdraw(const std::string &folder) {
+void AsyncCheckpointWriter::withdraw(const std::string &directory) {
   for (auto &local : locals_)
-    context_.storage->remove(folder + "/" + local->state.layout().name);
-  context_.storage->removeDirectory(folder); // fails if another rank's files are in it
+    context_.storage->remove(directory + "/" + local->state.layout().name);
+  context_.storage->removeDirectory(directory); // fails if another rank's files are in it
 }
 
 /// Rank 0: writes the index after all files are complete.
-std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements) {
+std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, const std::string &directory, const std::vector<Acknowledgement> &acknowledgements) {
   const Bundle &bundle = context_.bundle;
   if (layouts_.empty())
     for (uint32_t device = 0; device < bundle.programs.size(); ++device)
@@ -362,7 +362,7 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
       file.shards.back().hash = found->second->sums.slices[s];
     }
     // The files of other ranks must be visible on rank 0.
-    std::string path = folder + "/" + file.name;
+    std::string path = directory + "/" + file.name;
     int handle = -1;
     uint64_t bytes = 0;
     int cause = context_.storage->open(path, handle);
@@ -376,21 +376,21 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
     index.files.push_back(std::move(file));
   }
 
-  std::string text = writeCheckpointIndex(index), path = folder + "/" + kIndexName;
+  std::string text = writeCheckpointIndex(index), path = directory + "/" + kIndexName;
   if (Result<CheckpointIndex> check = parseCheckpointIndex(path, text.data(), text.size()); check.failed())
     return CheckpointError{"internal error: " + check.message()};
-  if (auto error = writeIndexFile(context_.fence, folder, text))
+  if (auto error = writeIndexFile(context_.fence, directory, text))
     return error;
-  for (const std::string &synced : {folder, context_.fence.directory()})
+  for (const std::string &synced : {directory, context_.fence.directory()})
     if (int cause = context_.storage->syncDirectory(synced))
       return CheckpointError{cannot(synced, "written", cause)};
   return std::nullopt;
 }
 
 AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
-  std::string name = folderName(job.step, context_.fence.generation()), folder = context_.fence.directory() + "/" + name;
+  std::string name = directoryName(job.step, context_.fence.generation()), directory = context_.fence.directory() + "/" + name;
   Group &group = context_.group;
-  Acknowledgement mine = writeFiles(job, folder);
+  Acknowledgement mine = writeFiles(job, directory);
   Result<std::vector<std::string>> said = group.exchange("snapshot " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
   if (said.failed())
     return {CheckpointError{said.message()}, /*jobFailed=*/true};
@@ -412,7 +412,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
   if (!failed) {
     std::string verdict;
     if (group.rank() == 0)
-      if (auto problem = commit(job, folder, acknowledgements))
+      if (auto problem = commit(job, directory, acknowledgements))
         verdict = (problem->superseded ? "superseded " : "failed ") + problem->text;
     said = group.exchange("snapshot " + std::to_string(job.step) + " index", verdict);
     if (said.failed())
@@ -449,7 +449,7 @@ void AsyncCheckpointWriter::conclude(Job &job, const Outcome &outcome, double se
   else if (outcome.error && !outcome.jobFailed && context_.options.weightsFile.empty()) // else finish() reports it
     warn("the " + at(job.step) + " failed; training continues and older snapshots are kept: " + outcome.error->text);
   else if (!outcome.error && context_.group.rank() == 0 && context_.options.written)
-    context_.options.written(job.step, context_.fence.directory() + "/" + folderName(job.step, context_.fence.generation()));
+    context_.options.written(job.step, context_.fence.directory() + "/" + directoryName(job.step, context_.fence.generation()));
   std::lock_guard<std::mutex> lock(mutex_);
   outcome.error ? ++counts_.failed : ++counts_.written;
   counts_.copySeconds += job.copySeconds;

@@ -64,9 +64,9 @@ private:
   void copy(DeviceCopyWorker &local);
   void write();
   Outcome writeOne(Job &job);
-  Acknowledgement writeFiles(Job &job, const std::string &folder);
-  void withdraw(const std::string &folder);
-  std::optional<CheckpointError> commit(const Job &job, const std::string &folder, const std::vector<Acknowledgement> &acknowledgements);
+  Acknowledgement writeFiles(Job &job, const std::string &directory);
+  void withdraw(const std::string &directory);
+  std::optional<CheckpointError> commit(const Job &job, const std::string &directory, const std::vector<Acknowledgement> &acknowledgements);
   void conclude(Job &job, const Outcome &outcome, double seconds);
   void countWait(std::unique_lock<std::mutex> &lock, uint64_t step);
   void warn(const std::string &text);

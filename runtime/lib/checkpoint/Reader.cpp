@@ -1,5 +1,5 @@
 // Reads checkpoints. Their content is not trusted.
-#include "Folders.h"
+#include "Directories.h"
 #include "Json.h"
 #include "Storage.h"
 

@@ -1,6 +1,6 @@
 #include "Resume.h"
 
-#include "Folders.h"
+#include "Directories.h"
 #include "Identity.h"
 #include "Layout.h"
 #include "AsyncCheckpointWriter.h"
@@ -184,7 +184,7 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
   if (checkpoint.failed())
     return unusable(CheckpointStatus::Damaged, checkpoint.message());
   const CheckpointIndex &index = checkpoint->index();
-  if (std::string expected = folderName(index.step, index.generation); path.substr(path.rfind('/') + 1) != expected)
+  if (std::string expected = directoryName(index.step, index.generation); path.substr(path.rfind('/') + 1) != expected)
     return unusable(CheckpointStatus::Damaged, path + ": its index is that of '" + expected + "'");
   Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())

@@ -1,6 +1,6 @@
 #include "zorse/runtime/Checkpoint.h"
 
-#include "Folders.h"
+#include "Directories.h"
 #include "Json.h"
 #include "Resume.h"
 #include "AsyncCheckpointWriter.h"
@@ -33,9 +33,9 @@ Result<std::string> takeOwnership(CheckpointStorage &storage, const CheckpointOp
     Result<std::vector<CheckpointDirectory>> found = listCheckpoints(storage, options.directory);
     if (found.failed())
       return found.error();
-    for (const CheckpointDirectory &folder : *found)
-      if (folder.complete)
-        return userError(options.directory + ": holds snapshots of an earlier run (the newest is " + folder.name +
+    for (const CheckpointDirectory &directory : *found)
+      if (directory.complete)
+        return userError(options.directory + ": holds snapshots of an earlier run (the newest is " + directory.name +
                          "): give --resume to continue from it, or another directory");
   }
   Result<FencingToken> token = takeOwnership(storage, options.directory, generation);
@@ -105,9 +105,9 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
     if (found.failed())
       mine = found.error();
     else
-      for (const CheckpointDirectory &folder : *found)
-        if (folder.complete)
-          *mine += folder.name + "\n";
+      for (const CheckpointDirectory &directory : *found)
+        if (directory.complete)
+          *mine += directory.name + "\n";
   }
   Result<std::string> list = fromRankZero(my.group, "snapshots to resume from", mine);
   if (list.failed())

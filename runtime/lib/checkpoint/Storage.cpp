@@ -116,18 +116,18 @@ int CheckpointStorage::read(int handle, uint64_t offset, std::byte *target, size
 }
 
 int CheckpointStorage::list(const std::string &path, std::vector<std::string> &names) {
-  DIR *folder = ::opendir(path.c_str());
-  if (!folder)
+  DIR *directory = ::opendir(path.c_str());
+  if (!directory)
     return errno;
   errno = 0;
-  while (dirent *entry = ::readdir(folder)) {
+  while (dirent *entry = ::readdir(directory)) {
     std::string name = entry->d_name;
     if (name != "." && name != "..")
       names.push_back(std::move(name));
     errno = 0;
   }
   int cause = errno;
-  ::closedir(folder);
+  ::closedir(directory);
   return cause;
 }
 

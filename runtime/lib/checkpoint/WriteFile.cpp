@@ -1,6 +1,6 @@
 #include "WriteFile.h"
 
-#include "Folders.h"
+#include "Directories.h"
 
 #include "zorse/runtime/Elements.h"
 
@@ -25,8 +25,8 @@ static_assert(kWrite % kDirectAlignment == 0);
 /// folder may belong to another run.
 class TemporaryFile {
 public:
-  TemporaryFile(const Fence &fence, const std::string &folder, const std::string &name)
-      : fence_(fence), path_(folder + "/" + name), draft_(folder + "/" + name + kDraftSuffix) {}
+  TemporaryFile(const Fence &fence, const std::string &directory, const std::string &name)
+      : fence_(fence), path_(directory + "/" + name), draft_(directory + "/" + name + kDraftSuffix) {}
 
   ~TemporaryFile() {
     if (handle_ >= 0)
@@ -89,16 +89,16 @@ private:
 
 } // namespace
 
-std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &folder, const DeviceLayout &layout,
+std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fence, const std::string &directory, const DeviceLayout &layout,
                                                                const std::byte *copy, double optimizerStep, DeviceFileSums &sums) {
   for (const ShardLayout &laid : layout.slices)
     if (laid.slice.moment < 0 && firstNotFinite(copy + laid.fileOffset, laid.slice.type, laid.slice.end - laid.slice.begin))
-      return CheckpointError{folder + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
+      return CheckpointError{directory + "/" + layout.name + ": not written: the parameters hold numbers that are not finite"};
   std::unique_ptr<char, decltype(&std::free)> head(
       static_cast<char *>(std::aligned_alloc(kDirectAlignment, (layout.headerBytes() + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment)),
       &std::free);
   if (!head)
-    return CheckpointError{cannot(folder + "/" + layout.name, "written", ENOMEM)};
+    return CheckpointError{cannot(directory + "/" + layout.name, "written", ENOMEM)};
   std::memcpy(head.get(), layout.header.data(), layout.header.size());
   if (layout.optimizerStep)
     std::memcpy(head.get() + layout.header.size(), &optimizerStep, 8);
@@ -111,7 +111,7 @@ std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fenc
   });
   std::optional<CheckpointError> error;
   {
-    TemporaryFile file(fence, folder, layout.name);
+    TemporaryFile file(fence, directory, layout.name);
     error = file.open(layout.fileBytes, /*direct=*/true);
     if (!error)
       error = file.write(head.get(), layout.headerBytes());
@@ -124,8 +124,8 @@ std::optional<CheckpointError> zorse::runtime::writeDeviceFile(const Fence &fenc
   return error;
 }
 
-std::optional<CheckpointError> zorse::runtime::writeIndexFile(const Fence &fence, const std::string &folder, const std::string &text) {
-  TemporaryFile file(fence, folder, kIndexName);
+std::optional<CheckpointError> zorse::runtime::writeIndexFile(const Fence &fence, const std::string &directory, const std::string &text) {
+  TemporaryFile file(fence, directory, kIndexName);
   if (auto error = file.open(text.size(), /*direct=*/false))
     return error;
   if (auto error = file.write(text.data(), text.size()))

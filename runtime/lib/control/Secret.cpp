@@ -76,7 +76,7 @@ Result<std::string> secretIn(const std::string &path) {
   return checked(std::move(*text), path);
 }
 
-Result<std::string> homeFolder() {
+Result<std::string> homeDirectory() {
   if (const char *home = std::getenv("HOME"); home && *home)
     return std::string(home);
   passwd entry = {}, *found = nullptr;
@@ -88,9 +88,9 @@ Result<std::string> homeFolder() {
 
 /// Creates `path` with a new secret, unless another process creates it first. The file appears
 /// complete or not at all.
-Status makeSecret(const std::string &folder, const std::string &path) {
-  for (size_t slash = folder.find('/', 1);; slash = folder.find('/', slash + 1)) {
-    std::string part = folder.substr(0, slash);
+Status makeSecret(const std::string &directory, const std::string &path) {
+  for (size_t slash = directory.find('/', 1);; slash = directory.find('/', slash + 1)) {
+    std::string part = directory.substr(0, slash);
     if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EISDIR && errno != EROFS)
       return userError(part + ": the folder for the secret cannot be created: " + std::strerror(errno) + "; set ZORSE_SECRET or ZORSE_SECRET_FILE");
     if (slash == std::string::npos)
@@ -137,12 +137,12 @@ Result<std::string> zorse::runtime::jobSecret(const std::string &file) {
     return secretIn(file);
   if (const char *named = std::getenv("ZORSE_SECRET_FILE"); named && *named)
     return secretIn(named);
-  Result<std::string> home = homeFolder();
+  Result<std::string> home = homeDirectory();
   if (home.failed())
     return home;
-  std::string folder = *home + "/.config/zorse", path = folder + "/secret";
+  std::string directory = *home + "/.config/zorse", path = directory + "/secret";
   if (::access(path.c_str(), F_OK) != 0)
-    if (Status failed = makeSecret(folder, path); failed.failed())
+    if (Status failed = makeSecret(directory, path); failed.failed())
       return failed;
   return secretIn(path);
 }

@@ -21,8 +21,8 @@ int openNameless() {
   int descriptor = ::memfd_create("zorse-kernels", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor >= 0)
     return descriptor;
-  const char *folder = std::getenv("TMPDIR");
-  return ::open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+  const char *directory = std::getenv("TMPDIR");
+  return ::open(directory && *directory ? directory : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
 }
 
 bool writeAll(int descriptor, const void *data, size_t size) {
@@ -87,9 +87,9 @@ Result<std::shared_ptr<const MemoryFile>> KernelObjects::find(const std::string 
   const std::string name = architecture + "/" + object;
   if (auto found = files_.find(name); found != files_.end())
     return found->second;
-  if (folder_.empty())
+  if (directory_.empty())
     return userError("kernel object 'kernels/" + name + "' was not loaded with the bundle; compile the model again");
-  const std::string path = folder_ + "/" + name;
+  const std::string path = directory_ + "/" + name;
   Result<std::string> bytes = readRegularFile(path, SIZE_MAX);
   if (bytes.failed())
     return bytes.error();

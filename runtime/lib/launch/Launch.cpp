@@ -36,10 +36,10 @@ std::string findProgram(const std::string &name) {
   if (name.find('/') != std::string::npos)
     return name;
   const char *path = ::getenv("PATH");
-  std::string folders = path ? path : "/usr/bin:/bin";
-  for (size_t begin = 0; begin <= folders.size();) {
-    size_t end = std::min(folders.find(':', begin), folders.size());
-    std::string folder = folders.substr(begin, end - begin), program = (folder.empty() ? "." : folder) + "/" + name;
+  std::string directories = path ? path : "/usr/bin:/bin";
+  for (size_t begin = 0; begin <= directories.size();) {
+    size_t end = std::min(directories.find(':', begin), directories.size());
+    std::string directory = directories.substr(begin, end - begin), program = (directory.empty() ? "." : directory) + "/" + name;
     if (::access(program.c_str(), X_OK) == 0)
       return program;
     begin = end + 1;

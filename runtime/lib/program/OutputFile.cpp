@@ -18,7 +18,7 @@ namespace {
 
 Status cannotWrite(const std::string &path, int cause) { return userError(path + ": cannot be written: " + std::strerror(cause)); }
 
-std::string folderOf(const std::string &path) {
+std::string directoryOf(const std::string &path) {
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
@@ -42,8 +42,8 @@ std::string draftName(const std::string &prefix) {
 
 /// Removes temporary files that killed processes have left. A live process holds a lock on its
 /// file.
-void removeAbandoned(const std::string &folder, const std::string &prefix) {
-  DIR *list = ::opendir(folder.c_str());
+void removeAbandoned(const std::string &directory, const std::string &prefix) {
+  DIR *list = ::opendir(directory.c_str());
   std::vector<std::string> names;
   while (dirent *entry = list ? ::readdir(list) : nullptr)
     if (std::string name = entry->d_name; name.size() == prefix.size() + 16 && name.compare(0, prefix.size(), prefix) == 0 &&
@@ -52,7 +52,7 @@ void removeAbandoned(const std::string &folder, const std::string &prefix) {
   if (list)
     ::closedir(list);
   for (const std::string &name : names) {
-    std::string path = folder;
+    std::string path = directory;
     path.append("/").append(name);
     int file = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0)
@@ -67,7 +67,7 @@ void removeAbandoned(const std::string &folder, const std::string &prefix) {
 
 FILE *zorse::runtime::createDraft(const std::string &target, std::string &draft) {
   const std::string prefix = target + ".writing.";
-  removeAbandoned(folderOf(target), prefix.substr(prefix.rfind('/') + 1));
+  removeAbandoned(directoryOf(target), prefix.substr(prefix.rfind('/') + 1));
   for (;;) {
     draft = draftName(prefix);
     int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -91,13 +91,13 @@ Status zorse::runtime::checkWritable(const std::string &path) {
     return cannotWrite(path, errno);
   if (exists && !S_ISREG(info.st_mode))
     return Status::success();
-  std::string folder = folderOf(exists ? resolved(path) : path);
-  if (::stat(folder.c_str(), &info) != 0)
-    return userError(path + ": cannot be written: directory '" + folder + "': " + std::strerror(errno));
+  std::string directory = directoryOf(exists ? resolved(path) : path);
+  if (::stat(directory.c_str(), &info) != 0)
+    return userError(path + ": cannot be written: directory '" + directory + "': " + std::strerror(errno));
   if (!S_ISDIR(info.st_mode))
-    return userError(path + ": cannot be written: '" + folder + "' is not a directory");
-  if (::access(folder.c_str(), W_OK | X_OK) != 0)
-    return userError(path + ": cannot be written: directory '" + folder + "': " + std::strerror(errno));
+    return userError(path + ": cannot be written: '" + directory + "' is not a directory");
+  if (::access(directory.c_str(), W_OK | X_OK) != 0)
+    return userError(path + ": cannot be written: directory '" + directory + "': " + std::strerror(errno));
   return Status::success();
 }
 

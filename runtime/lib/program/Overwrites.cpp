@@ -23,10 +23,10 @@ struct InputPath {
   const NamedPath *given;
   bool exists = false, special = false;
   Identity self;
-  std::vector<Identity> folders; ///< directories that contain it, innermost first
+  std::vector<Identity> directories; ///< directories that contain it, innermost first
 };
 
-std::string folderOf(const std::string &path) {
+std::string directoryOf(const std::string &path) {
   size_t slash = path.rfind('/');
   return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
@@ -39,7 +39,7 @@ std::string target(std::string path) {
     if (size <= 0)
       break;
     std::string next(to, size_t(size));
-    path = next[0] == '/' ? next : folderOf(path) + "/" + next;
+    path = next[0] == '/' ? next : directoryOf(path) + "/" + next;
   }
   return path;
 }
@@ -62,22 +62,22 @@ InputPath look(const NamedPath &given) {
   while (::stat(path.c_str(), &info) != 0) {
     size_t slash = path.rfind('/');
     missing = "/" + path.substr(slash == std::string::npos ? 0 : slash + 1) + missing;
-    std::string folder = folderOf(path);
-    if (folder == path)
+    std::string directory = directoryOf(path);
+    if (directory == path)
       break;
-    path = folder;
+    path = directory;
   }
   if (!known.exists)
     known.self = {info.st_dev, info.st_ino, missing};
   char *real = ::realpath(path.c_str(), nullptr);
-  std::string folder = real ? real : path;
+  std::string directory = real ? real : path;
   std::free(real);
   if (!known.exists) // this directory contains it
-    known.folders.push_back({info.st_dev, info.st_ino, ""});
-  while (folder != "/" && folder != ".") {
-    folder = folderOf(folder);
-    if (::stat(folder.c_str(), &info) == 0)
-      known.folders.push_back({info.st_dev, info.st_ino, ""});
+    known.directories.push_back({info.st_dev, info.st_ino, ""});
+  while (directory != "/" && directory != ".") {
+    directory = directoryOf(directory);
+    if (::stat(directory.c_str(), &info) == 0)
+      known.directories.push_back({info.st_dev, info.st_ino, ""});
   }
   return known;
 }
@@ -90,9 +90,9 @@ std::vector<InputPath> lookAtAll(const std::vector<NamedPath> &paths) {
   return known;
 }
 
-bool holds(const InputPath &folder, const InputPath &file) {
-  for (const Identity &one : file.folders)
-    if (one == folder.self)
+bool holds(const InputPath &directory, const InputPath &file) {
+  for (const Identity &one : file.directories)
+    if (one == directory.self)
       return true;
   return false;
 }

@@ -17,15 +17,15 @@ bool endsWith(const std::string &text, const std::string &end) {
 }
 
 /// Finds the file of a directory that contains the weights or their index.
-Result<std::string> weightsOf(const std::string &folder) {
+Result<std::string> weightsOf(const std::string &directory) {
   std::error_code ignored;
-  auto has = [&](const char *name) { return fs::exists(fs::path(folder) / name, ignored); };
+  auto has = [&](const char *name) { return fs::exists(fs::path(directory) / name, ignored); };
   if (has(kModelFile) && has(kModelIndex))
-    return userError(folder + ": holds both " + kModelFile + " and " + kModelIndex + "; name the one that is meant");
+    return userError(directory + ": holds both " + kModelFile + " and " + kModelIndex + "; name the one that is meant");
   for (const char *name : {kModelFile, kModelIndex})
     if (has(name))
       return std::string(name);
-  std::string text = folder + ": expects " + kModelFile + " or " + kModelIndex;
+  std::string text = directory + ": expects " + kModelFile + " or " + kModelIndex;
   if (has("adapter_model.safetensors"))
     return userError(text + ", and holds an adapter; give the directory of its base model");
   for (const char *name : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
@@ -43,14 +43,14 @@ Result<TensorFiles> TensorFiles::open(const std::string &path) {
   std::error_code ignored;
   std::string name;
   if (fs::is_directory(path, ignored)) {
-    out.folder_ = path;
+    out.directory_ = path;
     Result<std::string> found = weightsOf(path);
     if (found.failed())
       return found.error();
     name = *found;
   } else {
     fs::path parent = fs::path(path).parent_path();
-    out.folder_ = parent.empty() ? "." : parent.string();
+    out.directory_ = parent.empty() ? "." : parent.string();
     name = fs::path(path).filename().string();
   }
   if (!endsWith(name, kIndexEnding)) {
@@ -65,7 +65,7 @@ Result<TensorFiles> TensorFiles::open(const std::string &path) {
 }
 
 Status TensorFiles::addFile(const std::string &name) {
-  Result<SafetensorsFile> opened = SafetensorsFile::open((fs::path(folder_) / name).string());
+  Result<SafetensorsFile> opened = SafetensorsFile::open((fs::path(directory_) / name).string());
   if (opened.failed())
     return opened.error();
   auto twice = [&](const std::string &tensor, const std::string &other) {
@@ -81,7 +81,7 @@ Status TensorFiles::addFile(const std::string &name) {
 }
 
 Status TensorFiles::readIndex() {
-  std::string path = (fs::path(folder_) / index_).string();
+  std::string path = (fs::path(directory_) / index_).string();
   Result<MappedFile> file = MappedFile::open(path);
   if (file.failed())
     return file.error();
@@ -115,7 +115,7 @@ Status TensorFiles::readIndex() {
   }
   std::error_code ignored;
   for (const std::string &name : names)
-    if (!fs::exists(fs::path(folder_) / name, ignored))
+    if (!fs::exists(fs::path(directory_) / name, ignored))
       return notThere(name);
   for (const std::string &name : names)
     if (Status status = addFile(name); status.failed())

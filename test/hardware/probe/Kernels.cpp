@@ -3,7 +3,7 @@
 #include "Probe.h"
 
 #include "CaseFile.h"
-#include "TemporaryFolder.h"
+#include "TemporaryDirectory.h"
 
 #include "zorse/runtime/HalfTypes.h"
 
@@ -37,12 +37,12 @@ public:
   Status load(const CaseFile &file) {
     const std::string &arch = file.library.arch();
     if (file.library.objects_size() > 0)
-      folder.write(arch + "/" + file.library.objects(0), file.object);
+      directory.write(arch + "/" + file.library.objects(0), file.object);
     Result<std::unique_ptr<runtime::QueuedDevice>> made = makeGpu("kit");
     if (made.failed())
       return made.error();
     device = std::move(*made);
-    return device->loadBodies(file.library, folder.path(""));
+    return device->loadBodies(file.library, directory.path(""));
   }
 
   Status place(const CaseRun &run) {
@@ -86,7 +86,7 @@ public:
     return worst;
   }
 
-  runtime::test::TemporaryFolder folder;
+  runtime::test::TemporaryDirectory directory;
   std::unique_ptr<runtime::QueuedDevice> device;
   std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
   std::vector<runtime::DeviceAddress> slots;
@@ -172,14 +172,14 @@ void timeCopy(const runtime::cuda::CudaApi &cuda) {
 
 } // namespace
 
-int probe::replayKernels(const std::string &folder, bool timed) {
+int probe::replayKernels(const std::string &directory, bool timed) {
   Result<const runtime::cuda::CudaApi *> api = openGpu(); // keeps the GPU's context between cases
   if (api.failed())
     return say("kernels", false, api.message()), 1;
   if (timed)
     timeCopy(**api);
   std::vector<std::filesystem::path> files;
-  for (const auto &entry : std::filesystem::directory_iterator(folder))
+  for (const auto &entry : std::filesystem::directory_iterator(directory))
     if (entry.path().extension() == ".case")
       files.push_back(entry.path());
   std::sort(files.begin(), files.end());
@@ -192,5 +192,5 @@ int probe::replayKernels(const std::string &folder, bool timed) {
     else
       replay(file);
   }
-  return files.empty() ? (say("kernels", false, "no cases in " + folder), 1) : 0;
+  return files.empty() ? (say("kernels", false, "no cases in " + directory), 1) : 0;
 }

@@ -53,13 +53,13 @@ int probe::describeMachine() {
 }
 
 /// Objects are in a folder named after their architecture.
-int probe::loadModules(const std::string &folder) {
+int probe::loadModules(const std::string &directory) {
   Result<const CudaApi *> api = openGpu();
   if (api.failed())
     return say("modules", false, api.message()), 1;
   const CudaApi &cuda = **api;
   std::vector<std::filesystem::path> files;
-  for (const auto &entry : std::filesystem::recursive_directory_iterator(folder))
+  for (const auto &entry : std::filesystem::recursive_directory_iterator(directory))
     if (entry.is_regular_file())
       files.push_back(entry.path());
   std::sort(files.begin(), files.end());

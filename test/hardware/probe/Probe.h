@@ -69,8 +69,8 @@ private:
 // Commands, by file. \return  exit status: 0 if all checks were made, whatever their result; 1 if a check could not be
 // made
 int describeMachine();
-int loadModules(const std::string &folder);
-int replayKernels(const std::string &folder, bool timed);
+int loadModules(const std::string &directory);
+int replayKernels(const std::string &directory, bool timed);
 int multiplyMatrices(const std::string &list);
 int tryNccl();
 int leaveMemory(size_t bytes, char **command);

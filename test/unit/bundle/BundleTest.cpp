@@ -22,11 +22,11 @@ namespace {
 class BundleTest : public ::testing::Test {
 protected:
   void SetUp() override {
-    folder = fs::path(::testing::TempDir()) / ("bundle-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
-    fs::create_directories(folder);
-    std::ofstream(folder / "model.data", std::ios::binary) << "0123456789abcdef";
+    directory = fs::path(::testing::TempDir()) / ("bundle-" + std::to_string(getpid()) + "-" + std::to_string(counter++));
+    fs::create_directories(directory);
+    std::ofstream(directory / "model.data", std::ios::binary) << "0123456789abcdef";
   }
-  void TearDown() override { fs::remove_all(folder); }
+  void TearDown() override { fs::remove_all(directory); }
 
   BundleContents contents() {
     BundleContents c;
@@ -48,15 +48,15 @@ protected:
     Program program;
     program.set_device_name("a");
     c.programs = {serialize(program), serialize(program)};
-    WeightData inFile{"w", "f32", {2}, {}, folder / "model.data", 4, 8, ""};
+    WeightData inFile{"w", "f32", {2}, {}, directory / "model.data", 4, 8, ""};
     WeightData here{"c", "i64", {1}, {}, "", 0, 0, "\1\0\0\0\0\0\0\0"};
     here.bytes = std::string(8, '\1');
-    WeightData transposed{"t", "bf16", {2, 1}, {1, 0}, folder / "model.data", 0, 4, ""};
+    WeightData transposed{"t", "bf16", {2, 1}, {1, 0}, directory / "model.data", 0, 4, ""};
     c.weights = {inFile, here, transposed};
     return c;
   }
 
-  std::string path(const char *name) { return folder / name; }
+  std::string path(const char *name) { return directory / name; }
   std::string read(const fs::path &file) {
     std::ifstream stream(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(stream), {}};
@@ -71,7 +71,7 @@ protected:
     EXPECT_EQ(count, 11);
   }
 
-  fs::path folder;
+  fs::path directory;
   static inline int counter = 0;
 };
 
@@ -79,7 +79,7 @@ TEST_F(BundleTest, EqualContentsGiveEqualBytes) {
   ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
   ASSERT_EQ(writeBundle(contents(), path("two.zorse/")).message(), "");
   ASSERT_EQ(writeBundle(contents(), path("two.zorse")).message(), "") << "an existing bundle is replaced";
-  expectSame(folder / "one.zorse", folder / "two.zorse");
+  expectSame(directory / "one.zorse", directory / "two.zorse");
 }
 
 TEST_F(BundleTest, ReadsBackWhatWasWritten) {
@@ -101,7 +101,7 @@ TEST_F(BundleTest, NamesOfTheHubAreWrittenAndRead) {
   c.hub.buffers = {"freq"};
   c.hub.lora = Lora{8, 16.5, {"q", "v"}, true};
   ASSERT_EQ(writeBundle(c, path("one.zorse")).message(), "");
-  nlohmann::json table = nlohmann::json::parse(read(folder / "one.zorse/weights.json"));
+  nlohmann::json table = nlohmann::json::parse(read(directory / "one.zorse/weights.json"));
   HubModel model;
   ASSERT_EQ(fromJson(table.at("hub"), model).message(), "");
   EXPECT_EQ(toJson(model), toJson(c.hub));
@@ -125,15 +125,15 @@ TEST_F(BundleTest, WeightsAreWhereTheTableSays) {
     BundleContents c = contents();
     c.weightMode = mode;
     ASSERT_EQ(writeBundle(c, path("w.zorse")).message(), "");
-    auto table = nlohmann::json::parse(read(folder / "w.zorse" / "weights.json"));
+    auto table = nlohmann::json::parse(read(directory / "w.zorse" / "weights.json"));
     std::vector<std::string> expected = {"456789ab", std::string(8, '\1'), "0123"};
     for (int i = 0; i < 3; ++i) {
       const auto &entry = table["parameters"][i];
-      std::string bytes = read(folder / "w.zorse" / std::string(entry["file"])); // an absolute path stays absolute
+      std::string bytes = read(directory / "w.zorse" / std::string(entry["file"])); // an absolute path stays absolute
       EXPECT_EQ(bytes.substr(entry["offset"], entry["bytes"]), expected[i]) << entry;
     }
     EXPECT_EQ(table["parameters"][2]["permutation"], (std::vector<int>{1, 0}));
-    EXPECT_EQ(fs::exists(folder / "w.zorse" / "weights.safetensors"), mode == WeightMode::Copy);
+    EXPECT_EQ(fs::exists(directory / "w.zorse" / "weights.safetensors"), mode == WeightMode::Copy);
   }
 }
 
@@ -143,12 +143,12 @@ TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
   auto bundle = readBundle(path("one.zorse"));
   ASSERT_FALSE(bundle.failed()) << bundle.message();
   EXPECT_EQ(bundle->digest, digest);
-  EXPECT_EQ(sha256(read(folder / "one.zorse" / "manifest.json")), digest);
-  EXPECT_EQ(read(folder / "one.zorse" / "manifest.sha256"), digest + "  manifest.json\n");
+  EXPECT_EQ(sha256(read(directory / "one.zorse" / "manifest.json")), digest);
+  EXPECT_EQ(read(directory / "one.zorse" / "manifest.sha256"), digest + "  manifest.json\n");
   for (const auto &[name, hash] : bundle->files)
-    EXPECT_EQ(sha256(read(folder / "one.zorse" / name)), hash) << name;
+    EXPECT_EQ(sha256(read(directory / "one.zorse" / name)), hash) << name;
   // All contents count: other weights give another digest.
-  std::ofstream(folder / "model.data", std::ios::binary) << "0123456789abcdeg";
+  std::ofstream(directory / "model.data", std::ios::binary) << "0123456789abcdeg";
   BundleContents other = contents();
   other.weights[0].offset = 8;
   EXPECT_NE(must(writeBundle(other, path("two.zorse"))), digest);
@@ -157,16 +157,16 @@ TEST_F(BundleTest, TheDigestIsWhatSha256sumSays) {
 TEST_F(BundleTest, DamageIsNamed) {
   std::string error;
   ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
-  std::ofstream(folder / "one.zorse" / "functions.pb", std::ios::app) << "x";
+  std::ofstream(directory / "one.zorse" / "functions.pb", std::ios::app) << "x";
   error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("functions.pb: its SHA-256"), std::string::npos) << error;
-  fs::remove(folder / "one.zorse" / "functions.pb");
+  fs::remove(directory / "one.zorse" / "functions.pb");
   error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("functions.pb: cannot be read"), std::string::npos) << error;
-  std::ofstream(folder / "one.zorse" / "manifest.json") << "{\"format_version\": 999}";
+  std::ofstream(directory / "one.zorse" / "manifest.json") << "{\"format_version\": 999}";
   error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("999"), std::string::npos) << error;
-  std::ofstream(folder / "one.zorse" / "manifest.json") << "";
+  std::ofstream(directory / "one.zorse" / "manifest.json") << "";
   error = readBundle(path("one.zorse")).message();
   EXPECT_NE(error.find("manifest.json"), std::string::npos) << error;
   EXPECT_TRUE(readBundle(path("none.zorse")).failed());
@@ -178,36 +178,36 @@ TEST_F(BundleTest, FailureLeavesNothingBehind) {
   c.weights[0].size = 100; // beyond the end of the file
   error = writeBundle(c, path("bad.zorse")).message();
   EXPECT_NE(error.find("model.data: ends 88 bytes before"), std::string::npos) << error;
-  EXPECT_FALSE(fs::exists(folder / "bad.zorse"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+  EXPECT_FALSE(fs::exists(directory / "bad.zorse"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory), {}), 1);
 
-  std::ofstream(folder / "file") << "precious";
+  std::ofstream(directory / "file") << "precious";
   EXPECT_TRUE(writeBundle(contents(), path("file")).failed());
-  EXPECT_EQ(read(folder / "file"), "precious");
+  EXPECT_EQ(read(directory / "file"), "precious");
 }
 
 TEST_F(BundleTest, OtherFilesInADirectoryAreKept) {
   std::string error;
   ASSERT_EQ(writeBundle(contents(), path("one.zorse")).message(), "");
-  std::ofstream(folder / "one.zorse" / "notes.txt") << "precious";
+  std::ofstream(directory / "one.zorse" / "notes.txt") << "precious";
   error = writeBundle(contents(), path("one.zorse")).message();
   EXPECT_NE(error.find("contains 'notes.txt'"), std::string::npos) << error;
-  EXPECT_EQ(read(folder / "one.zorse" / "notes.txt"), "precious");
-  fs::create_directory(folder / "site");
-  std::ofstream(folder / "site" / "manifest.json") << "{}"; // the manifest of a web page
-  std::ofstream(folder / "site" / "index.html") << "precious";
+  EXPECT_EQ(read(directory / "one.zorse" / "notes.txt"), "precious");
+  fs::create_directory(directory / "site");
+  std::ofstream(directory / "site" / "manifest.json") << "{}"; // the manifest of a web page
+  std::ofstream(directory / "site" / "index.html") << "precious";
   EXPECT_TRUE(writeBundle(contents(), path("site")).failed());
-  EXPECT_EQ(read(folder / "site" / "index.html"), "precious");
-  fs::create_directory_symlink(folder / "two.zorse", folder / "link.zorse");
+  EXPECT_EQ(read(directory / "site" / "index.html"), "precious");
+  fs::create_directory_symlink(directory / "two.zorse", directory / "link.zorse");
   ASSERT_EQ(writeBundle(contents(), path("two.zorse")).message(), "");
   ASSERT_EQ(writeBundle(contents(), path("link.zorse")).message(), "");
-  EXPECT_TRUE(fs::is_symlink(folder / "link.zorse"));
+  EXPECT_TRUE(fs::is_symlink(directory / "link.zorse"));
 }
 
 /// Number of leftover temporary files (.*) next to the bundles.
-size_t strayCount(const fs::path &folder) {
+size_t strayCount(const fs::path &directory) {
   size_t stray = 0;
-  for (const auto &entry : fs::directory_iterator(folder))
+  for (const auto &entry : fs::directory_iterator(directory))
     stray += entry.path().filename().string()[0] == '.';
   return stray;
 }
@@ -235,10 +235,10 @@ TEST_F(BundleTest, AKilledWriterLeavesTheOldBundleOrTheNewOne) {
     ASSERT_FALSE(bundle.failed()) << "kill " << kill << ": " << bundle.message();
     EXPECT_TRUE(bundle->digest == digests[0] || bundle->digest == digests[1]);
     for (const auto &[name, hash] : bundle->files)
-      EXPECT_EQ(sha256(read(folder / "b.zorse" / name)), hash) << name;
+      EXPECT_EQ(sha256(read(directory / "b.zorse" / name)), hash) << name;
   }
   ASSERT_EQ(writeBundle(versions[0], path("b.zorse")).message(), "");
-  EXPECT_EQ(strayCount(folder), 0u) << "what killed writers left is removed by the next one";
+  EXPECT_EQ(strayCount(directory), 0u) << "what killed writers left is removed by the next one";
 }
 
 TEST_F(BundleTest, WritersOfOneBundleAreOrdered) {
@@ -261,7 +261,7 @@ TEST_F(BundleTest, WritersOfOneBundleAreOrdered) {
   }
   auto bundle = readBundle(path("b.zorse"));
   ASSERT_FALSE(bundle.failed()) << bundle.message();
-  EXPECT_EQ(strayCount(folder), 0u);
+  EXPECT_EQ(strayCount(directory), 0u);
 }
 
 } // namespace

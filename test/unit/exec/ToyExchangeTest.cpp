@@ -3,7 +3,7 @@
 // executed.
 #include "ToyExchange.h"
 
-#include "../../runtime/TemporaryFolder.h"
+#include "../../runtime/TemporaryDirectory.h"
 
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/Schedules.h"
@@ -105,7 +105,7 @@ protected:
   Trained train(const ToyExchange &toy, const step::Plan &plan, const Programs &programs) {
     namespace files = std::filesystem;
     runtime::Bundle bundle;
-    bundle.directory = folder.path("toy.zorse");
+    bundle.directory = directory.path("toy.zorse");
     const std::string kernels = bundle.directory + "/kernels";
     bundle.kernels = kernels;
     bundle.model = "toy";
@@ -135,7 +135,7 @@ protected:
         weights.append(reinterpret_cast<const char *>(&value), 4);
       }
     }
-    folder.write("toy.zorse/weights.bin", weights);
+    directory.write("toy.zorse/weights.bin", weights);
     Status checked = runtime::checkPrograms(bundle);
     EXPECT_TRUE(checked.succeeded()) << checked.message();
     EXPECT_TRUE(runtime::verifyBundle(bundle, 1).succeeded());
@@ -168,7 +168,7 @@ protected:
     run.report = [&](const runtime::StepReport &report) { trained.losses.push_back(report.loss); };
     auto end = runtime::train(**executor, bundle, run);
     EXPECT_FALSE(end.failed()) << end.message();
-    const std::string path = folder.path("checkpoint.safetensors");
+    const std::string path = directory.path("checkpoint.safetensors");
     EXPECT_TRUE(runtime::saveWeights(**executor, bundle, path).succeeded());
     auto file = runtime::SafetensorsFile::open(path);
     EXPECT_FALSE(file.failed()) << file.message();
@@ -179,7 +179,7 @@ protected:
     return trained;
   }
 
-  runtime::test::TemporaryFolder folder;
+  runtime::test::TemporaryDirectory directory;
 };
 
 TEST_F(ToyExchanges, TrainAsOneDeviceDoes) {

@@ -12,11 +12,11 @@ using namespace zorse::planning;
 
 namespace {
 
-std::string folder() { return std::string(ZORSE_SOURCE_DIR) + "/models/clusters/"; }
+std::string directory() { return std::string(ZORSE_SOURCE_DIR) + "/models/clusters/"; }
 
 TEST(ClusterExamples, AreRead) {
   int files = 0;
-  for (const auto &entry : std::filesystem::directory_iterator(folder())) {
+  for (const auto &entry : std::filesystem::directory_iterator(directory())) {
     if (entry.path().extension() != ".yaml")
       continue;
     ++files;
@@ -42,7 +42,7 @@ TEST(ClusterExamples, OfTheIssue) {
       {"f-five-zones", {{{"A100-40", 640}}, 160, 5}},
   };
   for (const auto &[name, facts] : expected) {
-    zorse::Result<Cluster> cluster = readClusterFile(folder() + name + ".yaml");
+    zorse::Result<Cluster> cluster = readClusterFile(directory() + name + ".yaml");
     ASSERT_FALSE(cluster.failed()) << cluster.message();
     std::map<std::string, int> types;
     for (const ClusterDevice &device : cluster->devices) {
@@ -61,7 +61,7 @@ TEST(ClusterExamples, OfTheIssue) {
       EXPECT_GT(node.nic().flow(), 0) << name;
     }
     // The file contains all values itself: a change of the table of types does not change a published result.
-    std::ifstream file(folder() + name + ".yaml");
+    std::ifstream file(directory() + name + ".yaml");
     std::stringstream text;
     text << file.rdbuf();
     for (const char *key : {"memory:", "nic:", "host_memory:", "fabric:", "flops_per_second:", "half_peak_rows:"})

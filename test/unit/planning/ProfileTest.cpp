@@ -121,10 +121,10 @@ TEST(Profile, Mistakes) {
 }
 
 TEST(Profile, SeveralFiles) {
-  std::string folder = ::testing::TempDir();
+  std::string directory = ::testing::TempDir();
   auto write = [&](const std::string &name, const std::string &text) {
-    std::ofstream(folder + name) << text;
-    return folder + name;
+    std::ofstream(directory + name) << text;
+    return directory + name;
   };
   std::string a = write("a.json", kEverything);
   std::string b = write(

@@ -44,14 +44,14 @@ class KernelObjects {
 public:
   KernelObjects() = default;
   /// Reads objects from a directory on demand, for objects that belong to no bundle.
-  KernelObjects(std::string folder) : folder_(std::move(folder)) {} // NOLINT(google-explicit-constructor)
-  KernelObjects(const char *folder) : folder_(folder) {}            // NOLINT(google-explicit-constructor)
+  KernelObjects(std::string directory) : directory_(std::move(directory)) {} // NOLINT(google-explicit-constructor)
+  KernelObjects(const char *directory) : directory_(directory) {}            // NOLINT(google-explicit-constructor)
 
   void add(const std::string &name, std::shared_ptr<const MemoryFile> file) { files_[name] = std::move(file); }
   Result<std::shared_ptr<const MemoryFile>> find(const std::string &architecture, const std::string &object) const;
 
 private:
-  std::string folder_;
+  std::string directory_;
   std::map<std::string, std::shared_ptr<const MemoryFile>> files_;
 };
 

@@ -30,7 +30,7 @@ public:
   /// Name of the index; empty: one file without an index.
   const std::string &index() const { return index_; }
   /// Directory of the files.
-  const std::string &folder() const { return folder_; }
+  const std::string &directory() const { return directory_; }
   /// The path as given to `open`, for messages.
   const std::string &path() const { return path_; }
   /// Whether this program wrote the files, with ONNX names and in ONNX layouts.
@@ -40,7 +40,7 @@ private:
   Status addFile(const std::string &name);
   Status readIndex();
 
-  std::string path_, folder_, index_;
+  std::string path_, directory_, index_;
   std::vector<std::string> files_;
   std::vector<SafetensorsFile> opened_; ///< own the memory maps that `tensors_` points into
   std::map<std::string, FiledTensor> tensors_;

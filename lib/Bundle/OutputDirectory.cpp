@@ -1,4 +1,4 @@
-#include "zorse/Bundle/OutputFolder.h"
+#include "zorse/Bundle/OutputDirectory.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -29,9 +29,9 @@ constexpr unsigned RENAME_NOREPLACE = 1, RENAME_EXCHANGE = 2;
 
 /// Holds a lock on a directory during its lifetime. held() is false if the file system has no locks
 /// (NFS).
-class FolderLock {
+class DirectoryLock {
 public:
-  explicit FolderLock(const std::string &folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  explicit DirectoryLock(const std::string &directory) : file_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     for (int i = 0; file_ >= 0 && !held_ && i < kLockTries; ++i) {
       held_ = ::flock(file_, LOCK_EX | LOCK_NB) == 0;
       if (!held_ && errno != EWOULDBLOCK && errno != EINTR)
@@ -40,8 +40,8 @@ public:
         ::usleep(10000);
     }
   }
-  FolderLock(const FolderLock &) = delete;
-  ~FolderLock() {
+  DirectoryLock(const DirectoryLock &) = delete;
+  ~DirectoryLock() {
     if (file_ >= 0)
       ::close(file_);
   }
@@ -66,10 +66,10 @@ bool isDraft(const std::string &name, const std::string &prefix) {
 
 /// Calls `use` for directories with such names if their process has ended. Each is locked until
 /// `use` returns.
-template <typename Use> void eachAbandoned(const fs::path &folder, const std::string &prefix, Use use) {
+template <typename Use> void eachAbandoned(const fs::path &directory, const std::string &prefix, Use use) {
   std::error_code failure;
   std::vector<fs::path> found;
-  for (fs::directory_iterator each(folder, failure), end; !failure && each != end; each.increment(failure))
+  for (fs::directory_iterator each(directory, failure), end; !failure && each != end; each.increment(failure))
     if (isDraft(each->path().filename().string(), prefix))
       found.push_back(each->path());
   for (const fs::path &path : found) {
@@ -92,7 +92,7 @@ std::string asidePrefix(const fs::path &target) { return "." + target.filename()
 /// Restores the old directory: if the file system cannot exchange two names, a process that is
 /// killed between two renames leaves it under another name.
 void bringBack(const fs::path &target) {
-  FolderLock lock(target.parent_path().string());
+  DirectoryLock lock(target.parent_path().string());
   if (!lock.held())
     return;
   eachAbandoned(target.parent_path(), asidePrefix(target), [&](const fs::path &aside) {
@@ -116,7 +116,7 @@ fs::path targetOf(const std::string &name) {
 }
 
 /// Returns the reason why `target` must not be replaced; empty if it may be.
-std::string refusalOf(const fs::path &target, OutputFolder::Refusal refusal) {
+std::string refusalOf(const fs::path &target, OutputDirectory::Refusal refusal) {
   std::error_code failure;
   if (!fs::is_directory(target, failure))
     return "is not a directory";
@@ -131,41 +131,41 @@ std::string leftAlone(const std::string &name, const std::string &why) {
 
 } // namespace
 
-DraftFolder::DraftFolder(DraftFolder &&other) noexcept { *this = std::move(other); }
+DraftDirectory::DraftDirectory(DraftDirectory &&other) noexcept { *this = std::move(other); }
 
-DraftFolder &DraftFolder::operator=(DraftFolder &&other) noexcept {
+DraftDirectory &DraftDirectory::operator=(DraftDirectory &&other) noexcept {
   std::swap(path_, other.path_);
   std::swap(lock_, other.lock_);
   return *this;
 }
 
-DraftFolder::~DraftFolder() {
+DraftDirectory::~DraftDirectory() {
   remove();
   if (lock_ >= 0)
     ::close(lock_);
 }
 
-void DraftFolder::remove() {
+void DraftDirectory::remove() {
   std::error_code ignored;
   if (!path_.empty())
     fs::remove_all(path_, ignored);
   path_.clear();
 }
 
-Result<DraftFolder> DraftFolder::create(const std::string &prefix) {
-  const fs::path folder = fs::absolute(prefix).parent_path();
-  FolderLock lock(folder.string()); // a directory that is created but not yet locked looks abandoned
+Result<DraftDirectory> DraftDirectory::create(const std::string &prefix) {
+  const fs::path directory = fs::absolute(prefix).parent_path();
+  DirectoryLock lock(directory.string()); // a directory that is created but not yet locked looks abandoned
   std::error_code ignored;
   if (lock.held())
-    eachAbandoned(folder, fs::path(prefix).filename().string(), [&](const fs::path &path) { fs::remove_all(path, ignored); });
-  DraftFolder draft;
+    eachAbandoned(directory, fs::path(prefix).filename().string(), [&](const fs::path &path) { fs::remove_all(path, ignored); });
+  DraftDirectory draft;
   int made = -1;
   do
     draft.path_ = prefix + randomDigits();
   while ((made = ::mkdir(draft.path_.c_str(), 0777)) != 0 && errno == EEXIST);
   if (made != 0) {
     draft.path_.clear();
-    return userError(folder.string() + ": cannot write to this directory: " + std::strerror(errno));
+    return userError(directory.string() + ": cannot write to this directory: " + std::strerror(errno));
   }
   draft.lock_ = ::open(draft.path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (draft.lock_ >= 0)
@@ -173,7 +173,7 @@ Result<DraftFolder> DraftFolder::create(const std::string &prefix) {
   return draft;
 }
 
-std::string OutputFolder::problem(const std::string &name, Refusal refusal) {
+std::string OutputDirectory::problem(const std::string &name, Refusal refusal) {
   std::error_code failure;
   const fs::path target = targetOf(name);
   if (fs::exists(fs::symlink_status(target, failure)))
@@ -189,7 +189,7 @@ std::string OutputFolder::problem(const std::string &name, Refusal refusal) {
   return {};
 }
 
-Result<OutputFolder> OutputFolder::create(const std::string &name, Refusal refusal) {
+Result<OutputDirectory> OutputDirectory::create(const std::string &name, Refusal refusal) {
   if (std::string why = problem(name, refusal); !why.empty())
     return userError(why);
   const fs::path target = targetOf(name);
@@ -198,15 +198,15 @@ Result<OutputFolder> OutputFolder::create(const std::string &name, Refusal refus
   if (failure)
     return userError(name + ": cannot be created: " + failure.message());
   bringBack(target);
-  Result<DraftFolder> draft = DraftFolder::create((target.parent_path() / draftPrefix(target)).string());
+  Result<DraftDirectory> draft = DraftDirectory::create((target.parent_path() / draftPrefix(target)).string());
   if (draft.failed())
     return draft.error();
-  return OutputFolder(std::move(*draft), name, target.string(), refusal);
+  return OutputDirectory(std::move(*draft), name, target.string(), refusal);
 }
 
-Status OutputFolder::commit() {
+Status OutputDirectory::commit() {
   const fs::path target = target_, draft = draft_.path();
-  std::optional<FolderLock> lock(target.parent_path().string());
+  std::optional<DirectoryLock> lock(target.parent_path().string());
   int cause = renameWith(draft, target, RENAME_NOREPLACE);
   if (cause == 0) {
     draft_.release();

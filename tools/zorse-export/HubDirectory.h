@@ -13,7 +13,7 @@ namespace zorse::exporting {
 
 /// Calls `write` with a new folder next to `output`. The folder is renamed to `output` if `write`
 /// succeeds, and removed otherwise.
-runtime::Status writeFolder(const std::string &output, const std::function<runtime::Status(const std::string &folder)> &write);
+runtime::Status writeDirectory(const std::string &output, const std::function<runtime::Status(const std::string &directory)> &write);
 
 /// Copies configuration, tokenizer and similar files: all files of `from` except weights and
 /// indices.

@@ -1,6 +1,6 @@
-#include "HubFolder.h"
+#include "HubDirectory.h"
 
-#include "zorse/Bundle/OutputFolder.h"
+#include "zorse/Bundle/OutputDirectory.h"
 #include "zorse/Support/ShallowJson.h"
 #include "zorse/runtime/MappedFile.h"
 #include "zorse/runtime/OutputFile.h"
@@ -53,13 +53,13 @@ Status copyCompanion(const std::string &from, const std::string &to, std::option
 
 } // namespace
 
-Status zorse::exporting::writeFolder(const std::string &output, const std::function<Status(const std::string &)> &write) {
-  Result<bundle::OutputFolder> folder = bundle::OutputFolder::create(output, nullptr);
-  if (folder.failed())
-    return folder.error();
-  if (Status status = write(folder->path()); status.failed())
+Status zorse::exporting::writeDirectory(const std::string &output, const std::function<Status(const std::string &)> &write) {
+  Result<bundle::OutputDirectory> directory = bundle::OutputDirectory::create(output, nullptr);
+  if (directory.failed())
+    return directory.error();
+  if (Status status = write(directory->path()); status.failed())
     return status;
-  return folder->commit();
+  return directory->commit();
 }
 
 Status zorse::exporting::copyCompanions(const std::string &from, const std::string &to, std::optional<StoredType> type) {

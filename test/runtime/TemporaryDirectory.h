@@ -9,13 +9,13 @@
 
 namespace zorse::runtime::test {
 
-class TemporaryFolder {
+class TemporaryDirectory {
 public:
-  TemporaryFolder() {
+  TemporaryDirectory() {
     std::string name = (std::filesystem::temp_directory_path() / "zorse-runtime-XXXXXX").string();
     path_ = ::mkdtemp(name.data());
   }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
 
   std::string path(const std::string &name) const { return path_ + "/" + name; }
   std::string write(const std::string &name, const std::string &bytes) const {

@@ -13,15 +13,15 @@ namespace zorse::bundle {
 /// digits, so no existing directory is ever reused or removed. A lock (flock) on the directory
 /// indicates that its process is alive; a later process removes the directories of killed
 /// processes.
-class DraftFolder {
+class DraftDirectory {
 public:
   /// Creates the directory "PREFIX<16 digits>". Removes directories with such names if their
   /// process has ended.
-  static Result<DraftFolder> create(const std::string &prefix);
+  static Result<DraftDirectory> create(const std::string &prefix);
   /// Removes the directory, unless it was released.
-  ~DraftFolder();
-  DraftFolder(DraftFolder &&other) noexcept;
-  DraftFolder &operator=(DraftFolder &&other) noexcept;
+  ~DraftDirectory();
+  DraftDirectory(DraftDirectory &&other) noexcept;
+  DraftDirectory &operator=(DraftDirectory &&other) noexcept;
 
   const std::string &path() const { return path_; }
   /// Removes the directory now.
@@ -30,12 +30,12 @@ public:
   void release() { path_.clear(); }
 
 private:
-  DraftFolder() = default;
+  DraftDirectory() = default;
   std::string path_;
   int lock_ = -1;
 };
 
-class OutputFolder {
+class OutputDirectory {
 public:
   /// Returns the reason why a directory that is not empty must not be replaced ("contains
   /// 'notes.txt', which is not part of a bundle"); empty if it may be replaced.
@@ -48,7 +48,7 @@ public:
   /// Creates the draft. Fails if `target` exists and is neither an empty directory nor one that
   /// `refusal` allows to be replaced. A symbolic link to a directory is kept. \param refusal  null:
   /// only empty directories are replaced
-  static Result<OutputFolder> create(const std::string &target, Refusal refusal);
+  static Result<OutputDirectory> create(const std::string &target, Refusal refusal);
 
   /// Path to write the contents to.
   const std::string &path() const { return draft_.path(); }
@@ -59,9 +59,9 @@ public:
   Status commit();
 
 private:
-  OutputFolder(DraftFolder draft, std::string name, std::string target, Refusal refusal)
+  OutputDirectory(DraftDirectory draft, std::string name, std::string target, Refusal refusal)
       : draft_(std::move(draft)), name_(std::move(name)), target_(std::move(target)), refusal_(refusal) {}
-  DraftFolder draft_;
+  DraftDirectory draft_;
   std::string name_, target_; ///< as given, and with symbolic links resolved
   Refusal refusal_;
 };

@@ -13,7 +13,7 @@ namespace zorse::runtime {
 inline constexpr const char *kIndexName = "index.json", *kDraftSuffix = ".writing";
 
 /// "step-00000120.g2"
-std::string folderName(uint64_t step, uint64_t generation);
+std::string directoryName(uint64_t step, uint64_t generation);
 
 Result<std::vector<CheckpointDirectory>> listCheckpoints(CheckpointStorage &storage, const std::string &directory);
 

@@ -1,4 +1,4 @@
-#include "Folders.h"
+#include "Directories.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,7 +20,7 @@ bool parseName(const std::string &name, CheckpointDirectory &out) {
     return false;
   at += 2;
   out.name = name;
-  return digits(at, out.generation, 19) && at == name.size() && name == folderName(out.step, out.generation);
+  return digits(at, out.generation, 19) && at == name.size() && name == directoryName(out.step, out.generation);
 }
 
 bool endsWith(const std::string &text, const std::string &end) {
@@ -29,7 +29,7 @@ bool endsWith(const std::string &text, const std::string &end) {
 
 } // namespace
 
-std::string zorse::runtime::folderName(uint64_t step, uint64_t generation) {
+std::string zorse::runtime::directoryName(uint64_t step, uint64_t generation) {
   std::string digits = std::to_string(step);
   return "step-" + std::string(digits.size() < 8 ? 8 - digits.size() : 0, '0') + digits + ".g" + std::to_string(generation);
 }
@@ -94,20 +94,20 @@ std::optional<CheckpointError> zorse::runtime::removeOldCheckpoints(const Fence 
   if (found.failed())
     return CheckpointError{found.message()};
   uint64_t kept = 1, step = 0; // the newest counts
-  for (const CheckpointDirectory &folder : *found)
-    if (folder.name == newest)
-      step = folder.step;
+  for (const CheckpointDirectory &directory : *found)
+    if (directory.name == newest)
+      step = directory.step;
   std::optional<CheckpointError> first;
-  for (const CheckpointDirectory &folder : *found) {
+  for (const CheckpointDirectory &directory : *found) {
     // Incomplete folders of this generation that are later than the newest are being written by
     // other ranks, which are ahead.
-    if (folder.name == newest || folder.generation > fence.generation() || (folder.generation == fence.generation() && folder.step > step))
+    if (directory.name == newest || directory.generation > fence.generation() || (directory.generation == fence.generation() && directory.step > step))
       continue;
-    if (folder.complete && !damaged.count(folder.name) && kept < std::max<uint64_t>(keep, 1)) {
+    if (directory.complete && !damaged.count(directory.name) && kept < std::max<uint64_t>(keep, 1)) {
       ++kept;
       continue;
     }
-    if (auto error = removeCheckpoint(fence, folder.name)) {
+    if (auto error = removeCheckpoint(fence, directory.name)) {
       if (error->superseded)
         return error;
       if (!first)
