@@ -24,7 +24,7 @@ FailureOr<CompiledBodies> zorse::codegen::compileBodies(ModuleOp functions, cons
 }
 
 std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &options) {
-  return isCudaArch(options.arch) ? makeCudaKernels(options) : makeProcessorKernels(options);
+  return isCudaArch(options.arch) ? makeCudaKernels(options) : makeCpuKernels(options);
 }
 
 /// Allows GPUs to compute matrix products in TF32, or to accumulate in f16, if the options request

@@ -33,7 +33,7 @@ static std::string withoutDriver(const std::vector<planning::ClusterDevice> &dev
 /// Returns an error if the architecture of a device is unknown; "": all are known.
 static std::string withoutArchitecture(const planning::Cluster &cluster) {
   for (const planning::ClusterDevice &device : cluster.devices)
-    if (const DeviceKind &kind = deviceKindOf(device.kind); device.arch.empty() && !kind.hostProcessors && !kind.architectures.empty())
+    if (const DeviceKind &kind = deviceKindOf(device.kind); device.arch.empty() && !kind.hostCpus && !kind.architectures.empty())
       return "device '" + device.name + "' is of kind " + device.kind +
              ", and its architecture is unknown: give it a 'type' (docs/cluster.md) or an 'arch', such as " + kind.architectures[3];
   return {};

@@ -17,7 +17,7 @@ protected:
   HardwareTest() : two(directory.path("two.zorse")) {
     RankHardware hardware;
     hardware.host = "h1";
-    hardware.processor = "x86-64-v3";
+    hardware.cpu = "x86-64-v3";
     hardware.units = {{"", "", "", "x86-64-v3", 0}};
     hardware.cores = 4;
     hardware.memory = uint64_t(1) << 30;
@@ -89,7 +89,7 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
 }
 
 TEST_F(HardwareTest, EveryMismatchIsListed) {
-  ranks[1].processor = "x86-64-v2";
+  ranks[1].cpu = "x86-64-v2";
   ranks[1].bundle = "c";
   ranks[1].run = "steps=4";
   std::string message = check();
@@ -99,7 +99,7 @@ TEST_F(HardwareTest, EveryMismatchIsListed) {
 }
 
 TEST_F(HardwareTest, ProcessorsOfAnotherFamilyDoNotRunX86) {
-  ranks[0].processor = "aarch64";
+  ranks[0].cpu = "aarch64";
   EXPECT_NE(check().find("this processor is aarch64"), std::string::npos);
 }
 
@@ -107,7 +107,7 @@ TEST_F(HardwareTest, WhereThereIsNoGpuOneMessageSaysSo) {
   two.bundle.bodies.set_arch("sm_89");
   for (size_t r = 0; r < ranks.size(); ++r) {
     two.bundle.devices[r].kind = "cuda";
-    ranks[r].processor = "none";
+    ranks[r].cpu = "none";
   }
   std::string message = check();
   EXPECT_NE(message.find("rank 0 (device alpha, host h1) and 1 more: the bundle's kernels are for GPUs (sm_89), and no GPU is found there"),

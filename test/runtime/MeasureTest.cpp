@@ -31,21 +31,21 @@ struct FakeRoot {
 
 TEST(CpuQuota, NoneWithoutGroups) {
   FakeRoot fake;
-  EXPECT_EQ(fake.quota().processors, 0);
+  EXPECT_EQ(fake.quota().cpus, 0);
   fake.write("proc/self/cgroup", "0::/user.slice\nnonsense\n:\n");
   fake.write("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n");
-  EXPECT_EQ(fake.quota().processors, 0);
+  EXPECT_EQ(fake.quota().cpus, 0);
   fake.write("sys/fs/cgroup/user.slice/cpu.max", "");
-  EXPECT_EQ(fake.quota().processors, 0);
+  EXPECT_EQ(fake.quota().cpus, 0);
 }
 
 TEST(CpuQuota, NarrowestOfTheGroupsAbove) {
   FakeRoot fake;
   fake.write("proc/self/cgroup", "0::/a/b\n");
   fake.write("sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
-  EXPECT_DOUBLE_EQ(fake.quota().processors, 1.5);
+  EXPECT_DOUBLE_EQ(fake.quota().cpus, 1.5);
   fake.write("sys/fs/cgroup/a/cpu.max", "3600 5000\n");
-  EXPECT_DOUBLE_EQ(fake.quota().processors, 0.72);
+  EXPECT_DOUBLE_EQ(fake.quota().cpus, 0.72);
   EXPECT_DOUBLE_EQ(fake.quota().period, 0.1); // the longer one: samples must span both
 }
 
@@ -53,17 +53,17 @@ TEST(CpuQuota, InAContainerItsOwnGroupIsMounted) {
   FakeRoot fake;
   fake.write("proc/self/cgroup", "0::/docker/0123\n");
   fake.write("sys/fs/cgroup/cpu.max", "50000 100000\n");
-  EXPECT_DOUBLE_EQ(fake.quota().processors, 0.5);
+  EXPECT_DOUBLE_EQ(fake.quota().cpus, 0.5);
 }
 
 TEST(CpuQuota, VersionOne) {
   FakeRoot fake;
   fake.write("proc/self/cgroup", "4:memory:/x\n2:cpu,cpuacct:/zorse/big\n0::/\n");
   fake.write("sys/fs/cgroup/cpu/zorse/big/cpu.cfs_quota_us", "-1\n");
-  EXPECT_EQ(fake.quota().processors, 0);
+  EXPECT_EQ(fake.quota().cpus, 0);
   fake.write("sys/fs/cgroup/cpu,cpuacct/zorse/big/cpu.cfs_quota_us", "1800\n");
   fake.write("sys/fs/cgroup/cpu,cpuacct/zorse/big/cpu.cfs_period_us", "5000\n");
-  EXPECT_DOUBLE_EQ(fake.quota().processors, 0.36);
+  EXPECT_DOUBLE_EQ(fake.quota().cpus, 0.36);
   EXPECT_DOUBLE_EQ(fake.quota().period, 0.005);
 }
 

@@ -71,7 +71,7 @@ public:
     readMemory();
     readGpus();
     if (devices.empty() || o.cpu)
-      if (Status status = readProcessors(); status.failed())
+      if (Status status = readCpus(); status.failed())
         return status;
     readNetwork();
     readDisks();
@@ -169,25 +169,25 @@ private:
     node.pcie = pcie;
   }
 
-  Status readProcessors() {
+  Status readCpus() {
     std::ifstream file(root / "proc/cpuinfo");
     std::string model;
-    int processors = 0;
+    int cpus = 0;
     for (std::string line; std::getline(file, line);) {
       if (line.rfind("processor", 0) == 0)
-        ++processors;
+        ++cpus;
       if (line.rfind("model name", 0) == 0 && line.find(':') != std::string::npos && model.empty())
         model = line.substr(std::min(line.find(':') + 2, line.size()));
     }
     cpu_set_t set;
     if (o.root.empty() && ::sched_getaffinity(0, sizeof set, &set) == 0)
-      processors = CPU_COUNT(&set);
-    processors = std::clamp(processors, 1, 4096);
-    double usable = processors;
+      cpus = CPU_COUNT(&set);
+    cpus = std::clamp(cpus, 1, 4096);
+    double usable = cpus;
     CpuQuota quota = cpuQuota(o.root);
-    if (quota.processors > 0 && quota.processors < processors) {
-      usable = quota.processors;
-      note("a control group leaves " + format("%.3g", quota.processors) + " of " + std::to_string(processors) + " processors");
+    if (quota.cpus > 0 && quota.cpus < cpus) {
+      usable = quota.cpus;
+      note("a control group leaves " + format("%.3g", quota.cpus) + " of " + std::to_string(cpus) + " processors");
     }
     planning::ClusterDevice device;
     device.name = node.name + "-cpu";
@@ -210,7 +210,7 @@ private:
     std::fill(std::begin(device.speed), std::end(device.speed), speed);
     devices.push_back(device);
     described.mutable_port()->set_bandwidth(described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
-    note((model.empty() ? "a processor" : model) + ", " + std::to_string(processors) + " processors; " + format("%.3g GFLOP/s ", speed / 1e9) +
+    note((model.empty() ? "a processor" : model) + ", " + std::to_string(cpus) + " processors; " + format("%.3g GFLOP/s ", speed / 1e9) +
          (o.measure ? "measured" : "estimated; --measure measures it"));
     return Status::success();
   }

@@ -20,7 +20,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-double processorSeconds() {
+double cpuSeconds() {
   timespec time = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
@@ -184,14 +184,14 @@ private:
   /// Seconds per call. Under a CPU quota, CPU seconds per call, which are independent of throttling
   /// pauses that may be as long as many calls; `pace` converts them to wall-clock seconds.
   double timed(const std::function<void()> &once) {
-    double used = processorSeconds();
+    double used = cpuSeconds();
     int64_t calls = 0;
     double seconds = timedSample(options.sampleSeconds, [&]() -> int64_t {
       once();
       ++calls;
       return 1;
     });
-    return options.quota > 0 ? (processorSeconds() - used) / static_cast<double>(calls) : seconds;
+    return options.quota > 0 ? (cpuSeconds() - used) / static_cast<double>(calls) : seconds;
   }
 
   Status sample(Point &point) {
@@ -214,16 +214,16 @@ private:
   }
 
   Status rounds() {
-    double start = now(), used = processorSeconds();
+    double start = now(), used = cpuSeconds();
     Status status = allRounds();
-    double share = (processorSeconds() - used) / std::max(now() - start, 1e-9);
+    double share = (cpuSeconds() - used) / std::max(now() - start, 1e-9);
     had = share;
     if (options.quota > 0) // the full quota, even if other processes use part of it now: a run can use all of it
       pace = 1 / options.quota;
-    if (status.succeeded() && options.processors > 0 && share < 0.9 * options.processors) {
+    if (status.succeeded() && options.cpus > 0 && share < 0.9 * options.cpus) {
       char text[160];
       std::snprintf(text, sizeof text, "other processes use this machine: the functions had %.2f of %.2f CPUs, so their measured times are too long",
-                    share, options.processors);
+                    share, options.cpus);
       say(text);
     }
     return status;
@@ -399,9 +399,9 @@ private:
 
 } // namespace
 
-Result<planning::DeviceProfile> zorse::profile::timeBodies(Device &device, const Bundle &bundle, const TimerOptions &options, double &processors) {
+Result<planning::DeviceProfile> zorse::profile::timeBodies(Device &device, const Bundle &bundle, const TimerOptions &options, double &cpus) {
   Timer timer(device, bundle, options);
   Result<planning::DeviceProfile> profile = timer.run();
-  processors = timer.had;
+  cpus = timer.had;
   return profile;
 }

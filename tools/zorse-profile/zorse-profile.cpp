@@ -64,7 +64,7 @@ public:
     Result<std::unique_ptr<QueuedDevice>> device = makeDevice(bundle, index, ordinal, threadsHere, share);
     if (device.failed())
       return device.error();
-    const bool processors = deviceKindOf(bundle.devices[index].kind).hostProcessors;
+    const bool cpus = deviceKindOf(bundle.devices[index].kind).hostCpus;
     if (Status status = (*device)->loadBodies(bundle.bodiesOf(index), bundle.kernels); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
@@ -82,13 +82,13 @@ public:
     std::string name = bundle.devices[index].name, prefix = std::getenv("ZORSE_RANK") ? "" : name + ": "; // our launcher adds the name
     if (!o.quiet)
       options.say = [prefix](const std::string &line) { std::fprintf(stderr, "%s%s\n", prefix.c_str(), line.c_str()); };
-    if (processors && bundle.devices[index].threads == 1 && share == 1)
-      options.processors = quota.processors > 0 ? std::min(quota.processors, 1.0) : 1.0;
-    if (processors && quota.processors > 0 && quota.processors <= bundle.devices[index].threads && share == 1)
-      options.quota = quota.processors;
-    if (quota.processors > 0) {
+    if (cpus && bundle.devices[index].threads == 1 && share == 1)
+      options.cpus = quota.cpus > 0 ? std::min(quota.cpus, 1.0) : 1.0;
+    if (cpus && quota.cpus > 0 && quota.cpus <= bundle.devices[index].threads && share == 1)
+      options.quota = quota.cpus;
+    if (quota.cpus > 0) {
       options.sampleSeconds = std::max(options.sampleSeconds, 20 * quota.period);
-      conditions = format("%.3g processors by control group, filled every %.3g ms", quota.processors, quota.period * 1e3);
+      conditions = format("%.3g processors by control group, filled every %.3g ms", quota.cpus, quota.period * 1e3);
       if (options.say)
         options.say(conditions + format(": samples last %.3g s", options.sampleSeconds));
     }
@@ -194,12 +194,12 @@ Status runAlone(const Options &o, const Bundle &bundle) {
 /// \param threadsHere  threads of all devices of this host
 /// \param share        fraction of a CPU that throttling leaves each thread; communication pauses
 ///                     too
-double sharedProcessors(const BundleDevice &device, int threadsHere, double share) {
-  if (!deviceKindOf(device.kind).hostProcessors || share < 1)
+double sharedCpus(const BundleDevice &device, int threadsHere, double share) {
+  if (!deviceKindOf(device.kind).hostCpus || share < 1)
     return 0;
   double there = std::max(1u, std::thread::hardware_concurrency()) * double(device.threads) / std::max(threadsHere, 1);
-  if (CpuQuota quota = cpuQuota(); quota.processors > 0)
-    there = std::min(there, quota.processors);
+  if (CpuQuota quota = cpuQuota(); quota.cpus > 0)
+    there = std::min(there, quota.cpus);
   return there - device.threads >= 1 ? 0 : there;
 }
 
@@ -211,14 +211,14 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
   if (shares.failed())
     return shares.error();
   Result<std::vector<std::string>> published =
-      job.member().exchange("processors", format("%.17g", sharedProcessors(bundle.devices[rank], threadsHere, (*shares)[rank])));
+      job.member().exchange("processors", format("%.17g", sharedCpus(bundle.devices[rank], threadsHere, (*shares)[rank])));
   if (published.failed())
     return published.error();
-  std::vector<double> processors;
+  std::vector<double> cpus;
   std::vector<int> threads;
   for (size_t r = 0; r < published->size(); ++r) {
-    processors.push_back(std::atof((*published)[r].c_str()));
-    threads.push_back(processors.back() > 0 ? bundle.devices[r].threads : 0);
+    cpus.push_back(std::atof((*published)[r].c_str()));
+    threads.push_back(cpus.back() > 0 ? bundle.devices[r].threads : 0);
   }
   if (std::all_of(threads.begin(), threads.end(), [](int count) { return count == 0; }))
     return Status::success();
@@ -229,8 +229,8 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
     if (threads[r] == 0)
       continue;
     planning::DeviceProfile &device = profile.devices[r];
-    device.communicationPerByte = (*found)[r].perByte / processors[r];
-    device.communicationPerMessage = (*found)[r].perMessage / processors[r];
+    device.communicationPerByte = (*found)[r].perByte / cpus[r];
+    device.communicationPerMessage = (*found)[r].perMessage / cpus[r];
     device.communicationDelay = (*found)[r].delay;
     if (say)
       say(device.device +

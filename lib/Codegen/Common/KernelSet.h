@@ -73,7 +73,7 @@ private:
 
 /// Creates the kernel set for options.arch.
 std::shared_ptr<KernelSet> makeKernels(const CodegenOptions &options);
-std::shared_ptr<KernelSet> makeProcessorKernels(const CodegenOptions &options);
+std::shared_ptr<KernelSet> makeCpuKernels(const CodegenOptions &options);
 /// \pre isCudaArch(options.arch)
 std::shared_ptr<KernelSet> makeCudaKernels(const CodegenOptions &options);
 

@@ -36,7 +36,7 @@ std::vector<std::string> typeNames() {
 } // namespace
 
 void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type) {
-  const bool cpu = deviceKindOf(device.kind).hostProcessors;
+  const bool cpu = deviceKindOf(device.kind).hostCpus;
   if (!type) { // described without a type: elementwise work and calls take time on every device
     device.memoryBandwidth = cpu ? kThreadBandwidth * device.threads : kDeviceBandwidth;
     device.launch = cpu ? kCpuLaunch : kDeviceLaunch;
@@ -174,7 +174,7 @@ private:
       device.multiprocessors = 0;
     }
     if (multiprocessors) {
-      if (deviceKindOf(device.kind).hostProcessors)
+      if (deviceKindOf(device.kind).hostCpus)
         fail(multiprocessors, what + ": sm_count: expected a device that is a GPU, found one of kind " + device.kind + "; leave it out");
       device.multiprocessors = toCount(multiprocessors, what + ": sm_count", 4096);
     }

@@ -23,7 +23,7 @@ Result<std::unique_ptr<QueuedDevice>> makeCpu(const DeviceRequest &request) {
 }
 
 /// The hardware units of devices that are threads of the host.
-std::vector<HardwareUnit> processors(const std::string &architecture) { return {{"", "", "", architecture, 0}}; }
+std::vector<HardwareUnit> cpus(const std::string &architecture) { return {{"", "", "", architecture, 0}}; }
 std::string noVersion() { return {}; }
 
 Result<std::unique_ptr<QueuedDevice>> makeNull(const DeviceRequest &request) {
@@ -41,8 +41,8 @@ Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
 
 const std::vector<Driver> &zorse::runtime::drivers() {
   static const std::vector<Driver> all = {
-      {"cpu", makeCpu, [] { return processors(processorHere()); }, CpuDevice::matrixLibrary, noVersion},
-      {"null", makeNull, [] { return processors("none"); },
+      {"cpu", makeCpu, [] { return cpus(cpuHere()); }, CpuDevice::matrixLibrary, noVersion},
+      {"null", makeNull, [] { return cpus("none"); },
        [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }, noVersion},
       {"cuda", makeCuda, cudaUnits, [](bool) { return cudaNumerics(); }, cudaDriver},
   };

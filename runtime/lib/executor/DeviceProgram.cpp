@@ -2,7 +2,7 @@
 
 #include "Collectives.h"
 #include "SlotBindings.h"
-#include "zorse/runtime/HostProcessor.h"
+#include "zorse/runtime/HostCpu.h"
 #include "zorse/runtime/Workers.h"
 
 #include <algorithm>

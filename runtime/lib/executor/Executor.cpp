@@ -5,7 +5,7 @@
 #include "HostStaging.h"
 #include "StateReadLatch.h"
 
-#include "zorse/runtime/HostProcessor.h"
+#include "zorse/runtime/HostCpu.h"
 
 #include <algorithm>
 #include <array>
@@ -73,7 +73,7 @@ public:
         return program.error();
       (*program)->runner = this;
       running.emplace_back(*this, std::move(*program), *local.transport, local.deviceTransport.get());
-      Result<std::unique_ptr<QueuedDevice>> beside = makeProcessorBeside(bundle, local.index, locals.size(), local.share);
+      Result<std::unique_ptr<QueuedDevice>> beside = makeCpuBeside(bundle, local.index, locals.size(), local.share);
       if (beside.failed())
         return beside.error();
       running.back().beside = std::move(*beside);
@@ -425,11 +425,11 @@ private:
     return communicate(*at(program.index).direct, prepared, stream);
   }
 
-  Status computeOn(Device &processor, DeviceStep &device, PreparedEntry &prepared, uint64_t step) {
+  Status computeOn(Device &cpu, DeviceStep &device, PreparedEntry &prepared, uint64_t step) {
     for (size_t call = 0; call < prepared.calls.size(); ++call) {
       if (Status status = beforeCall(device, prepared, step, call); status.failed())
         return status;
-      if (Status status = processor.runBody(prepared.calls[call].body, prepared.calls[call].arguments); status.failed())
+      if (Status status = cpu.runBody(prepared.calls[call].body, prepared.calls[call].arguments); status.failed())
         return status;
     }
     return Status::success();

@@ -50,21 +50,21 @@ constexpr const char *kNoGpu = "none"; ///< RankHardware.processor of a rank wit
 constexpr size_t kMostUnits = 1024;    ///< limit of the units of a host
 
 /// The `arch` values for the cluster file that the device supports.
-std::string runnable(const std::string &processor, bool gpu) {
-  const std::string code = zorse::deviceKindOf(gpu ? "cuda" : "cpu").codeFor(processor);
-  return code.empty() ? processor : code;
+std::string runnable(const std::string &cpu, bool gpu) {
+  const std::string code = zorse::deviceKindOf(gpu ? "cuda" : "cpu").codeFor(cpu);
+  return code.empty() ? cpu : code;
 }
 
 /// Explains why ranks cannot run their code: one message for all ranks of an architecture that
 /// found the same hardware.
-std::string wrongProcessors(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
+std::string wrongCpus(const Bundle &bundle, const std::vector<RankHardware> &ranks) {
   std::map<std::pair<std::string, std::string>, std::vector<size_t>> wrong; // ranks by architecture and found hardware
   for (size_t r = 0; r < ranks.size(); ++r)
-    if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].processor, arch))
-      wrong[{arch, ranks[r].processor}].push_back(r);
+    if (const std::string &arch = bundle.bodiesOf(uint32_t(r)).arch(); !zorse::deviceKindOf(bundle.devices[r].kind).runs(ranks[r].cpu, arch))
+      wrong[{arch, ranks[r].cpu}].push_back(r);
   std::string text;
   for (const auto &[what, found] : wrong) {
-    const bool gpus = !zorse::deviceKindOf(bundle.devices[found.front()].kind).hostProcessors;
+    const bool gpus = !zorse::deviceKindOf(bundle.devices[found.front()].kind).hostCpus;
     text += "\n  " + rankText(bundle, ranks, found.front());
     if (found.size() > 1)
       text += " and " + std::to_string(found.size() - 1) + " more";
@@ -124,7 +124,7 @@ RankHardware zorse::runtime::hardwareOfThisProcess(const std::string &kind) {
   for (const Driver &driver : drivers())
     if (kind == driver.kind)
       hardware.units = driver.units();
-  if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible && !zorse::deviceKindOf(kind).hostProcessors)
+  if (const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible && !zorse::deviceKindOf(kind).hostCpus)
     hardware.visible = visible;
   hardware.cores = coresHere();
   hardware.memory = memoryHere();
@@ -200,7 +200,7 @@ Status zorse::runtime::checkHardware(const Bundle &bundle, const std::vector<Ran
     host.threads += bundle.devices[r].threads;
     host.cores = std::max(host.cores, hardware.cores);
   }
-  if (std::string wrong = wrongProcessors(bundle, ranks); !wrong.empty())
+  if (std::string wrong = wrongCpus(bundle, ranks); !wrong.empty())
     error(wrong);
   for (const auto &[name, host] : hosts) {
     if (host.planned > host.memory) {

@@ -34,7 +34,7 @@ public:
     for (size_t r : here_) {
       RankHardware &hardware = ranks_[r];
       hardware.ordinal = hardware.units.empty() ? -1 : 0;
-      hardware.processor = hardware.units.empty() ? "none" : newest(hardware.units);
+      hardware.cpu = hardware.units.empty() ? "none" : newest(hardware.units);
       if (!hardware.units.empty() && candidates_[r].empty() && (!named_[r].empty() || runsSome(r)))
         return userError(whyNone(r));
     }
@@ -162,7 +162,7 @@ private:
     for (size_t u = 0; u < hardware.units.size(); ++u)
       if (hardware.units[u].id == id) {
         hardware.ordinal = int(u);
-        hardware.processor = hardware.units[u].architecture;
+        hardware.cpu = hardware.units[u].architecture;
       }
     ++uses_[id];
   }
@@ -230,7 +230,7 @@ Status zorse::runtime::assignUnits(const Bundle &bundle, std::vector<RankHardwar
     const DeviceKind &kind = deviceKindOf(bundle.devices[r].kind);
     if (kind.sharesHostMemory) {
       ranks[r].ordinal = 0;
-      ranks[r].processor = ranks[r].units.empty() ? "none" : ranks[r].units.front().architecture;
+      ranks[r].cpu = ranks[r].units.empty() ? "none" : ranks[r].units.front().architecture;
     } else {
       hosts[{bundle.devices[r].kind, ranks[r].host}].push_back(r);
     }

@@ -24,7 +24,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-double processorSeconds() {
+double cpuSeconds() {
   timespec time = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
@@ -97,7 +97,7 @@ public:
     } middle, large;
     uint64_t before = 0, largeBytes = 0;
     int inARow = 0;
-    double began = processorSeconds();
+    double began = cpuSeconds();
     for (;;) {
       uint64_t order[2] = {};
       ZORSE_TRY(transport.receive({entry, step++}, peer, order, sizeof order));
@@ -113,7 +113,7 @@ public:
       if (bytes > kSmall)
         ZORSE_TRY(transport.receive({entry, step++}, peer, data.data(), bytes));
       ZORSE_TRY(transport.send({entry + 1, step}, peer, data.data(), bytes));
-      double at = processorSeconds();
+      double at = cpuSeconds();
       inARow = bytes == before ? inARow + 1 : 1;
       before = bytes;
       if (inARow > 1 && bytes > kSmall) { // CPU time since the previous answer

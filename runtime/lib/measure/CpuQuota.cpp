@@ -14,8 +14,8 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 void narrow(CpuQuota &quota, double quotaMicroseconds, double periodMicroseconds) {
   if (!(quotaMicroseconds > 0) || !(periodMicroseconds > 0))
     return; // "max" or -1: no limit
-  double processors = quotaMicroseconds / periodMicroseconds;
-  quota.processors = quota.processors > 0 ? std::min(quota.processors, processors) : processors;
+  double cpus = quotaMicroseconds / periodMicroseconds;
+  quota.cpus = quota.cpus > 0 ? std::min(quota.cpus, cpus) : cpus;
   quota.period = std::max(quota.period, periodMicroseconds * 1e-6);
 }
 

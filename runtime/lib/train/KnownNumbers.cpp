@@ -1,6 +1,6 @@
 #include "zorse/runtime/Elements.h"
 #include "zorse/runtime/Expression.h"
-#include "zorse/runtime/HostProcessor.h"
+#include "zorse/runtime/HostCpu.h"
 #include "zorse/runtime/Training.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
@@ -38,7 +38,7 @@ public:
     body_ = &bundle_.target(target).bodies(int(body));
     DeviceRequest request;
     request.name = "host";
-    Result<std::unique_ptr<QueuedDevice>> device = makeHostProcessor(bundle_, target, {body}, request);
+    Result<std::unique_ptr<QueuedDevice>> device = makeHostCpu(bundle_, target, {body}, request);
     if (device.failed())
       return device.error();
     device_ = std::move(*device);

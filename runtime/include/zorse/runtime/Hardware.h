@@ -28,7 +28,7 @@ struct RankHardware {
   std::string run;        ///< options of the run, "steps=100 lr=0.001 ..."; must be equal on all ranks
   // Results of assignUnits. Every rank computes them for all ranks; they are not published.
   int ordinal = 0;       ///< index of its device in `units`
-  std::string processor; ///< processor that the device runs on; "none" if there is none
+  std::string cpu; ///< processor that the device runs on; "none" if there is none
 
   const HardwareUnit *unit() const { return size_t(ordinal) < units.size() ? &units[size_t(ordinal)] : nullptr; }
 };
@@ -42,8 +42,8 @@ RankHardware hardwareOfThisProcess(const std::string &kind = "cpu");
 /// unless `share` allows it and the host has fewer GPUs than devices. Equal facts give equal
 /// assignments on all ranks. Devices that are threads of the host are assigned its CPU.
 ///
-/// Sets `ordinal` and `processor`. Returns an error if a host has fewer GPUs than devices, or if
-/// the named GPU is missing. If no hardware runs a device's code, `processor` names the hardware
+/// Sets `ordinal` and `cpu`. Returns an error if a host has fewer GPUs than devices, or if
+/// the named GPU is missing. If no hardware runs a device's code, `cpu` names the hardware
 /// that was found; checkHardware reports all such ranks.
 Status assignUnits(const Bundle &bundle, std::vector<RankHardware> &ranks, bool share);
 

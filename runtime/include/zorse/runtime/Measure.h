@@ -16,7 +16,7 @@ namespace zorse::runtime {
 
 /// The tightest CPU quota among a process's control group and its ancestors.
 struct CpuQuota {
-  double processors = 0; ///< number of CPUs; 0: no limit
+  double cpus = 0; ///< number of CPUs; 0: no limit
   double period = 0;     ///< seconds between two refills; the longest among the groups that limit
 };
 /// \param root  directory that contains /proc and /sys; "" except in tests

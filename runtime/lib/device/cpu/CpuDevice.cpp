@@ -81,7 +81,7 @@ Status CpuDevice::loadObject(const std::string &path) {
 }
 
 Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) {
-  if (!findDeviceKind("cpu")->runs(processorHere(), library.arch()))
+  if (!findDeviceKind("cpu")->runs(cpuHere(), library.arch()))
     return userError("device '" + impl_->options.name + "': the bundle's kernels are for " + library.arch() +
                      ", which this processor does not run; compile for this machine");
   for (const std::string &object : library.objects()) {

@@ -36,7 +36,7 @@ std::string cacheDirectory() {
 }
 
 /// The CPU's model name. Machines that share a home directory store their choices by model.
-std::string processorName() {
+std::string cpuName() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
     if (line.rfind("model name", 0) == 0)
@@ -72,7 +72,7 @@ const Gemm *rememberedOrMeasured() {
   std::string directory = cacheDirectory();
   if (directory.empty())
     return oneDnnGemm();
-  std::string path = directory + "/gemm-" + processorName();
+  std::string path = directory + "/gemm-" + cpuName();
   if (const Gemm *gemm = byName(readWord(path)))
     return gemm;
 

@@ -1,6 +1,6 @@
 #include "Processor.h"
 
-std::string zorse::runtime::processorHere() {
+std::string zorse::runtime::cpuHere() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("sse4.2"))
     return "x86-64";

@@ -15,7 +15,7 @@ namespace zorse::runtime {
 uint32_t hostTarget(const Bundle &bundle);
 
 /// Creates CPU threads that run the given bodies, identified by their numbers in the bundle.
-Result<std::unique_ptr<QueuedDevice>> makeHostProcessor(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
+Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
                                                         const DeviceRequest &request);
 
 /// Creates the CPU device that computes concurrently with a device of this process, if its program
@@ -23,7 +23,7 @@ Result<std::unique_ptr<QueuedDevice>> makeHostProcessor(const Bundle &bundle, ui
 /// all queues that compute concurrently with the first. Null if the program needs none.
 /// \param devicesHere  devices of this process, which share the CPU. \param share  fraction of the
 ///   device's speed
-Result<std::unique_ptr<QueuedDevice>> makeProcessorBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share);
+Result<std::unique_ptr<QueuedDevice>> makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share);
 
 /// Returns whether that CPU device executes an entry.
 bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);

@@ -1,4 +1,4 @@
-#include "zorse/runtime/HostProcessor.h"
+#include "zorse/runtime/HostCpu.h"
 
 #include "SlotBindings.h"
 #include "zorse/runtime/Workers.h"
@@ -17,7 +17,7 @@ uint32_t zorse::runtime::hostTarget(const Bundle &bundle) {
   return 0;
 }
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostProcessor(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
                                                                         const DeviceRequest &request) {
   Result<std::unique_ptr<QueuedDevice>> device = (*findDriver("cpu", request.name))->make(request);
   if (device.failed())
@@ -41,7 +41,7 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
   const bundle::Program &program = bundle.programs[device];
   if (!entry.has_compute() || !kind.computes)
     return false;
-  if (kind.hostProcessors)
+  if (kind.hostCpus)
     return isBeside(program.queues(int(entry.queue())));
   for (const bundle::Call &call : entry.compute().calls()) {
     const bundle::SlotBindings bindings(program, call);
@@ -52,7 +52,7 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
   return false;
 }
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeProcessorBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
   const bundle::Program &program = bundle.programs[device];
   std::set<uint32_t> bodies;
   for (const bundle::Entry &entry : program.entries())
@@ -62,7 +62,7 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeProcessorBeside(const 
   if (bodies.empty())
     return std::unique_ptr<QueuedDevice>();
   const BundleDevice &described = bundle.devices[device];
-  const bool own = deviceKindOf(described.kind).hostProcessors;
+  const bool own = deviceKindOf(described.kind).hostCpus;
   DeviceRequest request;
   request.name = "host of " + described.name;
   request.threads = own ? described.threads : std::max(1, int(std::thread::hardware_concurrency() / std::max<size_t>(devicesHere, 1)));
@@ -72,5 +72,5 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeProcessorBeside(const 
     if (bundle.target(target).bodies(int(body)).launches_size() == 0)
       return userError(bundle.directory + ": has no code for the host of device '" + described.name + "', which updates state in its memory (body '" +
                        bundle.target(target).bodies(int(body)).name() + "'); compile the model again");
-  return makeHostProcessor(bundle, target, bodies, request);
+  return makeHostCpu(bundle, target, bodies, request);
 }

@@ -82,9 +82,9 @@ static Expected<std::string> linkObjects(ArrayRef<std::pair<std::string, std::st
 
 namespace {
 
-class ProcessorKernels final : public KernelSet {
+class CpuKernels final : public KernelSet {
 public:
-  ProcessorKernels(const CodegenOptions &options, KernelTarget target)
+  CpuKernels(const CodegenOptions &options, KernelTarget target)
       : KernelSet(options, target.triple + '\0' + target.cpu + '\0' + target.features), target(std::move(target)) {
     initializeTargets();
   }
@@ -107,9 +107,9 @@ private:
 
 } // namespace
 
-std::shared_ptr<KernelSet> zorse::codegen::makeProcessorKernels(const CodegenOptions &options) {
+std::shared_ptr<KernelSet> zorse::codegen::makeCpuKernels(const CodegenOptions &options) {
   KernelTarget target{sys::getProcessTriple(), resolveArch(options.arch), {}, options.optimizationLevel};
   if (StringRef(target.cpu).starts_with("x86-64-v"))
     target.features = "-prefer-256-bit"; // otherwise generic levels are tuned for old CPUs
-  return std::make_shared<ProcessorKernels>(options, std::move(target));
+  return std::make_shared<CpuKernels>(options, std::move(target));
 }
