@@ -61,7 +61,7 @@ bool fuzz::readOne(std::string_view bytes) {
   uint32_t world = 1 + input.world() % 8;
   Checked outbox(world);
   JobSettings settings;
-  settings.world = world;
+  settings.worldSize = world;
   settings.host = world > 2 ? 0 : runtime::kNoRank;
   Job job(settings, outbox);
   double now = 0;

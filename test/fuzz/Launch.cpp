@@ -25,11 +25,11 @@ bool fuzz::readOne(std::string_view bytes) {
       ZORSE_FUZZ_EXPECT(!again.failed() && again->size() == endpoints->size());
     }
   }
-  Result<std::optional<Place>> place = placeFromEnvironment(environment, [] { return Result<PmixInfo>(PmixInfo{4, 1, 2, "n1"}); });
+  Result<std::optional<RankEnvironment>> place = readRankEnvironment(environment, [] { return Result<PmixInfo>(PmixInfo{4, 1, 2, "n1"}); });
   if (place.failed()) {
     ZORSE_FUZZ_EXPECT(!place.message().empty());
   } else if (*place) {
-    ZORSE_FUZZ_EXPECT((*place)->world >= 1 && (*place)->rank < (*place)->world);
+    ZORSE_FUZZ_EXPECT((*place)->worldSize >= 1 && (*place)->rank < (*place)->worldSize);
     good = true;
   }
   return good;

@@ -449,17 +449,17 @@ uint32_t schedules(uint32_t usual) {
 void randomJob(uint32_t seed) {
   std::mt19937 random(seed);
   auto uniform = [&](double high) { return std::uniform_real_distribution<double>(0, high)(random); };
-  uint32_t world = 3 + random() % 6, culprit = random() % world, fate = random() % 5, stopper = random() % world;
+  uint32_t worldSize = 3 + random() % 6, culprit = random() % worldSize, fate = random() % 5, stopper = random() % worldSize;
   bool stop = random() % 2;
   double when = uniform(0.06);
-  CoordinatorOptions options = coordinatorOptions(world);
+  CoordinatorOptions options = coordinatorOptions(worldSize);
   options.times.deadlineSeconds = 20 * patience(); // so that a loaded machine causes no timeout
   if (random() % 2)
     options.rank = 0;
   Rig rig(options);
   SCOPED_TRACE("seed " + std::to_string(seed) + " fate " + std::to_string(fate) + " culprit " + std::to_string(culprit) + " of " +
-               std::to_string(world));
-  std::vector<uint64_t> last(world);
+               std::to_string(worldSize));
+  std::vector<uint64_t> last(worldSize);
   std::atomic<uint32_t> left{0};
   rig.each([&](uint32_t rank, Member &member) {
     double begin = monotonicSeconds();
@@ -482,7 +482,7 @@ void randomJob(uint32_t seed) {
           return;
         }
         if (fate == 2) { // another rank names it as the cause, then it dies
-          std::thread other([&] { rig.members[(culprit + 1) % world]->fail(blame(culprit, "entry 3")); });
+          std::thread other([&] { rig.members[(culprit + 1) % worldSize]->fail(blame(culprit, "entry 3")); });
           sleepFor(0.01);
           rig.members[rank].reset();
           other.join();
@@ -501,15 +501,15 @@ void randomJob(uint32_t seed) {
   if (failure) {
     EXPECT_LT(fate, 3u) << failure->message;
     EXPECT_EQ(failure->rank, culprit) << failure->message;
-    for (uint32_t rank = 0; rank < world; ++rank) {
+    for (uint32_t rank = 0; rank < worldSize; ++rank) {
       if (rank == culprit && dies)
         continue;
       EXPECT_EQ(rig.ears[rank].verdict().message, failure->message) << "rank " << rank;
       EXPECT_EQ(rig.ears[rank].verdicts(), 1u);
     }
   } else {
-    EXPECT_EQ(left, world);
-    for (uint32_t rank = 0; rank < world; ++rank)
+    EXPECT_EQ(left, worldSize);
+    for (uint32_t rank = 0; rank < worldSize; ++rank)
       EXPECT_EQ(last[rank], last[0]);
     if (!stop)
       EXPECT_EQ(last[0], 40u);
@@ -557,35 +557,35 @@ TEST(ControlResources, NothingIsLeftBehind) {
 TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
   rlimit limit = {};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const uint32_t world = 512;
-  if (limit.rlim_max < 4 * world)
+  const uint32_t worldSize = 512;
+  if (limit.rlim_max < 4 * worldSize)
     GTEST_SKIP() << "only " << limit.rlim_max << " open files are allowed here";
   rlimit few = limit;
   few.rlim_cur = 256;
   ::setrlimit(RLIMIT_NOFILE, &few);
-  CoordinatorOptions options = coordinatorOptions(world);
+  CoordinatorOptions options = coordinatorOptions(worldSize);
   options.times.heartbeatSeconds = 0.25;
   options.times.deadlineSeconds = 30 * patience();
   auto coordinator = must(Coordinator::start(options));
   rlimit raised = {};
   ::getrlimit(RLIMIT_NOFILE, &raised);
-  EXPECT_GT(raised.rlim_cur, world);
+  EXPECT_GT(raised.rlim_cur, worldSize);
   ::setrlimit(RLIMIT_NOFILE, &limit); // for the members' sockets in this process
-  zorse::control::allowOpenFiles(4 * world);
+  zorse::control::allowOpenFiles(4 * worldSize);
   std::atomic<uint32_t> done{0};
   std::vector<std::thread> threads;
-  std::vector<Ear> ears(world);
-  for (uint32_t rank = 0; rank < world; ++rank)
+  std::vector<Ear> ears(worldSize);
+  for (uint32_t rank = 0; rank < worldSize; ++rank)
     threads.emplace_back([&, rank] {
-      MemberOptions mine = memberOptions(rank, world, coordinator->port());
+      MemberOptions mine = memberOptions(rank, worldSize, coordinator->port());
       mine.times.joinSeconds = 60 * patience();
       ears[rank].attach(mine);
       Result<std::unique_ptr<Member>> member = Member::join(mine);
       ASSERT_FALSE(member.failed()) << member.message();
       Result<std::vector<std::string>> all = (*member)->exchange("addresses", std::string(200, char('a' + rank % 26)));
       ASSERT_FALSE(all.failed()) << all.message();
-      ASSERT_EQ(all->size(), world);
-      EXPECT_EQ((*all)[world - 1][0], char('a' + (world - 1) % 26));
+      ASSERT_EQ(all->size(), worldSize);
+      EXPECT_EQ((*all)[worldSize - 1][0], char('a' + (worldSize - 1) % 26));
       if (rank == 77)
         (*member)->fail(ownError("one of many"));
       EXPECT_TRUE(contains(ears[rank].verdict(20 * patience()).message, "rank 77 (device cpu:77): one of many"));
@@ -593,7 +593,7 @@ TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
     });
   for (std::thread &thread : threads)
     thread.join();
-  EXPECT_EQ(done, world);
+  EXPECT_EQ(done, worldSize);
   EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }

@@ -69,9 +69,9 @@ TEST(ControlFrames, LengthsBeyondTheLimitEndTheStream) {
 
 // ---- the parser ----
 
-Result<Message> parse(const Message &message, Role sender, Stage stage, uint32_t world = 4) {
+Result<Message> parse(const Message &message, Role sender, Stage stage, uint32_t worldSize = 4) {
   SharedFrame frame = encode(message);
-  return parseMessage(std::string_view(*frame).substr(kLengthBytes), sender, stage, world);
+  return parseMessage(std::string_view(*frame).substr(kLengthBytes), sender, stage, worldSize);
 }
 
 Message greeting(Role role) {

@@ -29,7 +29,7 @@ struct SimulatedRank {
 
 class Simulation final : public Outbox {
 public:
-  Simulation(uint32_t seed) : random_(seed), world_(3 + random_() % 6), ranks(world_), job_({world_, times(), kNoRank, {}}, *this) {
+  Simulation(uint32_t seed) : random_(seed), worldSize_(3 + random_() % 6), ranks(worldSize_), job_({worldSize_, times(), kNoRank, {}}, *this) {
     steps = 3 + random_() % 40;
     for (SimulatedRank &rank : ranks) {
       rank.joinsAt = uniform(0, 0.3);
@@ -48,8 +48,8 @@ public:
 
   double uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }
   bool chance(double p) { return uniform(0, 1) < p; }
-  uint32_t anyRank() { return uint32_t(random_() % world_); }
-  uint32_t world() const { return world_; }
+  uint32_t anyRank() { return uint32_t(random_() % worldSize_); }
+  uint32_t world() const { return worldSize_; }
   Job &job() { return job_; }
   double now() const { return now_; }
 
@@ -83,7 +83,7 @@ public:
       std::sort(due.begin(), due.end(), [](const Event &a, const Event &b) { return std::tie(a.when, a.order) < std::tie(b.when, b.order); });
       for (Event &event : due)
         event.what();
-      for (uint32_t rank = 0; rank < world_; ++rank)
+      for (uint32_t rank = 0; rank < worldSize_; ++rank)
         live(rank);
       job_.tick(now_);
     }
@@ -148,7 +148,7 @@ private:
       break;
     case Message::kContributions:
       r.exchanged = true;
-      EXPECT_EQ(message.contributions().values_size(), int(world_));
+      EXPECT_EQ(message.contributions().values_size(), int(worldSize_));
       break;
     case Message::kVerdict: {
       r.verdicts.push_back(fromMessage(message.verdict().failure()));
@@ -205,7 +205,7 @@ private:
   }
 
   std::mt19937 random_;
-  const uint32_t world_;
+  const uint32_t worldSize_;
 
 public:
   std::vector<SimulatedRank> ranks;

@@ -97,9 +97,9 @@ void sayLine(int out, const std::string &text) {
 }
 
 /// A rank that joins, writes "joined", then exchanges forever. On a verdict it writes the message and exits with 3.
-std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t world, double deadline) {
+std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, double deadline) {
   return [=](uint16_t port, int out) {
-    MemberOptions options = memberOptions(rank, world, port);
+    MemberOptions options = memberOptions(rank, worldSize, port);
     options.times.deadlineSeconds = deadline;
     options.failed = [out](const Failure &failure) {
       sayLine(out, failure.message);
@@ -119,15 +119,15 @@ std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t world, double
   };
 }
 
-std::vector<Child> busyRanks(uint32_t world, double deadline) {
+std::vector<Child> busyRanks(uint32_t worldSize, double deadline) {
   std::vector<Child> ranks;
-  for (uint32_t rank = 0; rank < world; ++rank)
-    ranks.emplace_back(busyRank(rank, world, deadline));
+  for (uint32_t rank = 0; rank < worldSize; ++rank)
+    ranks.emplace_back(busyRank(rank, worldSize, deadline));
   return ranks;
 }
 
-CoordinatorOptions withDeadline(uint32_t world, double deadline) {
-  CoordinatorOptions options = coordinatorOptions(world);
+CoordinatorOptions withDeadline(uint32_t worldSize, double deadline) {
+  CoordinatorOptions options = coordinatorOptions(worldSize);
   options.times.deadlineSeconds = deadline;
   return options;
 }
@@ -196,13 +196,13 @@ TEST(ControlProcess, AShortStopIsForgiven) {
 }
 
 /// Rank 0 with the coordinator, in a separate process. Writes its port, then verdicts.
-std::function<int(uint16_t, int)> hostRank(uint32_t world, double deadline) {
+std::function<int(uint16_t, int)> hostRank(uint32_t worldSize, double deadline) {
   return [=](uint16_t, int out) {
-    CoordinatorOptions options = withDeadline(world, deadline);
+    CoordinatorOptions options = withDeadline(worldSize, deadline);
     options.rank = 0;
     auto coordinator = must(Coordinator::start(options));
     sayLine(out, std::to_string(coordinator->port()));
-    return busyRank(0, world, deadline)(coordinator->port(), out);
+    return busyRank(0, worldSize, deadline)(coordinator->port(), out);
   };
 }
 
@@ -284,28 +284,28 @@ TEST(ControlProcess, AFrozenMachineBlamesNobody) {
 
 TEST(ControlProcess, ManyRandomKills) {
   for (uint32_t round = 0; round < 12; ++round) {
-    const uint32_t world = 3 + round % 3, victim = (round * 7 + 1) % world;
+    const uint32_t worldSize = 3 + round % 3, victim = (round * 7 + 1) % worldSize;
     bool hosted = round % 2;
     std::vector<Child> ranks;
-    for (uint32_t rank = 0; rank < world; ++rank)
-      ranks.emplace_back(hosted && rank == 0 ? hostRank(world, 5) : busyRank(rank, world, 5));
+    for (uint32_t rank = 0; rank < worldSize; ++rank)
+      ranks.emplace_back(hosted && rank == 0 ? hostRank(worldSize, 5) : busyRank(rank, worldSize, 5));
     std::unique_ptr<Coordinator> coordinator;
     uint16_t port = 0;
     if (hosted) {
       ranks[0].start(0);
       port = uint16_t(std::stoi(ranks[0].line()));
     } else {
-      coordinator = must(Coordinator::start(withDeadline(world, 5)));
+      coordinator = must(Coordinator::start(withDeadline(worldSize, 5)));
       port = coordinator->port();
     }
-    for (uint32_t rank = hosted ? 1 : 0; rank < world; ++rank)
+    for (uint32_t rank = hosted ? 1 : 0; rank < worldSize; ++rank)
       ranks[rank].start(port);
     for (Child &rank : ranks)
       EXPECT_EQ(rank.line(), "joined");
     sleepFor(0.002 * (round * 37 % 50));
     double begin = monotonicSeconds();
     ranks[victim].signal(SIGKILL);
-    for (uint32_t rank = 0; rank < world; ++rank) {
+    for (uint32_t rank = 0; rank < worldSize; ++rank) {
       if (rank == victim)
         continue;
       std::string message = ranks[rank].line();

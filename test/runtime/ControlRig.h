@@ -30,19 +30,19 @@ inline ControlTimes quickTimes() {
   return times;
 }
 
-inline CoordinatorOptions coordinatorOptions(uint32_t world) {
+inline CoordinatorOptions coordinatorOptions(uint32_t worldSize) {
   CoordinatorOptions options;
   options.key = testKey();
-  options.world = world;
+  options.worldSize = worldSize;
   options.times = quickTimes();
   return options;
 }
 
-inline MemberOptions memberOptions(uint32_t rank, uint32_t world, uint16_t port) {
+inline MemberOptions memberOptions(uint32_t rank, uint32_t worldSize, uint16_t port) {
   MemberOptions options;
   options.key = testKey();
   options.rank = rank;
-  options.world = world;
+  options.worldSize = worldSize;
   options.endpoints = {{"127.0.0.1", port}};
   options.device = "cpu:" + std::to_string(rank);
   options.times = quickTimes();
@@ -95,11 +95,11 @@ private:
 /// A coordinator and all its ranks, joined. It is a launcher's coordinator unless `options.rank` is set.
 class Rig {
 public:
-  explicit Rig(uint32_t world) : Rig(coordinatorOptions(world)) {}
-  explicit Rig(const CoordinatorOptions &options) : ears(options.world) {
+  explicit Rig(uint32_t worldSize) : Rig(coordinatorOptions(worldSize)) {}
+  explicit Rig(const CoordinatorOptions &options) : ears(options.worldSize) {
     coordinator = must(Coordinator::start(options));
-    for (uint32_t rank = 0; rank < options.world; ++rank) {
-      MemberOptions mine = memberOptions(rank, options.world, coordinator->port());
+    for (uint32_t rank = 0; rank < options.worldSize; ++rank) {
+      MemberOptions mine = memberOptions(rank, options.worldSize, coordinator->port());
       ears[rank].attach(mine);
       members.push_back(must(Member::join(mine)));
     }

@@ -25,22 +25,22 @@ Environment without(Environment environment, std::initializer_list<const char *>
 
 Result<PmixInfo> noPmix() { return userError("PMIx_Init: UNREACHABLE"); }
 
-Place place(const Environment &environment, const AskPmix &pmix = noPmix) {
-  Result<std::optional<Place>> found = placeFromEnvironment(environment, pmix);
+RankEnvironment environment(const Environment &environment, const AskPmix &pmix = noPmix) {
+  Result<std::optional<RankEnvironment>> found = readRankEnvironment(environment, pmix);
   EXPECT_FALSE(found.failed()) << (found.failed() ? found.message() : "");
   EXPECT_TRUE(found.failed() || found->has_value());
-  return !found.failed() && *found ? **found : Place();
+  return !found.failed() && *found ? **found : RankEnvironment();
 }
 
 std::string refusal(const Environment &environment, const AskPmix &pmix = noPmix) {
-  Result<std::optional<Place>> found = placeFromEnvironment(environment, pmix);
+  Result<std::optional<RankEnvironment>> found = readRankEnvironment(environment, pmix);
   EXPECT_TRUE(found.failed());
   EXPECT_TRUE(!found.failed() || found.error().kind == ErrorKind::User);
   return found.failed() ? found.message() : "";
 }
 
 bool alone(const Environment &environment) {
-  Result<std::optional<Place>> found = placeFromEnvironment(environment, noPmix);
+  Result<std::optional<RankEnvironment>> found = readRankEnvironment(environment, noPmix);
   return !found.failed() && !*found;
 }
 

@@ -16,9 +16,9 @@ using namespace zorse::runtime;
 namespace {
 
 int rank(uint64_t steps) {
-  Result<std::optional<Place>> place = placeFromEnvironment(currentEnvironment());
-  if (place.failed() || !*place) {
-    fprintf(stderr, "error: %s\n", place.failed() ? place.message().c_str() : "no place");
+  Result<std::optional<RankEnvironment>> environment = readRankEnvironment(currentEnvironment());
+  if (environment.failed() || !*environment) {
+    fprintf(stderr, "error: %s\n", environment.failed() ? environment.message().c_str() : "no place");
     return 1;
   }
   Result<std::string> secret = jobSecret("");
@@ -27,11 +27,11 @@ int rank(uint64_t steps) {
     return 1;
   }
   MemberOptions options;
-  options.key = {(**place).job, *secret};
-  options.rank = (**place).rank;
-  options.world = (**place).world;
-  options.generation = (**place).generation;
-  options.endpoints = (**place).coordinator;
+  options.key = {(**environment).job, *secret};
+  options.rank = (**environment).rank;
+  options.worldSize = (**environment).worldSize;
+  options.generation = (**environment).generation;
+  options.endpoints = (**environment).coordinator;
   options.device = "d" + std::to_string(options.rank);
   options.failed = [](const Failure &verdict) {
     fprintf(stderr, "verdict: %s\n", verdict.message.c_str());
@@ -54,10 +54,10 @@ int rank(uint64_t steps) {
       fflush(stdout);
     }
     const char *dies = ::getenv("PROBE_DIES"); // rank 1, at step 3, in the first PROBE_DIES starts
-    if (dies && options.rank == 1 && step == 3 && (**place).attempt < std::strtoull(dies, nullptr, 10))
+    if (dies && options.rank == 1 && step == 3 && (**environment).attempt < std::strtoull(dies, nullptr, 10))
       ::kill(::getpid(), SIGKILL);
     const char *stops = ::getenv("PROBE_STOPS");
-    if (stops && options.rank == 1 && step == 3 && (**place).attempt == 0)
+    if (stops && options.rank == 1 && step == 3 && (**environment).attempt == 0)
       ::kill(::getpid(), SIGSTOP);
     ::usleep(20000);
     if (Result<std::vector<std::string>> all = (*member)->exchange("step " + std::to_string(step), "");
@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
   for (; i + 1 < argc && std::strcmp(argv[i], "--") != 0; i += 2) {
     std::string option = argv[i], value = argv[i + 1];
     if (option == "--world")
-      options.world = uint32_t(std::stoul(value));
+      options.worldSize = uint32_t(std::stoul(value));
     if (option == "--first")
       options.firstRank = uint32_t(std::stoul(value));
     if (option == "--local") {
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
       }
   }
   if (!localGiven)
-    options.localRanks = options.world;
+    options.localRanks = options.worldSize;
   if (const char *secret = ::getenv("ZORSE_SECRET"))
     options.key = {"probe", secret};
   for (++i; i < argc; ++i)

@@ -119,37 +119,37 @@ struct Meeting {
   std::map<std::string, std::map<uint32_t, std::string>> said;
 };
 struct Here final : Group {
-  Here(Meeting &meeting, uint32_t me, uint32_t world = 4) : meeting(meeting), me(me), world(world) {}
+  Here(Meeting &meeting, uint32_t me, uint32_t worldSize = 4) : meeting(meeting), me(me), worldSize(worldSize) {}
   uint32_t rank() const override { return me; }
-  uint32_t size() const override { return world; }
+  uint32_t size() const override { return worldSize; }
   uint64_t generation() const override { return 1; }
   Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
     std::unique_lock<std::mutex> lock(meeting.mutex);
     meeting.said[name][me] = mine;
     meeting.changed.notify_all();
-    meeting.changed.wait(lock, [&] { return meeting.said[name].size() == world; });
+    meeting.changed.wait(lock, [&] { return meeting.said[name].size() == worldSize; });
     std::vector<std::string> all;
     for (auto &[rank, text] : meeting.said[name])
       all.push_back(text);
     return all;
   }
   Meeting &meeting;
-  uint32_t me, world;
+  uint32_t me, worldSize;
 };
 
 /// Three and nine ranks: pairs one at a time, and several at the same time. Ranks that are left out have zeros; all
 /// ranks receive all results.
 TEST(Measure, CostsOfMessages) {
-  for (uint32_t world : {3u, 9u}) {
+  for (uint32_t worldSize : {3u, 9u}) {
     Meeting meeting;
-    auto transports = makeLocalTransports(world);
-    std::vector<std::vector<MovingWork>> found(world);
-    std::vector<int> computing(world, 1);
+    auto transports = makeLocalTransports(worldSize);
+    std::vector<std::vector<MovingWork>> found(worldSize);
+    std::vector<int> computing(worldSize, 1);
     computing[1] = 0;
     std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < world; ++rank)
+    for (uint32_t rank = 0; rank < worldSize; ++rank)
       threads.emplace_back([&, rank] {
-        Here group(meeting, rank, world);
+        Here group(meeting, rank, worldSize);
         Result<std::vector<MovingWork>> work = measureMovingOfAll(group, *transports[rank], 3, 0.05, computing);
         ASSERT_FALSE(work.failed()) << work.message();
         found[rank] = *work;
@@ -157,9 +157,9 @@ TEST(Measure, CostsOfMessages) {
     for (std::thread &thread : threads)
       thread.join();
     for (const std::vector<MovingWork> &all : found) {
-      ASSERT_EQ(all.size(), world);
+      ASSERT_EQ(all.size(), worldSize);
       EXPECT_EQ(all[1].perByte + all[1].perMessage + all[1].delay, 0);
-      for (uint32_t rank = 0; rank < world; ++rank) {
+      for (uint32_t rank = 0; rank < worldSize; ++rank) {
         EXPECT_GT(rank == 1 ? 1 : all[rank].perByte + all[rank].perMessage, 0);
         EXPECT_EQ(all[rank].perMessage, found[0][rank].perMessage);
         EXPECT_EQ(all[rank].delay, found[0][rank].delay);

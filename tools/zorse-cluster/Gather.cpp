@@ -20,12 +20,12 @@ using namespace zorse;
 using namespace zorse::cluster;
 using namespace zorse::runtime;
 
-Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Description &mine, const GatherOptions &options) {
+Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environment, const Description &mine, const GatherOptions &options) {
   JobOptions joining;
   joining.secretFile = options.secretFile;
   joining.listen = options.listen;
   joining.times.joinSeconds = options.joinSeconds;
-  Result<std::unique_ptr<Job>> joined = Job::join(place, joining);
+  Result<std::unique_ptr<Job>> joined = Job::join(environment, joining);
   if (joined.failed())
     return joined.error();
   Job &job = **joined;
@@ -46,7 +46,7 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
       parts.push_back(std::move(*part));
     }
     all = merge(parts, options.name);
-    if (!options.measure || place.world < 2)
+    if (!options.measure || environment.worldSize < 2)
       return Status::success();
     Result<std::unique_ptr<Transport>> transport = job.connect(nodes, 1);
     if (transport.failed())
@@ -60,7 +60,7 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
                        link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0, std::floor(link.alone.halfSize)});
       char text[96];
       std::snprintf(text, sizeof text, ": %.4g MB/s, %.4g us", found.back().bandwidth / 1e6, found.back().latency * 1e6);
-      if (options.say && place.rank == 0)
+      if (options.say && environment.rank == 0)
         options.say(found.back().from + " to " + found.back().to + text);
     }
     planning::applyLinks(found, all, all.topology);
@@ -69,7 +69,7 @@ Result<planning::Cluster> zorse::cluster::gather(const Place &place, const Descr
   if (status.failed())
     job.fail(status.error());
   job.leave();
-  return place.rank == 0 ? all : planning::Cluster();
+  return environment.rank == 0 ? all : planning::Cluster();
 }
 
 namespace {

@@ -22,7 +22,7 @@ struct GatherOptions {
 
 /// Called by every rank. Returns the whole cluster on rank 0 and an empty one on other ranks. If
 /// the job fails, the process exits.
-runtime::Result<planning::Cluster> gather(const runtime::Place &place, const Description &mine, const GatherOptions &options);
+runtime::Result<planning::Cluster> gather(const runtime::RankEnvironment &environment, const Description &mine, const GatherOptions &options);
 
 struct HostsOptions {
   std::vector<std::string> hosts;

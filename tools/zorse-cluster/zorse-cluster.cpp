@@ -85,10 +85,10 @@ Status start(Options &o, char **argv) {
                        "); does it have the same version of zorse-cluster, and does its login shell print nothing?");
     return write(o, *text);
   }
-  Result<std::optional<Place>> place = o.together ? placeFromEnvironment(currentEnvironment()) : Result<std::optional<Place>>(std::optional<Place>());
-  if (place.failed())
-    return place.error();
-  if (o.together && !*place) {
+  Result<std::optional<RankEnvironment>> environment = o.together ? readRankEnvironment(currentEnvironment()) : Result<std::optional<RankEnvironment>>(std::optional<RankEnvironment>());
+  if (environment.failed())
+    return environment.error();
+  if (o.together && !*environment) {
     if (std::getenv("SLURM_JOB_NODELIST"))
       becomeSrun(argv);
     return userError(
@@ -106,10 +106,10 @@ Status start(Options &o, char **argv) {
   }
   o.gather.measure = o.describe.measure;
   o.gather.say = [&o](const std::string &line) { say(o, line); };
-  Result<planning::Cluster> all = gather(**place, *mine, o.gather);
+  Result<planning::Cluster> all = gather(**environment, *mine, o.gather);
   if (all.failed())
     return all.error();
-  return (*place)->rank == 0 ? write(o, planning::writeCluster(*all)) : Status::success();
+  return (*environment)->rank == 0 ? write(o, planning::writeCluster(*all)) : Status::success();
 }
 
 } // namespace

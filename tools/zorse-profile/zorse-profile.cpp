@@ -321,22 +321,22 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
   return moving(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);
 }
 
-Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const Place &place) {
-  if (place.world != bundle.devices.size())
-    return userError(o.bundle + ": has " + std::to_string(bundle.devices.size()) + " devices, but " + place.source + " started " +
-                     std::to_string(place.world) + " processes; start one process per device");
-  Result<std::vector<RankHardware>> ranks = placedRanks(job, o, bundle, place.rank);
+Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const RankEnvironment &environment) {
+  if (environment.worldSize != bundle.devices.size())
+    return userError(o.bundle + ": has " + std::to_string(bundle.devices.size()) + " devices, but " + environment.source + " started " +
+                     std::to_string(environment.worldSize) + " processes; start one process per device");
+  Result<std::vector<RankHardware>> ranks = placedRanks(job, o, bundle, environment.rank);
   if (ranks.failed())
     return ranks.error();
   int threads = 0;
-  for (uint32_t r = 0; r < place.world; ++r)
-    if ((*ranks)[r].host == (*ranks)[place.rank].host)
+  for (uint32_t r = 0; r < environment.worldSize; ++r)
+    if ((*ranks)[r].host == (*ranks)[environment.rank].host)
       threads += bundle.devices[r].threads;
   Profiler profiler(o, bundle);
-  if (place.rank == 0)
+  if (environment.rank == 0)
     if (Status status = profiler.checkOutput(); status.failed())
       return status;
-  Result<planning::DeviceProfile> times = profiler.device(place.rank, (*ranks)[place.rank].ordinal, threads);
+  Result<planning::DeviceProfile> times = profiler.device(environment.rank, (*ranks)[environment.rank].ordinal, threads);
   if (times.failed())
     return times.error();
   planning::Profile mine = profiler.empty();
@@ -344,50 +344,50 @@ Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const Plac
   Result<planning::Profile> together = gathered(job, mine);
   if (together.failed())
     return together.error();
-  if (!o.noLinks && place.world > 1)
-    if (Status status = measureTransfers(job, o, bundle, place.rank, threads, *together); status.failed())
+  if (!o.noLinks && environment.worldSize > 1)
+    if (Status status = measureTransfers(job, o, bundle, environment.rank, threads, *together); status.failed())
       return status;
-  return place.rank == 0 ? profiler.write(*together) : Status::success();
+  return environment.rank == 0 ? profiler.write(*together) : Status::success();
 }
 
 /// Runs one rank: measures its device at the same time as the other ranks measure theirs, then the
 /// links.
-Status runRank(const Options &o, const Bundle &bundle, const Place &place) {
+Status runRank(const Options &o, const Bundle &bundle, const RankEnvironment &environment) {
   JobOptions options;
   options.secretFile = o.secretFile;
   options.listen = o.listen;
   options.times.joinSeconds = o.joinSeconds;
   for (const BundleDevice &device : bundle.devices)
     options.names.push_back(device.name);
-  Result<std::unique_ptr<Job>> joined = Job::join(place, options);
+  Result<std::unique_ptr<Job>> joined = Job::join(environment, options);
   if (joined.failed())
     return joined.error();
   Job &job = **joined;
-  if (Status status = measureInJob(job, o, bundle, place); status.failed())
+  if (Status status = measureInJob(job, o, bundle, environment); status.failed())
     job.fail(status.error());
   job.leave();
   return Status::success();
 }
 
 Result<int> start(const Options &o, int argc, char **argv) {
-  Result<std::optional<Place>> place = placeFromEnvironment(currentEnvironment());
-  if (place.failed())
-    return place.error();
+  Result<std::optional<RankEnvironment>> environment = readRankEnvironment(currentEnvironment());
+  if (environment.failed())
+    return environment.error();
   Result<Bundle> bundle = loadBundle(o.bundle);
   if (bundle.failed())
     return bundle.error();
-  bool rank = *place && (!o.processes || std::getenv("ZORSE_RANK")) && ((*place)->world > 1 || std::getenv("ZORSE_RANK"));
-  if (rank && !(*place)->isNode) {
-    Status status = runRank(o, *bundle, **place);
+  bool rank = *environment && (!o.processes || std::getenv("ZORSE_RANK")) && ((*environment)->worldSize > 1 || std::getenv("ZORSE_RANK"));
+  if (rank && !(*environment)->isNode) {
+    Status status = runRank(o, *bundle, **environment);
     return status.failed() ? Result<int>(status) : 0;
   }
   if (rank)
-    return userError((*place)->source + " started one process per node; start one per device, or use --spawn on one machine");
+    return userError((*environment)->source + " started one process per node; start one per device, or use --spawn on one machine");
   if (o.processes) {
     LaunchOptions launching;
     launching.command.assign(argv, argv + argc);
     launching.program = "/proc/self/exe";
-    launching.world = launching.localRanks = uint32_t(bundle->devices.size());
+    launching.worldSize = launching.localRanks = uint32_t(bundle->devices.size());
     for (const BundleDevice &device : bundle->devices)
       launching.deviceNames.push_back(device.name);
     launching.key = randomJobKey();

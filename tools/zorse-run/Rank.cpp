@@ -86,7 +86,7 @@ private:
 
 class Rank {
 public:
-  Rank(const Options &options, const Place &place) : o(options), place(place) {}
+  Rank(const Options &options, const RankEnvironment &environment) : o(options), environment(environment) {}
 
   int run() {
     Status status = start();
@@ -95,13 +95,13 @@ public:
     ProcessContext process(*member, *member);
     process.member = member.get();
     process.output = output.get();
-    process.resume = o.resume || place.attempt > 0;
+    process.resume = o.resume || environment.attempt > 0;
     process.fingerprint = fingerprint;
     process.makeDevices = [this](const std::vector<double> &shares) { return makeDevices(shares); };
     process.failed = [this](const Error &error) { failed(error); };
     process.reportToAll =
         std::any_of(bundle->programs.begin(), bundle->programs.end(), [](const bundle::Program &program) { return program.entries_size() == 0; });
-    if (bundle->programs[place.rank].entries_size() == 0)
+    if (bundle->programs[environment.rank].entries_size() == 0)
       process.pace = [this] { turns.wait(); };
     uint64_t stepsDone = 0;
     status = trainHere(o, *bundle, *data, process, stepsDone);
@@ -124,15 +124,15 @@ private:
       Error error = status.error();
       // An earlier start had the right addresses and secret: the network or another rank failed, and a
       // restart may succeed.
-      if (place.attempt > 0)
+      if (environment.attempt > 0)
         error.exitCode = 2;
       return error;
     }
     if (ready.failed())
       return ready;
 
-    RankHardware hardware = hardwareOfThisProcess(bundle->devices[place.rank].kind);
-    addD2dHardware(hardware, *bundle, place.rank);
+    RankHardware hardware = hardwareOfThisProcess(bundle->devices[environment.rank].kind);
+    addD2dHardware(hardware, *bundle, environment.rank);
     hardware.throttled = !o.throttle.empty();
     hardware.bundle = bundle->digest;
     hardware.run = runText(o, fingerprint, evaluationFingerprint);
@@ -150,16 +150,16 @@ private:
     if (Status status = assignUnits(*bundle, all, o.shareGpus); status.failed())
       return status;
     if (all.size() == bundle->devices.size())
-      chooseTransfers(o, *bundle, all, place.rank == 0);
+      chooseTransfers(o, *bundle, all, environment.rank == 0);
     std::string note;
     if (Status status = checkHardware(*bundle, all, &note); status.failed())
       return status;
-    ordinal = all[place.rank].ordinal;
+    ordinal = all[environment.rank].ordinal;
     threadsHere = 0;
     for (size_t rank = 0; rank < all.size(); ++rank)
-      if (all[rank].host == all[place.rank].host)
+      if (all[rank].host == all[environment.rank].host)
         threadsHere += bundle->devices[rank].threads;
-    if (place.rank == 0) {
+    if (environment.rank == 0) {
       if (!note.empty() && !o.quiet)
         fprintf(stderr, "note: %s\n", note.c_str());
       if (const std::string gpus = describeUnits(*bundle, all); !gpus.empty() && !o.quiet)
@@ -168,29 +168,29 @@ private:
       for (const RankHardware &hardware : all)
         hosts.insert(hardware.host);
       if (!o.quiet)
-        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", place.world, hosts.size(), hosts.size() == 1 ? "" : "s",
-               place.source.c_str(), (unsigned long long)member->generation());
+        printf("%u ranks on %zu host%s, started by %s, generation %llu\n", environment.worldSize, hosts.size(), hosts.size() == 1 ? "" : "s",
+               environment.source.c_str(), (unsigned long long)member->generation());
     }
     return Status::success();
   }
 
   Status load() {
-    if (place.rank == 0)
+    if (environment.rank == 0)
       if (Status status = checkOutputs(o); status.failed())
         return status;
     Result<Bundle> loaded = openBundle(o);
     if (loaded.failed())
       return loaded.error();
     bundle = std::move(*loaded);
-    if (place.rank == 0) // sent to all: ranks with different digests are refused
+    if (environment.rank == 0) // sent to all: ranks with different digests are refused
       if (Status status = verifyBundle(*bundle, unsigned(bundle->devices[0].threads)); status.failed())
         return status;
     if (!o.cluster.empty())
       if (Status status = checkCluster(*bundle, o.cluster); status.failed())
         return status;
-    if (place.world != bundle->devices.size())
-      return userError(o.bundle + ": has " + std::to_string(bundle->devices.size()) + " devices, but " + place.source + " started " +
-                       std::to_string(place.world) + " processes; start one process per device, or compile the model for this cluster");
+    if (environment.worldSize != bundle->devices.size())
+      return userError(o.bundle + ": has " + std::to_string(bundle->devices.size()) + " devices, but " + environment.source + " started " +
+                       std::to_string(environment.worldSize) + " processes; start one process per device, or compile the model for this cluster");
     Result<std::unique_ptr<DataSource>> opened =
         DataSource::open(*bundle, o.data, o.shuffle, o.dataType, o.evaluate ? DataUse::Evaluation : DataUse::Training);
     if (opened.failed())
@@ -204,7 +204,7 @@ private:
         return print.error();
       *text = *print;
     }
-    if (place.rank == 0)
+    if (environment.rank == 0)
       output = std::make_unique<JobOutput>(o, *bundle);
     return Status::success();
   }
@@ -213,17 +213,17 @@ private:
     Result<std::string> secret = jobSecret(o.secretFile);
     if (secret.failed())
       return secret.error();
-    key = {place.job, *secret};
+    key = {environment.job, *secret};
 
     MemberOptions options;
     options.key = key;
-    options.rank = place.rank;
-    options.world = place.world;
-    options.generation = place.generation;
-    options.endpoints = place.coordinator;
+    options.rank = environment.rank;
+    options.worldSize = environment.worldSize;
+    options.generation = environment.generation;
+    options.endpoints = environment.coordinator;
     options.times = controlTimes(o);
-    if (bundle && place.rank < bundle->devices.size())
-      options.device = bundle->devices[place.rank].name;
+    if (bundle && environment.rank < bundle->devices.size())
+      options.device = bundle->devices[environment.rank].name;
     options.failed = [this](const Failure &failure) { end(failure); };
     options.reported = [this](const std::string &said) {
       if (output)
@@ -231,24 +231,24 @@ private:
       if (isStep(said))
         turns.done();
     };
-    if (place.rank == 0 && !place.coordinatorElsewhere) {
+    if (environment.rank == 0 && !environment.coordinatorElsewhere) {
       CoordinatorOptions hosting;
       hosting.key = key;
-      hosting.world = place.world;
+      hosting.worldSize = environment.worldSize;
       hosting.rank = 0;
-      hosting.generation = std::max(place.attempt + 1, place.generation);
+      hosting.generation = std::max(environment.attempt + 1, environment.generation);
       if (!o.checkpointDirectory.empty()) {
         Result<uint64_t> newest = newestGeneration(o.checkpointDirectory);
         if (newest.failed())
           return newest.error();
         hosting.generation = std::max(hosting.generation, *newest + 1);
       }
-      Result<std::string> address = coordinatorAddress(place, o.listen);
+      Result<std::string> address = coordinatorAddress(environment, o.listen);
       if (address.failed())
         return address.error();
       hosting.listenAddress = *address;
       hosting.ports.clear();
-      for (const Endpoint &endpoint : place.coordinator)
+      for (const Endpoint &endpoint : environment.coordinator)
         hosting.ports.push_back(endpoint.port);
       hosting.times = options.times;
       if (bundle)
@@ -270,13 +270,13 @@ private:
 
   Result<std::vector<LocalDevice>> makeDevices(const std::vector<double> &shares) {
     GlooOptions options;
-    Result<std::string> address = rankAddress(place, o.listen);
+    Result<std::string> address = rankAddress(environment, o.listen);
     if (address.failed())
       return address.error();
     options.listenAddress = *address;
     options.job = key.job;
     options.secret = key.secret;
-    options.peers = peersOf(bundle->programs[place.rank]);
+    options.peers = peersOf(bundle->programs[environment.rank]);
     for (const BundleDevice &device : bundle->devices)
       options.deviceNames.push_back(device.name);
     Result<std::vector<uint32_t>> nodes = nodesOfDevices(*bundle);
@@ -284,7 +284,7 @@ private:
       return nodes.error();
     options.nodes = *nodes;
     for (uint32_t peer : options.peers)
-      if (!nodes->empty() && (*nodes)[peer] != (*nodes)[place.rank])
+      if (!nodes->empty() && (*nodes)[peer] != (*nodes)[environment.rank])
         options.contexts[peer] = o.nodeConnections;
     options.heartbeatSeconds = o.heartbeatSeconds;
     options.deadlineSeconds = o.deadlineSeconds;
@@ -299,13 +299,13 @@ private:
       double milliseconds = 0;
       if (std::sscanf(delays, "%llu,%lf", &seed, &milliseconds) != 2 || !(milliseconds >= 0 && milliseconds <= 10000))
         return userError(std::string("ZORSE_TEST_DELAYS: expected SEED,MILLISECONDS, got '") + delays + "'");
-      *transport = makeDelayedTransport(std::move(*transport), seed + place.rank, milliseconds);
+      *transport = makeDelayedTransport(std::move(*transport), seed + environment.rank, milliseconds);
     }
-    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(*bundle, place.rank, ordinal, threadsHere, shares[place.rank]);
+    Result<std::unique_ptr<QueuedDevice>> device = makeDevice(*bundle, environment.rank, ordinal, threadsHere, shares[environment.rank]);
     if (device.failed())
       return device.error();
     std::vector<LocalDevice> locals;
-    locals.push_back({place.rank, std::move(*device), std::move(*transport), nullptr, shares[place.rank]});
+    locals.push_back({environment.rank, std::move(*device), std::move(*transport), nullptr, shares[environment.rank]});
     return locals;
   }
 
@@ -316,10 +316,10 @@ private:
       endProcess(error.kind, error.text(), error.code());
     }
     Failure mine = failureOf(error);
-    mine.rank = place.rank;
+    mine.rank = environment.rank;
     // The rank's name implies the device, unless the job has more ranks than devices, which may be
     // the error itself.
-    std::string device = bundle && place.rank < bundle->devices.size() ? "device " + bundle->devices[place.rank].name + ", " : "";
+    std::string device = bundle && environment.rank < bundle->devices.size() ? "device " + bundle->devices[environment.rank].name + ", " : "";
     mine.where = !device.empty() && error.where.rfind(device, 0) == 0 ? error.where.substr(device.size()) : error.where;
     end(member->fail(mine));
   }
@@ -336,7 +336,7 @@ private:
   }
 
   const Options &o;
-  const Place &place;
+  const RankEnvironment &environment;
   std::optional<Bundle> bundle;
   std::unique_ptr<DataSource> data;
   std::string fingerprint, evaluationFingerprint;
@@ -352,4 +352,4 @@ private:
 
 } // namespace
 
-int zorse::run::runRank(const Options &options, const Place &place) { return Rank(options, place).run(); }
+int zorse::run::runRank(const Options &options, const RankEnvironment &environment) { return Rank(options, environment).run(); }

@@ -8,9 +8,9 @@
 
 namespace zorse::run {
 
-/// Runs this process as the rank given by `place`. Returns its exit code, or ends the process if
+/// Runs this process as the rank given by `environment`. Returns its exit code, or ends the process if
 /// the job fails.
-int runRank(const Options &options, const runtime::Place &place);
+int runRank(const Options &options, const runtime::RankEnvironment &environment);
 
 /// Prints `message` and ends the process.
 [[noreturn]] void endProcess(runtime::ErrorKind kind, const std::string &message, int exitCode);

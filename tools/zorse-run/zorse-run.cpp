@@ -98,8 +98,8 @@ Status runThreads(const Options &o, bool &finished) {
 }
 
 /// Starts ranks as processes: for all devices of the bundle, or for the devices of the node given
-/// by `place`.
-Result<int> runLauncher(const Options &o, int argc, char **argv, const std::optional<Place> &place) {
+/// by `environment`.
+Result<int> runLauncher(const Options &o, int argc, char **argv, const std::optional<RankEnvironment> &environment) {
   if (Status status = checkOutputs(o); status.failed())
     return status;
   Result<Bundle> bundle = openBundle(o);
@@ -108,41 +108,41 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
   LaunchOptions launching;
   launching.command.assign(argv, argv + argc);
   launching.program = "/proc/self/exe"; // also names this program in a rank, until it calls exec
-  launching.world = uint32_t(bundle->devices.size());
-  launching.localRanks = launching.world;
+  launching.worldSize = uint32_t(bundle->devices.size());
+  launching.localRanks = launching.worldSize;
   for (const BundleDevice &device : bundle->devices)
     launching.deviceNames.push_back(device.name);
   launching.restarts = o.restarts;
   launching.times = controlTimes(o);
-  if (place) {
+  if (environment) {
     Result<std::vector<uint32_t>> nodes = nodesOfDevices(*bundle);
     if (nodes.failed())
       return nodes.error();
     uint32_t count = nodes->empty() ? 1 : nodes->back() + 1;
-    if (place->world != count)
-      return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + place->source + " started " +
-                       std::to_string(place->world) + "; start as many, or compile the model for this cluster");
-    launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin());
-    launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), place->rank) - nodes->begin()) - launching.firstRank;
+    if (environment->worldSize != count)
+      return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + environment->source + " started " +
+                       std::to_string(environment->worldSize) + "; start as many, or compile the model for this cluster");
+    launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin());
+    launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin()) - launching.firstRank;
     if (!o.quiet) {
-      printf("node %u of %u, by %s: ranks %u to %u\n", place->rank, place->world, place->source.c_str(), launching.firstRank,
+      printf("node %u of %u, by %s: ranks %u to %u\n", environment->rank, environment->worldSize, environment->source.c_str(), launching.firstRank,
              launching.firstRank + launching.localRanks - 1);
       fflush(stdout);
     }
     Result<std::string> secret = jobSecret(o.secretFile);
     if (secret.failed())
       return secret.error();
-    launching.key = {place->job, *secret};
-    if (place->rank == 0) {
-      Result<std::string> address = coordinatorAddress(*place, o.listen);
+    launching.key = {environment->job, *secret};
+    if (environment->rank == 0) {
+      Result<std::string> address = coordinatorAddress(*environment, o.listen);
       if (address.failed())
         return address.error();
       launching.listenAddress = *address;
       launching.ports.clear();
-      for (const Endpoint &endpoint : place->coordinator)
+      for (const Endpoint &endpoint : environment->coordinator)
         launching.ports.push_back(endpoint.port);
     } else {
-      launching.coordinator = place->coordinator;
+      launching.coordinator = environment->coordinator;
     }
   } else {
     launching.key = randomJobKey();
@@ -170,21 +170,21 @@ Result<int> start(const Options &o, int argc, char **argv) {
     Status status = runSimulation(o);
     return status.failed() ? Result<int>(status.error()) : Result<int>(0);
   }
-  std::optional<Place> place;
+  std::optional<RankEnvironment> environment;
   if (!o.threads) {
-    Result<std::optional<Place>> found = placeFromEnvironment(currentEnvironment());
+    Result<std::optional<RankEnvironment>> found = readRankEnvironment(currentEnvironment());
     if (found.failed())
       return found.error();
-    place = *found;
+    environment = *found;
   }
-  if (place && place->isNode)
-    return runLauncher(o, argc, argv, place);
-  if (place && place->world == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
-    place = std::nullopt;
+  if (environment && environment->isNode)
+    return runLauncher(o, argc, argv, environment);
+  if (environment && environment->worldSize == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
+    environment = std::nullopt;
   // With --spawn, only a process that our own launcher started is a rank: the environment of a
   // batch script may look like a launcher's.
-  if (place && (!o.processes || std::getenv("ZORSE_RANK")))
-    return run::runRank(o, *place);
+  if (environment && (!o.processes || std::getenv("ZORSE_RANK")))
+    return run::runRank(o, *environment);
   if (o.processes)
     return runLauncher(o, argc, argv, std::nullopt);
   bool finished = false;

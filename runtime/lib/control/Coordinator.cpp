@@ -94,7 +94,7 @@ public:
   Implementation(const CoordinatorOptions &options, Listener listener)
       : options_(options), times_(sensible(options.times)), port_(listener.port), listener_(std::move(listener.socket)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)), clock_(2 * times_.heartbeatSeconds),
-        job_({options.world, times_, options.rank, options.devices}, *this), peerOfRank_(options.world, 0), cameLate_(options.world) {}
+        job_({options.worldSize, times_, options.rank, options.devices}, *this), peerOfRank_(options.worldSize, 0), cameLate_(options.worldSize) {}
 
   Status start() {
     if (!epoll_.valid() || !waker_.valid())
@@ -127,7 +127,7 @@ public:
   }
 
   void processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode) {
-    if (rank < options_.world)
+    if (rank < options_.worldSize)
       command([=](double now) { job_.processEnded(rank, failed, how, exitCode, now); });
   }
   void requestStop() {
@@ -224,7 +224,7 @@ private:
   }
 
   bool everyRankCame() const {
-    for (uint32_t rank = 0; rank < options_.world; ++rank)
+    for (uint32_t rank = 0; rank < options_.worldSize; ++rank)
       if (job_.isAbsent(rank) && !cameLate_[rank])
         return false;
     return true;
@@ -331,7 +331,7 @@ private:
     while (std::optional<std::string_view> frame = reader.next()) {
       if (peer.refused)
         continue;
-      Result<Message> message = parseMessage(*frame, MEMBER, peer.stage, options_.world);
+      Result<Message> message = parseMessage(*frame, MEMBER, peer.stage, options_.worldSize);
       if (message.failed()) {
         if (peer.rank != kNoRank)
           job_.broken(peer.rank, message.message(), now);
@@ -365,7 +365,7 @@ private:
     if (reason != WRONG_SECRET) {
       refusal.set_job(options_.key.job);
       refusal.set_generation(options_.generation);
-      refusal.set_world(options_.world);
+      refusal.set_world(options_.worldSize);
       refusal.set_message(text.substr(0, kTextBytes));
       if (reason == JOB_FAILED)
         refusal.set_exit_code(std::clamp(job_.verdict()->exitCode, 0, 255));
@@ -407,7 +407,7 @@ private:
       return refuse(peer, OTHER_JOB, "belonged to another job");
     if (join.generation() != 0 && join.generation() != options_.generation)
       return refuse(peer, OTHER_GENERATION, "was of another generation");
-    if (join.world() != options_.world || join.rank() >= options_.world)
+    if (join.world() != options_.worldSize || join.rank() >= options_.worldSize)
       return refuse(peer, OTHER_WORLD, "expected another number of ranks");
     if (job_.verdict()) {
       peer.late = join.rank();
@@ -431,7 +431,7 @@ private:
     welcome.set_job(options_.key.job);
     welcome.set_generation(options_.generation);
     welcome.set_rank(peer.rank);
-    welcome.set_world(options_.world);
+    welcome.set_world(options_.worldSize);
     welcome.set_heartbeat_seconds(times_.heartbeatSeconds);
     welcome.set_deadline_seconds(times_.deadlineSeconds);
     welcome.set_hosted(options_.rank != kNoRank);
@@ -452,7 +452,7 @@ private:
     Message message;
     message.mutable_heartbeat();
     SharedFrame frame = encode(message);
-    for (uint32_t rank = 0; rank < options_.world; ++rank)
+    for (uint32_t rank = 0; rank < options_.worldSize; ++rank)
       if (Peer *peer = find(peerOfRank_[rank])) {
         peer->connection.keepAlive();
         if (peer->connection.pending())
@@ -520,9 +520,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions
     return userError("the job's secret has " + std::to_string(options.key.secret.size()) + " bytes, expected at least 16");
   if (options.key.job.size() > kJobBytes)
     return userError("the job's name has " + std::to_string(options.key.job.size()) + " bytes, expected at most " + std::to_string(kJobBytes));
-  if (options.world == 0 || options.generation == 0 || (options.rank != kNoRank && options.rank >= options.world))
+  if (options.worldSize == 0 || options.generation == 0 || (options.rank != kNoRank && options.rank >= options.worldSize))
     return internalError("a coordinator needs ranks, a generation from 1 and a host among its ranks");
-  allowOpenFiles(uint64_t(options.world) + kStrangers + 256);
+  allowOpenFiles(uint64_t(options.worldSize) + kStrangers + 256);
   Result<Listener> listener = listenOn(options.listenAddress, options.ports);
   if (listener.failed())
     return listener.error();

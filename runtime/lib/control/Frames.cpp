@@ -67,12 +67,12 @@ Status checkExact(const std::string &bytes, size_t expected, const char *name) {
 
 bool isPositive(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds < 1e9; }
 
-Status checkFailure(const FailureReport &failure, uint32_t world) {
+Status checkFailure(const FailureReport &failure, uint32_t worldSize) {
   if (failure.cause() > 5)
     return wrong("cause " + std::to_string(failure.cause()));
   for (uint32_t rank : {failure.rank(), failure.peer()})
-    if (rank != UINT32_MAX && rank >= world)
-      return wrong("rank " + std::to_string(rank) + " of " + std::to_string(world));
+    if (rank != UINT32_MAX && rank >= worldSize)
+      return wrong("rank " + std::to_string(rank) + " of " + std::to_string(worldSize));
   if (failure.exit_code() < 0 || failure.exit_code() > 255)
     return wrong("exit code " + std::to_string(failure.exit_code()));
   if (Status bad = checkText(failure.device(), kDeviceBytes, "device"); bad.failed())
@@ -100,12 +100,12 @@ Status checkJoin(const Join &join) {
   return checkExact(join.mac(), kMacBytes, "mac");
 }
 
-Status checkWelcome(const Welcome &welcome, uint32_t world) {
+Status checkWelcome(const Welcome &welcome, uint32_t worldSize) {
   if (Status bad = checkText(welcome.job(), kJobBytes, "job"); bad.failed())
     return bad;
   if (Status bad = checkText(welcome.host_device(), kDeviceBytes, "device"); bad.failed())
     return bad;
-  if (welcome.world() != world || welcome.rank() >= world || (welcome.hosted() && welcome.host() >= world))
+  if (welcome.world() != worldSize || welcome.rank() >= worldSize || (welcome.hosted() && welcome.host() >= worldSize))
     return wrong("rank outside of the world");
   if (welcome.generation() == 0 || !isPositive(welcome.heartbeat_seconds()) || !isPositive(welcome.deadline_seconds()))
     return wrong("generation or times");
@@ -122,17 +122,17 @@ Status checkRefusal(const Refusal &refusal) {
   return checkText(refusal.message(), kTextBytes, "message");
 }
 
-Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t world) {
-  if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(world)) // a peer may be unheard, undelivered or both
-    return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(world) + " ranks");
+Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t worldSize) {
+  if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
+    return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(worldSize) + " ranks");
   for (const Silence &unheard : heartbeat.unheard())
-    if (unheard.rank() >= world || !(unheard.seconds() >= 0 && unheard.seconds() < 1e9))
-      return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(world) + ", or the seconds of its silence, are out of range");
+    if (unheard.rank() >= worldSize || !(unheard.seconds() >= 0 && unheard.seconds() < 1e9))
+      return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(worldSize) + ", or the seconds of its silence, are out of range");
   return checkText(heartbeat.progress().where(), kTextBytes, "where");
 }
 
-Status checkContributions(const Contributions &some, uint32_t world) {
-  if (some.values_size() == 0 || some.first() >= world || uint64_t(some.values_size()) > world - some.first())
+Status checkContributions(const Contributions &some, uint32_t worldSize) {
+  if (some.values_size() == 0 || some.first() >= worldSize || uint64_t(some.values_size()) > worldSize - some.first())
     return wrong("contributions of ranks outside of the world");
   for (const std::string &value : some.values())
     if (Status bad = checkText(value, kValueBytes, "contribution"); bad.failed())
@@ -140,7 +140,7 @@ Status checkContributions(const Contributions &some, uint32_t world) {
   return checkText(some.name(), kNameBytes, "name");
 }
 
-Status checkFields(const Message &message, Role sender, uint32_t world) {
+Status checkFields(const Message &message, Role sender, uint32_t worldSize) {
   switch (message.what_case()) {
   case Message::kGreeting:
     return checkGreeting(message.greeting(), sender);
@@ -149,23 +149,23 @@ Status checkFields(const Message &message, Role sender, uint32_t world) {
   case Message::kJoin:
     return checkJoin(message.join());
   case Message::kWelcome:
-    return checkWelcome(message.welcome(), world);
+    return checkWelcome(message.welcome(), worldSize);
   case Message::kRefusal:
     return checkRefusal(message.refusal());
   case Message::kHeartbeat:
-    return checkHeartbeat(message.heartbeat(), world);
+    return checkHeartbeat(message.heartbeat(), worldSize);
   case Message::kContribution:
     if (Status bad = checkText(message.contribution().name(), kNameBytes, "name"); bad.failed())
       return bad;
     return checkText(message.contribution().value(), kValueBytes, "contribution");
   case Message::kContributions:
-    return checkContributions(message.contributions(), world);
+    return checkContributions(message.contributions(), worldSize);
   case Message::kReport:
     return checkText(message.report().value(), kValueBytes, "report");
   case Message::kFailed:
-    return checkFailure(message.failed(), world);
+    return checkFailure(message.failed(), worldSize);
   case Message::kVerdict:
-    return checkFailure(message.verdict().failure(), world);
+    return checkFailure(message.verdict().failure(), worldSize);
   case Message::kCoordinatorLost:
     return isPositive(message.coordinator_lost().seconds()) ? Status::success() : wrong("seconds");
   default:
@@ -212,7 +212,7 @@ bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
 
 } // namespace
 
-Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t world) {
+Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t worldSize) {
   if (frame.size() > (stage == Stage::Work || (stage == Stage::Join && sender == COORDINATOR) ? kFrameBytes : kGreetingBytes))
     return Status(wrong("a frame of " + std::to_string(frame.size()) + " bytes"));
   Message message;
@@ -220,7 +220,7 @@ Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender
     return Status(wrong("no message"));
   if (!isExpected(message.what_case(), sender, stage))
     return Status(wrong("message " + std::to_string(int(message.what_case())) + " at this point"));
-  if (Status bad = checkFields(message, sender, world); bad.failed())
+  if (Status bad = checkFields(message, sender, worldSize); bad.failed())
     return bad;
   return message;
 }

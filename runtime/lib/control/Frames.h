@@ -58,7 +58,7 @@ private:
 /// Parses and checks one message. The error names the invalid field.
 /// \param sender  expected sender
 /// \param world   upper bound of the ranks in the message; not checked in Join
-runtime::Result<Message> parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t world);
+runtime::Result<Message> parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t worldSize);
 
 /// An encoded message with its length prefix. All connections that send it share it.
 using SharedFrame = std::shared_ptr<const std::string>;

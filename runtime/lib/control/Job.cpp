@@ -78,8 +78,8 @@ Failure zorse::control::fromMessage(const FailureReport &failure) {
 }
 
 Job::Job(JobSettings settings, Outbox &outbox)
-    : settings_(std::move(settings)), outbox_(outbox), rootCauseFinder_(settings_.world, settings_.devices), ranks_(settings_.world) {
-  for (uint32_t rank = 0; rank < settings_.world && rank < settings_.devices.size(); ++rank)
+    : settings_(std::move(settings)), outbox_(outbox), rootCauseFinder_(settings_.worldSize, settings_.devices), ranks_(settings_.worldSize) {
+  for (uint32_t rank = 0; rank < settings_.worldSize && rank < settings_.devices.size(); ++rank)
     ranks_[rank].device = settings_.devices[rank];
 }
 
@@ -197,11 +197,11 @@ void Job::contributed(uint32_t rank, const Contribution &contribution, double no
   if (found == exchanges_.end() && exchanges_.size() >= kExchangesAtOnce)
     return broken(rank, "more than " + std::to_string(kExchangesAtOnce) + " exchanges at the same time", now);
   Exchange &exchange = found != exchanges_.end() ? found->second : exchanges_[name];
-  exchange.values.resize(settings_.world);
+  exchange.values.resize(settings_.worldSize);
   if (exchange.values[rank])
     return broken(rank, "a second contribution to the exchange '" + name + "'", now);
   exchange.values[rank] = contribution.value();
-  if (++exchange.count == settings_.world) {
+  if (++exchange.count == settings_.worldSize) {
     completed(name, exchange);
     exchanges_.erase(name);
     return;
@@ -214,11 +214,11 @@ void Job::completed(const std::string &name, const Exchange &exchange) {
   size_t bytes = 0;
   auto flush = [&] {
     SharedFrame frame = encode(message);
-    for (uint32_t rank = 0; rank < settings_.world; ++rank)
+    for (uint32_t rank = 0; rank < settings_.worldSize; ++rank)
       outbox_.send(rank, frame, false);
     bytes = 0;
   };
-  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     const std::string &value = *exchange.values[rank];
     if (bytes != 0 && bytes + value.size() > kValuesBytes)
       flush();
@@ -238,7 +238,7 @@ void Job::checkExchanges(double now) {
     return;
   for (const auto &[name, exchange] : exchanges_) {
     uint32_t waiting = kNoRank, absent = kNoRank;
-    for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+    for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
       if (exchange.values[rank] && waiting == kNoRank)
         waiting = rank;
       if (!exchange.values[rank] && ranks_[rank].state == State::Left && absent == kNoRank)
@@ -260,7 +260,7 @@ void Job::checkExchanges(double now) {
 void Job::report(uint32_t rank, const Message &message, double now) {
   SharedFrame frame = encode(message);
   if (message.report().to_all())
-    for (uint32_t other = 1; other < settings_.world; ++other)
+    for (uint32_t other = 1; other < settings_.worldSize; ++other)
       if (ranks_[other].state == State::Working)
         outbox_.send(other, frame, true);
   if (ranks_[0].state == State::Working) {
@@ -338,7 +338,7 @@ void Job::requestStop(double) {
   Message query;
   query.mutable_stop_query();
   SharedFrame frame = encode(query);
-  for (uint32_t rank = 0; rank < settings_.world; ++rank)
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank)
     if (ranks_[rank].state == State::Working)
       outbox_.send(rank, frame, true);
   decideStop();
@@ -357,7 +357,7 @@ void Job::decideStop() {
   Message decision;
   decision.mutable_stop_decision()->set_last(lastStep_);
   SharedFrame frame = encode(decision);
-  for (uint32_t rank = 0; rank < settings_.world; ++rank)
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank)
     if (ranks_[rank].state == State::Working)
       outbox_.send(rank, frame, true);
 }
@@ -380,7 +380,7 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
     return;
   std::string missing;
   uint32_t first = kNoRank, count = 0;
-  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     if (ranks_[rank].state != State::Absent)
       continue;
     first = std::min(first, rank);
@@ -392,14 +392,14 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
   std::string away = refused ? refused() : "";
   rootCauseFinder_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
                           missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
-                              seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.world) + " ranks, found " +
-                              std::to_string(settings_.world - count) + "; were they started, and can they reach the coordinator's address?" +
+                              seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.worldSize) + " ranks, found " +
+                              std::to_string(settings_.worldSize - count) + "; were they started, and can they reach the coordinator's address?" +
                               (away.empty() ? "" : " Rejected connections: " + away)),
                   now);
 }
 
 void Job::checkHeartbeats(double now) {
-  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     Rank &r = ranks_[rank];
     const double deadline = settings_.times.deadlineSeconds, silence = now - r.heardAt;
     if (r.state != State::Working || !r.connected || silence <= deadline ||
@@ -430,7 +430,7 @@ void Job::checkLinks(double now) {
   };
   std::map<uint32_t, UnresponsiveRank> silent;
   bool over = false;
-  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     const Rank &r = ranks_[rank];
     if (r.state != State::Working || !r.connected || now - r.heardAt > deadline / 2)
       continue;
@@ -465,7 +465,7 @@ void Job::checkLinks(double now) {
 /// packets are lost then, for example in a tunnel with an MTU that the hosts do not know.
 void Job::checkDelivery(double now) {
   const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
-  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     const Rank &r = ranks_[rank];
     for (const auto &[peer, since] : r.undelivered) {
       if (r.state != State::Working || ranks_[peer].state != State::Working || now - since <= deadline + late)
@@ -512,7 +512,7 @@ void Job::decide(double now) {
     return;
   verdictAt_ = now;
   exchanges_.clear();
-  for (uint32_t rank = 0; rank < settings_.world; ++rank)
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank)
     if (ranks_[rank].connected)
       outbox_.giveUp(rank);
   tell(now);
@@ -523,7 +523,7 @@ void Job::tell(double now) {
   *message.mutable_verdict()->mutable_failure() = toMessage(*verdict_);
   SharedFrame frame;
   bool othersKnow = true;
-  for (uint32_t rank = 0; rank < settings_.world; ++rank) {
+  for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     Rank &r = ranks_[rank];
     if (rank == settings_.host || r.state == State::Left || !r.connected)
       continue;

@@ -21,7 +21,7 @@
 namespace zorse::control {
 
 struct JobSettings {
-  uint32_t world = 1;
+  uint32_t worldSize = 1;
   runtime::ControlTimes times;
   uint32_t host = runtime::kNoRank;
   std::vector<std::string> devices;

@@ -127,7 +127,7 @@ private:
     join.set_job(options_.key.job);
     join.set_generation(options_.generation);
     join.set_rank(options_.rank);
-    join.set_world(options_.world);
+    join.set_world(options_.worldSize);
     join.set_device(options_.device);
     join.set_mac(macOfJoin(options_.key.secret, nonces_, join));
     send(mine);
@@ -148,7 +148,7 @@ private:
     if (theirs.what_case() == Message::kRefusal)
       return refused(theirs.refusal(), outcome);
     welcome_ = theirs.welcome();
-    bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank && welcome_.world() == options_.world &&
+    bool same = welcome_.job() == options_.key.job && welcome_.rank() == options_.rank && welcome_.world() == options_.worldSize &&
                 (options_.generation == 0 || options_.generation == welcome_.generation());
     if (!same || !equalMacs(welcome_.mac(), macOfWelcome(options_.key.secret, nonces_, welcome_)))
       return end(outcome, Outcome::Settled, "knows the secret, but its welcome is not for this rank: the messages are changed on the way");
@@ -168,7 +168,7 @@ private:
     }
     case OTHER_WORLD:
       return end(outcome, Outcome::Final,
-                 "the job has " + std::to_string(refusal.world()) + " ranks, this is " + me + " of " + std::to_string(options_.world) +
+                 "the job has " + std::to_string(refusal.world()) + " ranks, this is " + me + " of " + std::to_string(options_.worldSize) +
                      ": start every rank with the same number of ranks, numbered from 0");
     case DUPLICATE_RANK:
       return end(outcome, Outcome::Final,
@@ -189,7 +189,7 @@ private:
     while (true) {
       connection_->flush();
       if (std::optional<std::string_view> frame = connection_->reader().next()) {
-        Result<Message> message = parseMessage(*frame, COORDINATOR, stage, options_.world);
+        Result<Message> message = parseMessage(*frame, COORDINATOR, stage, options_.worldSize);
         if (message.failed())
           return Strange;
         *out = std::move(*message);

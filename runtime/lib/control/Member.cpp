@@ -64,7 +64,7 @@ public:
   }
 
   uint32_t rank() const { return options_.rank; }
-  uint32_t size() const { return options_.world; }
+  uint32_t size() const { return options_.worldSize; }
   uint64_t generation() const { return welcome_.generation(); }
 
   Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) {
@@ -81,8 +81,8 @@ public:
     message.mutable_contribution()->set_value(mine);
     Exchange &exchange = exchanges_[name]; // map elements have stable addresses
     queue(message, /*lasting=*/false);
-    changed_.wait(lock, [&] { return verdict_ || exchange.values.size() == options_.world; });
-    bool complete = exchange.values.size() == options_.world;
+    changed_.wait(lock, [&] { return verdict_ || exchange.values.size() == options_.worldSize; });
+    bool complete = exchange.values.size() == options_.worldSize;
     std::vector<std::string> values = std::move(exchange.values);
     exchanges_.erase(name);
     if (!complete)
@@ -125,7 +125,7 @@ public:
     Failure failure = mine;
     failure.rank = options_.rank;
     failure.device = options_.device;
-    if (failure.peer >= options_.world)
+    if (failure.peer >= options_.worldSize)
       failure.peer = kNoRank;
     bool fromCallback = isControlThread();
     if (failure.where.empty() && !fromCallback)
@@ -292,7 +292,7 @@ private:
   bool readMessages() {
     FrameReader &reader = connection_->reader();
     while (std::optional<std::string_view> frame = reader.next()) {
-      Result<Message> message = parseMessage(*frame, COORDINATOR, Stage::Work, options_.world);
+      Result<Message> message = parseMessage(*frame, COORDINATOR, Stage::Work, options_.worldSize);
       if (message.failed()) {
         nonsense(message.message());
         return false;
@@ -357,7 +357,7 @@ private:
         std::vector<std::string> &values = found->second.values;
         for (std::string &value : *some.mutable_values())
           values.push_back(std::move(value));
-        if (values.size() == options_.world)
+        if (values.size() == options_.worldSize)
           changed_.notify_all();
         return true;
       }

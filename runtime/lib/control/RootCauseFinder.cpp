@@ -6,8 +6,8 @@
 using namespace zorse::control;
 using namespace zorse::runtime;
 
-RootCauseFinder::RootCauseFinder(uint32_t world, std::vector<std::string> devices) : ranks_(world) {
-  for (uint32_t rank = 0; rank < world && rank < devices.size(); ++rank)
+RootCauseFinder::RootCauseFinder(uint32_t worldSize, std::vector<std::string> devices) : ranks_(worldSize) {
+  for (uint32_t rank = 0; rank < worldSize && rank < devices.size(); ++rank)
     ranks_[rank].device = devices[rank];
 }
 

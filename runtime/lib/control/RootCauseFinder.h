@@ -26,7 +26,7 @@ inline constexpr double kGraceSeconds = 0.25;
 
 class RootCauseFinder {
 public:
-  RootCauseFinder(uint32_t world, std::vector<std::string> devices);
+  RootCauseFinder(uint32_t worldSize, std::vector<std::string> devices);
 
   /// The device of the rank's Join message.
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }

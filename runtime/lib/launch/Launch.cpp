@@ -1,6 +1,6 @@
 #include "zorse/runtime/Launch.h"
 
-#include "Guard.h"
+#include "OrphanReaper.h"
 #include "RankProcess.h"
 #include "Signals.h"
 
@@ -50,8 +50,8 @@ std::string findProgram(const std::string &name) {
 /// One call of launch().
 class Launcher {
 public:
-  Launcher(const LaunchOptions &options, JobKey key, std::string program, Signals &signals, Guard &guard)
-      : o_(options), key_(std::move(key)), program_(std::move(program)), signals_(signals), guard_(guard), out_(options.out), err_(options.err) {
+  Launcher(const LaunchOptions &options, JobKey key, std::string program, Signals &signals, OrphanReaper &reaper)
+      : o_(options), key_(std::move(key)), program_(std::move(program)), signals_(signals), reaper_(reaper), out_(options.out), err_(options.err) {
     colours_ = ::isatty(options.err) && !::getenv("NO_COLOR");
     for (uint32_t i = 0; i < o_.localRanks; ++i)
       if (o_.firstRank + i < o_.deviceNames.size())
@@ -89,7 +89,7 @@ private:
   JobKey key_;
   std::string program_;
   Signals &signals_;
-  Guard &guard_;
+  OrphanReaper &reaper_;
   OutputQueue out_, err_;
   bool colours_ = false;
   size_t widest_ = 0;
@@ -127,7 +127,7 @@ std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generatio
   Environment all = currentEnvironment();
   all.erase("ZORSE_LAUNCHER");
   all["ZORSE_RANK"] = std::to_string(rank);
-  all["ZORSE_WORLD_SIZE"] = std::to_string(o_.world);
+  all["ZORSE_WORLD_SIZE"] = std::to_string(o_.worldSize);
   all["ZORSE_LOCAL_RANK"] = std::to_string(rank - o_.firstRank);
   all["ZORSE_LOCAL_WORLD_SIZE"] = std::to_string(o_.localRanks);
   all["ZORSE_COORDINATOR"] = "launcher";
@@ -161,7 +161,7 @@ Status Launcher::startRanks(uint64_t generation, uint64_t restarts) {
     Result<std::unique_ptr<RankProcess>> started = RankProcess::start(options, out_, err_);
     if (started.failed())
       return started.error();
-    guard_.add((*started)->pid());
+    reaper_.add((*started)->pid());
     ranks_.push_back(std::move(*started));
   }
   return Status::success();
@@ -235,7 +235,7 @@ void Launcher::reap() {
 }
 
 void Launcher::noticeEnd(RankProcess &rank) {
-  guard_.remove(rank.pid());
+  reaper_.remove(rank.pid());
   lastEndAt_ = now();
   if (rank.endedByUs())
     return;
@@ -308,7 +308,7 @@ bool Launcher::over() const {
     return false;
   if (open && (out_.full() || err_.full()) && stopSignals_ < 2) // the reader is slow, and unread output remains
     return false;
-  bool elsewhere = coordinator_ && o_.localRanks < o_.world;
+  bool elsewhere = coordinator_ && o_.localRanks < o_.worldSize;
   if (!elsewhere || killedAt_ != 0)
     return true;
   return coordinator_->waitUntilOver(0) || (failure_ && now() - failedAt_ > kKillSeconds);
@@ -356,7 +356,7 @@ int Launcher::runOnce(uint64_t restarts) {
     generation = o_.nextGeneration ? o_.nextGeneration() : restarts + 1;
     CoordinatorOptions options;
     options.key = key_;
-    options.world = o_.world;
+    options.worldSize = o_.worldSize;
     options.generation = generation;
     options.listenAddress = o_.listenAddress;
     options.ports = o_.ports;
@@ -465,21 +465,21 @@ JobKey zorse::runtime::randomJobKey() {
 }
 
 int zorse::runtime::launch(const LaunchOptions &options) {
-  if (options.command.empty() || options.localRanks == 0 || options.world < options.localRanks ||
-      options.firstRank > options.world - options.localRanks)
+  if (options.command.empty() || options.localRanks == 0 || options.worldSize < options.localRanks ||
+      options.firstRank > options.worldSize - options.localRanks)
     return startError(options.err, "launch expects a command and ranks from " + std::to_string(options.firstRank) + " on, at least one, within the " +
-                                       std::to_string(options.world) + " of the job, got " + std::to_string(options.localRanks));
+                                       std::to_string(options.worldSize) + " of the job, got " + std::to_string(options.localRanks));
   JobKey key = options.key;
-  if (key.secret.empty() && options.localRanks == options.world)
+  if (key.secret.empty() && options.localRanks == options.worldSize)
     key = randomJobKey();
   if (key.secret.empty())
     return startError(options.err, "this job has no secret: expects ZORSE_SECRET, ZORSE_SECRET_FILE or a random source of the system");
   std::string program = options.program.empty() ? findProgram(options.command[0]) : options.program;
   if (program.empty())
     return startError(options.err, options.command[0] + ": not found in PATH");
-  Result<std::unique_ptr<Guard>> guard = Guard::start();
-  if (guard.failed())
-    return startError(options.err, guard.message());
+  Result<std::unique_ptr<OrphanReaper>> reaper = OrphanReaper::start();
+  if (reaper.failed())
+    return startError(options.err, reaper.message());
   Signals signals;
-  return Launcher(options, std::move(key), std::move(program), signals, **guard).run();
+  return Launcher(options, std::move(key), std::move(program), signals, **reaper).run();
 }

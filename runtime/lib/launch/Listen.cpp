@@ -137,23 +137,23 @@ Result<std::string> launching::chooseCoordinatorAddress(const std::string &host,
                    listed(own) + ". Choose one with --local-addr, or correct /etc/hosts");
 }
 
-Result<std::string> zorse::runtime::coordinatorAddress(const Place &place, const std::string &asked) {
-  if (place.oneHost || place.coordinator.empty())
+Result<std::string> zorse::runtime::coordinatorAddress(const RankEnvironment &environment, const std::string &asked) {
+  if (environment.oneHost || environment.coordinator.empty())
     return std::string("127.0.0.1");
-  const std::string &host = place.coordinator.front().host;
+  const std::string &host = environment.coordinator.front().host;
   return chooseCoordinatorAddress(host, addressesOf(host), asked, ownAddresses());
 }
 
-Result<std::string> zorse::runtime::rankAddress(const Place &place, const std::string &asked) {
-  if (place.oneHost || place.coordinator.empty())
+Result<std::string> zorse::runtime::rankAddress(const RankEnvironment &environment, const std::string &asked) {
+  if (environment.oneHost || environment.coordinator.empty())
     return std::string("127.0.0.1");
   std::vector<OwnAddress> own = ownAddresses();
   if (!asked.empty())
     return chooseAddress(asked, own);
-  const std::string &host = place.coordinator.front().host;
+  const std::string &host = environment.coordinator.front().host;
   for (const std::string &address : addressesOf(host)) {
     if (address == "127.0.1.1") // the coordinator is on this host
-      return coordinatorAddress(place, asked);
+      return coordinatorAddress(environment, asked);
     // The address that the kernel would choose. Connecting a datagram socket sends nothing.
     bool six = address.find(':') != std::string::npos;
     addrinfo hints = {}, *found = nullptr;

@@ -91,7 +91,7 @@ Result<PmixInfo> zorse::runtime::askPmix() {
       failure = std::string("PMIx_Get of ") + key + ": " + client.errorText(found);
     release(value);
   };
-  number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, info.world);
+  number(PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, info.worldSize);
   number(PMIX_RANK_WILDCARD, PMIX_LOCAL_SIZE, info.localRanks);
   number(self.rank, PMIX_LOCAL_RANK, info.localRank);
   pmix_value_t *host = nullptr;

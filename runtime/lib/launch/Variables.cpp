@@ -62,18 +62,18 @@ Status Variables::complete(const std::string &family, std::initializer_list<cons
                    ". Set what is missing, or unset the others (ZORSE_LAUNCHER=none ignores every launcher)");
 }
 
-Status Variables::rankAndWorld(const std::string &rankName, const std::string &worldName, uint32_t &rank, uint32_t &world) const {
-  Result<uint64_t> size = number(worldName, 1, kMaxRanks);
+Status Variables::rankAndWorld(const std::string &rankName, const std::string &worldSizeName, uint32_t &rank, uint32_t &worldSize) const {
+  Result<uint64_t> size = number(worldSizeName, 1, kMaxRanks);
   if (size.failed())
     return size.error();
   Result<uint64_t> place = number(rankName, 0, kMaxRanks - 1);
   if (place.failed())
     return place.error();
   if (*place >= *size)
-    return userError(shown(rankName, text(rankName)) + ": expects less than " + shown(worldName, text(worldName)) +
+    return userError(shown(rankName, text(rankName)) + ": expects less than " + shown(worldSizeName, text(worldSizeName)) +
                      ", as ranks count from 0. Correct the one that is wrong where the job is launched");
   rank = uint32_t(*place);
-  world = uint32_t(*size);
+  worldSize = uint32_t(*size);
   return Status::success();
 }
 

@@ -182,22 +182,22 @@ Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t 
 
 Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds,
                                                                    const std::vector<int> &threads) {
-  uint32_t me = group.rank(), world = group.size();
+  uint32_t me = group.rank(), worldSize = group.size();
   MovingWork mine, next;
   // In every round, a rank measures with its predecessor as driver. A few ranks measure one at a
   // time, because they may share one machine. Many ranks measure together, but no rank is in two
   // pairs at the same time.
-  uint32_t turns = world <= 8 ? world : 3;
+  uint32_t turns = worldSize <= 8 ? worldSize : 3;
   for (uint32_t turn = 0; turn < turns; ++turn) {
     Result<std::vector<std::string>> met = group.exchange("moving " + std::to_string(turn), "");
     if (met.failed())
       return met.error();
-    for (uint32_t driver : {me, (me + world - 1) % world}) {
-      uint32_t turnOfPair = world <= 8 ? driver : driver + 1 == world && world % 2 ? 2 : driver % 2;
-      uint32_t subject = (driver + 1) % world;
-      if (turnOfPair != turn || world < 2 || threads[subject] == 0)
+    for (uint32_t driver : {me, (me + worldSize - 1) % worldSize}) {
+      uint32_t turnOfPair = worldSize <= 8 ? driver : driver + 1 == worldSize && worldSize % 2 ? 2 : driver % 2;
+      uint32_t subject = (driver + 1) % worldSize;
+      if (turnOfPair != turn || worldSize < 2 || threads[subject] == 0)
         continue;
-      Result<MovingWork> found = measureMoving(transport, me, driver, subject, entry + 2 * (turn * world + driver), seconds, threads[subject]);
+      Result<MovingWork> found = measureMoving(transport, me, driver, subject, entry + 2 * (turn * worldSize + driver), seconds, threads[subject]);
       if (found.failed())
         return found.error();
       (me == subject ? mine : next) = *found;
@@ -207,8 +207,8 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group,
   Result<std::vector<std::string>> all = group.exchange("moving measured", row.dump());
   if (all.failed())
     return all.error();
-  std::vector<MovingWork> result(world);
-  for (uint32_t rank = 0; rank < world; ++rank) {
+  std::vector<MovingWork> result(worldSize);
+  for (uint32_t rank = 0; rank < worldSize; ++rank) {
     json found = json::parse((*all)[rank], nullptr, /*allow_exceptions=*/false);
     bool good = found.is_array() && found.size() == 3;
     for (size_t i = 0; good && i < 3; ++i)
@@ -217,7 +217,7 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group,
       return userError("a rank published costs of messages that cannot be read; start every rank with the same version of Zorse");
     result[rank].perByte = found[0];
     result[rank].perMessage = found[1];
-    result[(rank + 1) % world].delay = found[2];
+    result[(rank + 1) % worldSize].delay = found[2];
   }
   return result;
 }

@@ -25,40 +25,40 @@ namespace {
 
 } // namespace
 
-Result<std::unique_ptr<Job>> Job::join(const Place &place, const JobOptions &options) {
+Result<std::unique_ptr<Job>> Job::join(const RankEnvironment &environment, const JobOptions &options) {
   Result<std::string> secret = jobSecret(options.secretFile);
   if (secret.failed())
     return secret.error();
   auto job = std::make_unique<Job>();
-  job->place_ = place;
+  job->environment_ = environment;
   job->options_ = options;
-  job->key_ = {place.job, *secret};
+  job->key_ = {environment.job, *secret};
   MemberOptions member;
   member.key = job->key_;
-  member.rank = place.rank;
-  member.world = place.world;
-  member.generation = place.generation;
-  member.endpoints = place.coordinator;
+  member.rank = environment.rank;
+  member.worldSize = environment.worldSize;
+  member.generation = environment.generation;
+  member.endpoints = environment.coordinator;
   member.times = options.times;
-  if (place.rank < options.names.size())
-    member.device = options.names[place.rank];
+  if (environment.rank < options.names.size())
+    member.device = options.names[environment.rank];
   member.failed = [job = job.get()](const Failure &failure) {
     if (job->coordinator_)
       job->coordinator_->waitForLateRanks();
     endProcess(failure.kind, failure.message, failure.exitCode);
   };
-  if (place.rank == 0 && !place.coordinatorElsewhere) {
+  if (environment.rank == 0 && !environment.coordinatorElsewhere) {
     CoordinatorOptions hosting;
     hosting.key = job->key_;
-    hosting.world = place.world;
+    hosting.worldSize = environment.worldSize;
     hosting.rank = 0;
-    hosting.generation = std::max(place.attempt + 1, place.generation);
-    Result<std::string> address = coordinatorAddress(place, options.listen);
+    hosting.generation = std::max(environment.attempt + 1, environment.generation);
+    Result<std::string> address = coordinatorAddress(environment, options.listen);
     if (address.failed())
       return address.error();
     hosting.listenAddress = *address;
     hosting.ports.clear();
-    for (const Endpoint &endpoint : place.coordinator)
+    for (const Endpoint &endpoint : environment.coordinator)
       hosting.ports.push_back(endpoint.port);
     hosting.times = options.times;
     hosting.devices = options.names;
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Job>> Job::join(const Place &place, const JobOptions &opt
 
 Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nodes, uint32_t connections) {
   GlooOptions options;
-  Result<std::string> address = rankAddress(place_, options_.listen);
+  Result<std::string> address = rankAddress(environment_, options_.listen);
   if (address.failed())
     return address.error();
   options.listenAddress = *address;
@@ -91,11 +91,11 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
   options.heartbeatSeconds = options_.times.heartbeatSeconds;
   options.deadlineSeconds = options_.times.deadlineSeconds;
   options.connectSeconds = options_.times.joinSeconds;
-  for (uint32_t peer = 0; peer < place_.world; ++peer) {
-    if (peer == place_.rank)
+  for (uint32_t peer = 0; peer < environment_.worldSize; ++peer) {
+    if (peer == environment_.rank)
       continue;
     options.peers.push_back(peer);
-    if (peer < nodes.size() && nodes[peer] != nodes[place_.rank])
+    if (peer < nodes.size() && nodes[peer] != nodes[environment_.rank])
       options.contexts[peer] = connections;
   }
   return makeGlooTransport(*member_, options);
@@ -109,7 +109,7 @@ void Job::leave() {
 
 void Job::fail(const Error &error) {
   Failure mine = failureOf(error);
-  mine.rank = place_.rank;
+  mine.rank = environment_.rank;
   Failure verdict = member_->fail(mine);
   if (coordinator_)
     coordinator_->waitForLateRanks();

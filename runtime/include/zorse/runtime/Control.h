@@ -100,7 +100,7 @@ struct ControlTimes {
 
 struct CoordinatorOptions {
   JobKey key;
-  uint32_t world = 1;
+  uint32_t worldSize = 1;
   uint64_t generation = 1;
   std::string listenAddress = "127.0.0.1";
   std::vector<uint16_t> ports = {0}; ///< the first free one is used; 0: any
@@ -145,7 +145,7 @@ private:
 
 struct MemberOptions {
   JobKey key;
-  uint32_t rank = 0, world = 1;
+  uint32_t rank = 0, worldSize = 1;
   uint64_t generation = 0;         ///< 0: accept the coordinator's; otherwise both sides refuse a different one
   std::vector<Endpoint> endpoints; ///< tried round-robin until one is this job's coordinator
   std::string device;              ///< for messages: "a100:0"

@@ -20,10 +20,10 @@ using Environment = std::map<std::string, std::string>;
 Environment currentEnvironment();
 
 /// Rank environment: the place of this process in a job that another launcher started.
-struct Place {
+struct RankEnvironment {
   std::string source;  ///< "torchrun", "Slurm", ...; printed
-  bool isNode = false; ///< true: `rank` and `world` count nodes, and this process starts the ranks of its node
-  uint32_t rank = 0, world = 1, localRank = 0;
+  bool isNode = false; ///< true: `rank` and `worldSize` count nodes, and this process starts the ranks of its node
+  uint32_t rank = 0, worldSize = 1, localRank = 0;
   uint64_t attempt = 0;              ///< restarts before this one, as counted by the launcher
   uint64_t generation = 0;           ///< as set by our launcher; 0: not set
   std::string job;                   ///< job name of the launcher
@@ -34,7 +34,7 @@ struct Place {
 
 /// Facts about this process's job that PMIx provides and environment variables do not.
 struct PmixInfo {
-  uint32_t world = 0, localRank = 0, localRanks = 0;
+  uint32_t worldSize = 0, localRank = 0, localRanks = 0;
   std::string firstHost; ///< host of rank 0
 };
 using AskPmix = std::function<Result<PmixInfo>()>;
@@ -45,7 +45,7 @@ Result<PmixInfo> askPmix();
 /// Returns nullopt if no launcher started this process or if ZORSE_LAUNCHER=none is set. The error
 /// names the variables that contradict each other or are incomplete. `pmix` is called only if the
 /// environment leaves something open that PMIx provides.
-Result<std::optional<Place>> placeFromEnvironment(const Environment &environment, const AskPmix &pmix = askPmix);
+Result<std::optional<RankEnvironment>> readRankEnvironment(const Environment &environment, const AskPmix &pmix = askPmix);
 
 /// Parses "host:port", "[::1]:port", "host:first-last", or several of them separated by commas.
 /// `name` is the variable or option, for the error.
@@ -57,10 +57,10 @@ std::string endpointsText(const std::vector<Endpoint> &endpoints);
 /// host, otherwise the address by which other hosts know this host, if this host has it.
 /// `asked` is --local-addr: an address of this host, the name of a network interface, or a network
 /// ("10.1.0.0/16", equal on all hosts). It may be empty.
-Result<std::string> coordinatorAddress(const Place &place, const std::string &asked);
+Result<std::string> coordinatorAddress(const RankEnvironment &environment, const std::string &asked);
 /// Returns the address on which a rank listens for other ranks: loopback for jobs of one host,
 /// otherwise `asked`, otherwise the address through which this host reaches the coordinator.
-Result<std::string> rankAddress(const Place &place, const std::string &asked);
+Result<std::string> rankAddress(const RankEnvironment &environment, const std::string &asked);
 
 /// Returns a random key for a job on this machine only. No other process can know or guess it.
 JobKey randomJobKey();
@@ -72,7 +72,7 @@ inline constexpr double kOneRequestSeconds = 0.5;
 struct LaunchOptions {
   std::vector<std::string> command;       ///< argv of a rank
   std::string program;                    ///< path of the program; empty: command[0], looked up as in a shell
-  uint32_t world = 1;                     ///< ranks of the job
+  uint32_t worldSize = 1;                     ///< ranks of the job
   uint32_t firstRank = 0, localRanks = 1; ///< ranks of this node
   JobKey key;
   std::string listenAddress = "127.0.0.1"; ///< address of the coordinator if it is this launcher
@@ -102,7 +102,7 @@ struct LaunchOptions {
 /// After a failure all ranks are started again, at most `restarts` times. They are not restarted if
 /// the first failure has exit code 1 (an error in the input, which a restart does not fix), 126 or
 /// 127 (the program cannot be executed), or if a stop was requested. Ranks read the number of
-/// restarts from ZORSE_RESTARTS (Place::attempt).
+/// restarts from ZORSE_RESTARTS (RankEnvironment::attempt).
 ///
 /// Call it from a thread that lives as long as the call, because the kernel ends the ranks with the
 /// thread that started them. Call it before other threads are started: it blocks signals, and a

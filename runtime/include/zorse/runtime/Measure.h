@@ -86,7 +86,7 @@ struct JobOptions {
 class Job {
 public:
   /// Joins the job. A failure of another rank ends this process with a message.
-  static Result<std::unique_ptr<Job>> join(const Place &place, const JobOptions &options);
+  static Result<std::unique_ptr<Job>> join(const RankEnvironment &environment, const JobOptions &options);
   Member &member() { return *member_; }
   /// Connects this rank to all others.
   Result<std::unique_ptr<Transport>> connect(const std::vector<uint32_t> &nodes, uint32_t connections);
@@ -96,7 +96,7 @@ public:
   [[noreturn]] void fail(const Error &error);
 
 private:
-  Place place_;
+  RankEnvironment environment_;
   JobOptions options_;
   JobKey key_;
   std::unique_ptr<Coordinator> coordinator_;

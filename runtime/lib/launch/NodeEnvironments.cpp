@@ -1,5 +1,5 @@
 // Reads the variables of launchers that start one process per node.
-#include "Places.h"
+#include "LauncherEnvironments.h"
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::launching;
@@ -17,23 +17,23 @@ Result<uint32_t> firstPort(const Variables &v, const std::string &name) {
   return uint32_t(*port);
 }
 
-Place nodePlace(const std::string &source) {
-  Place place;
-  place.source = source;
-  place.isNode = true;
-  return place;
+RankEnvironment nodeEnvironment(const std::string &source) {
+  RankEnvironment environment;
+  environment.source = source;
+  environment.isNode = true;
+  return environment;
 }
 
-void meet(Place &place, const std::string &host, uint32_t port) {
-  place.oneHost = place.world == 1;
-  place.coordinator = portsFrom(place.oneHost ? "127.0.0.1" : host, port);
+void meet(RankEnvironment &environment, const std::string &host, uint32_t port) {
+  environment.oneHost = environment.worldSize == 1;
+  environment.coordinator = portsFrom(environment.oneHost ? "127.0.0.1" : host, port);
 }
 
 } // namespace
 
-MaybePlace launching::petPlace(const Variables &v) {
+MaybeEnvironment launching::readPetEnvironment(const Variables &v) {
   if (!v.has("PET_NNODES") && !v.has("PET_NODE_RANK"))
-    return std::optional<Place>();
+    return std::optional<RankEnvironment>();
   // "2:2" also means two nodes; "1:4" is torchrun's notation for a variable number of nodes.
   std::string nodes = v.text("PET_NNODES");
   if (size_t colon = nodes.find(':'); colon != std::string::npos) {
@@ -43,57 +43,57 @@ MaybePlace launching::petPlace(const Variables &v) {
     nodes = nodes.substr(0, colon);
   }
   if (nodes == "1" && !v.has("PET_NODE_RANK") && !v.has("PET_MASTER_ADDR")) // no other variables are needed for one node
-    return std::optional<Place>();
+    return std::optional<RankEnvironment>();
   bool several = nodes != "1";
   if (Status status = several ? v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR"})
                               : v.complete("PET_* variables", {"PET_NNODES", "PET_NODE_RANK"});
       status.failed())
     return status;
   Environment plain = {{"PET_NNODES", nodes}, {"PET_NODE_RANK", v.text("PET_NODE_RANK")}};
-  Place place = nodePlace("PET_NNODES (node level)");
-  if (Status status = Variables(plain).rankAndWorld("PET_NODE_RANK", "PET_NNODES", place.rank, place.world); status.failed())
+  RankEnvironment environment = nodeEnvironment("PET_NNODES (node level)");
+  if (Status status = Variables(plain).rankAndWorld("PET_NODE_RANK", "PET_NNODES", environment.rank, environment.worldSize); status.failed())
     return status;
   Result<uint32_t> port = firstPort(v, "PET_MASTER_PORT");
   if (port.failed())
     return port.error();
-  meet(place, v.text("PET_MASTER_ADDR"), *port);
-  place.job = "pet/" + v.text("PET_RDZV_ID") + "/" + v.text("PET_MASTER_ADDR") + ":" + std::to_string(*port);
-  return std::optional<Place>(place);
+  meet(environment, v.text("PET_MASTER_ADDR"), *port);
+  environment.job = "pet/" + v.text("PET_RDZV_ID") + "/" + v.text("PET_MASTER_ADDR") + ":" + std::to_string(*port);
+  return std::optional<RankEnvironment>(environment);
 }
 
-MaybePlace launching::rankOfNodePlace(const Variables &v) {
+MaybeEnvironment launching::readRankOfNodeEnvironment(const Variables &v) {
   if (!v.has("RANK"))
-    return std::optional<Place>();
+    return std::optional<RankEnvironment>();
   if (Status status = v.complete("RANK without LOCAL_RANK, the index of a node", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"});
       status.failed())
     return status;
-  Place place = nodePlace("RANK without LOCAL_RANK (node level)");
-  if (Status status = v.rankAndWorld("RANK", "WORLD_SIZE", place.rank, place.world); status.failed())
+  RankEnvironment environment = nodeEnvironment("RANK without LOCAL_RANK (node level)");
+  if (Status status = v.rankAndWorld("RANK", "WORLD_SIZE", environment.rank, environment.worldSize); status.failed())
     return status;
   Result<uint32_t> port = firstPort(v, "MASTER_PORT");
   if (port.failed())
     return port.error();
-  meet(place, v.text("MASTER_ADDR"), *port);
-  place.job = "nodes/" + v.text("MASTER_ADDR") + ":" + v.text("MASTER_PORT");
-  return std::optional<Place>(place);
+  meet(environment, v.text("MASTER_ADDR"), *port);
+  environment.job = "nodes/" + v.text("MASTER_ADDR") + ":" + v.text("MASTER_PORT");
+  return std::optional<RankEnvironment>(environment);
 }
 
-MaybePlace launching::leaderWorkerSetPlace(const Variables &v) {
+MaybeEnvironment launching::readLeaderWorkerSetEnvironment(const Variables &v) {
   if (!v.has("LWS_LEADER_ADDRESS") && !v.has("LWS_GROUP_SIZE") && !v.has("LWS_WORKER_INDEX"))
-    return std::optional<Place>();
+    return std::optional<RankEnvironment>();
   if (Status status = v.complete("LeaderWorkerSet", {"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE", "LWS_WORKER_INDEX"}); status.failed())
     return status;
-  Place place = nodePlace("LeaderWorkerSet (node level)");
-  if (Status status = v.rankAndWorld("LWS_WORKER_INDEX", "LWS_GROUP_SIZE", place.rank, place.world); status.failed())
+  RankEnvironment environment = nodeEnvironment("LeaderWorkerSet (node level)");
+  if (Status status = v.rankAndWorld("LWS_WORKER_INDEX", "LWS_GROUP_SIZE", environment.rank, environment.worldSize); status.failed())
     return status;
-  meet(place, v.text("LWS_LEADER_ADDRESS"), kDefaultPort);
-  place.job = "lws/" + v.text("LWS_LEADER_ADDRESS"); // the leader's name distinguishes the groups of the set
-  return std::optional<Place>(place);
+  meet(environment, v.text("LWS_LEADER_ADDRESS"), kDefaultPort);
+  environment.job = "lws/" + v.text("LWS_LEADER_ADDRESS"); // the leader's name distinguishes the groups of the set
+  return std::optional<RankEnvironment>(environment);
 }
 
-MaybePlace launching::jobSetPlace(const Variables &v) {
+MaybeEnvironment launching::readJobSetEnvironment(const Variables &v) {
   if (!v.has("JOB_COMPLETION_INDEX"))
-    return std::optional<Place>();
+    return std::optional<RankEnvironment>();
   // Kubernetes sets only the index; the manifest adds the other variables (docs/launching.md).
   const char *wanted =
       "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) to be set";
@@ -101,8 +101,8 @@ MaybePlace launching::jobSetPlace(const Variables &v) {
     return userError(shown("JOB_COMPLETION_INDEX", v.text("JOB_COMPLETION_INDEX")) +
                      " shows that this is a pod of an indexed Job, but neither the number of pods nor the address of the first one is set: " +
                      wanted + ". Add them to the manifest, or set ZORSE_LAUNCHER=none to start a separate run in every pod");
-  Place place = nodePlace("JobSet (node level)");
-  if (Status status = v.rankAndWorld("JOB_COMPLETION_INDEX", "NNODES", place.rank, place.world); status.failed())
+  RankEnvironment environment = nodeEnvironment("JobSet (node level)");
+  if (Status status = v.rankAndWorld("JOB_COMPLETION_INDEX", "NNODES", environment.rank, environment.worldSize); status.failed())
     return status;
   std::string host = v.text("MASTER_ADDR");
   if (host.empty()) {
@@ -117,13 +117,13 @@ MaybePlace launching::jobSetPlace(const Variables &v) {
   Result<uint32_t> port = firstPort(v, "MASTER_PORT");
   if (port.failed())
     return port.error();
-  meet(place, host, *port);
-  place.job = "jobset/" + v.text("JOBSET_NAME") + "/" + host;
+  meet(environment, host, *port);
+  environment.job = "jobset/" + v.text("JOBSET_NAME") + "/" + host;
   if (v.has("JOBSET_RESTART_ATTEMPT")) {
     Result<uint64_t> attempt = v.number("JOBSET_RESTART_ATTEMPT", 0, uint64_t(1) << 40);
     if (attempt.failed())
       return attempt.error();
-    place.attempt = *attempt;
+    environment.attempt = *attempt;
   }
-  return std::optional<Place>(place);
+  return std::optional<RankEnvironment>(environment);
 }

@@ -1,4 +1,4 @@
-#include "Guard.h"
+#include "OrphanReaper.h"
 
 #include <cerrno>
 #include <csignal>
@@ -44,7 +44,7 @@ constexpr int kEndMilliseconds = 1000; ///< time limit for the end of the guard
 
 } // namespace
 
-Result<std::unique_ptr<Guard>> Guard::start() {
+Result<std::unique_ptr<OrphanReaper>> OrphanReaper::start() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return userError(std::string("cannot make a pipe: ") + std::strerror(errno));
@@ -58,10 +58,10 @@ Result<std::unique_ptr<Guard>> Guard::start() {
     ::close(ends[1]);
     return userError("cannot start a process: " + why);
   }
-  return std::unique_ptr<Guard>(new Guard(process, ends[1]));
+  return std::unique_ptr<OrphanReaper>(new OrphanReaper(process, ends[1]));
 }
 
-Guard::~Guard() {
+OrphanReaper::~OrphanReaper() {
   ::close(pipe_);
   // All ranks have ended, so the guard is no longer needed. SIGCONT wakes a guard that was stopped.
   ::kill(process_, SIGCONT);
@@ -76,10 +76,10 @@ Guard::~Guard() {
     ;
 }
 
-void Guard::add(pid_t group) {
+void OrphanReaper::add(pid_t group) {
   // A write error means that the guard was killed. This matters only if the launcher is also
   // killed. (SIGPIPE is ignored while ranks run.)
   [[maybe_unused]] ssize_t written = ::write(pipe_, &group, sizeof group);
 }
 
-void Guard::remove(pid_t group) { add(-group); }
+void OrphanReaper::remove(pid_t group) { add(-group); }

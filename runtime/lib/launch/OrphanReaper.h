@@ -11,17 +11,17 @@
 
 namespace zorse::runtime::launching {
 
-class Guard {
+class OrphanReaper {
 public:
-  static Result<std::unique_ptr<Guard>> start();
+  static Result<std::unique_ptr<OrphanReaper>> start();
   /// Ends the guard, which kills the process groups that are still registered.
-  ~Guard();
+  ~OrphanReaper();
 
   void add(pid_t group);
   void remove(pid_t group);
 
 private:
-  Guard(pid_t process, int pipe) : process_(process), pipe_(pipe) {}
+  OrphanReaper(pid_t process, int pipe) : process_(process), pipe_(pipe) {}
 
   pid_t process_;
   int pipe_; ///< the guard detects the launcher's end by the end of this pipe
