@@ -75,7 +75,7 @@ bool fuzz::readOne(std::string_view bytes) {
       ExactCopy copy(std::string_view(*frame).substr(kLengthBytes));
       if (event.message().has_join() || event.message().has_greeting()) {
         (void)parseMessage(copy.view(), MEMBER, Stage::Join, world).failed();
-        if (job.isAbsent(rank) && !job.verdict()) {
+        if (job.isAbsent(rank) && !job.rootCause()) {
           job.joined(rank, event.message().join().device().substr(0, kDeviceBytes), now);
           joined[rank] = true;
         }
@@ -125,9 +125,9 @@ bool fuzz::readOne(std::string_view bytes) {
     }
   }
   // For every input, a failed job has a verdict that can be sent.
-  if (job.verdict()) {
+  if (job.rootCause()) {
     Message verdict;
-    *verdict.mutable_verdict()->mutable_failure() = toMessage(*job.verdict());
+    *verdict.mutable_verdict()->mutable_failure() = toMessage(*job.rootCause());
     SharedFrame frame = encode(verdict);
     ZORSE_FUZZ_EXPECT(!parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, Stage::Work, world).failed());
   }

@@ -36,8 +36,8 @@ Decided decide(const std::vector<std::function<void(RootCauseFinder &, double)>>
   for (size_t next = 0; now < 3; now += 0.01) {
     if (next < events.size())
       events[next++](rootCauseFinder, now);
-    if (std::optional<Failure> verdict = rootCauseFinder.verdict(now))
-      return {*verdict, now - 1};
+    if (std::optional<Failure> rootCause = rootCauseFinder.rootCause(now))
+      return {*rootCause, now - 1};
   }
   return {};
 }

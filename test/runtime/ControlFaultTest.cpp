@@ -38,11 +38,11 @@ TEST(ControlFault, ALostConnectionIsNamedToAllOthers) {
   double begin = monotonicSeconds();
   rig.members[2].reset(); // as if it had died
   for (uint32_t rank : {0u, 1u, 3u}) {
-    Failure verdict = rig.ears[rank].verdict();
-    EXPECT_EQ(verdict.cause, Failure::Disconnected);
-    EXPECT_EQ(verdict.rank, 2u);
-    EXPECT_EQ(verdict.device, "cpu:2");
-    EXPECT_TRUE(contains(verdict.message, "rank 2 (device cpu:2) is gone")) << verdict.message;
+    Failure rootCause = rig.ears[rank].verdict();
+    EXPECT_EQ(rootCause.cause, Failure::Disconnected);
+    EXPECT_EQ(rootCause.rank, 2u);
+    EXPECT_EQ(rootCause.device, "cpu:2");
+    EXPECT_TRUE(contains(rootCause.message, "rank 2 (device cpu:2) is gone")) << rootCause.message;
   }
   EXPECT_LT(monotonicSeconds() - begin, 1.5 * patience());
   EXPECT_EQ(rig.ears[2].verdicts(), 0u);
@@ -63,14 +63,14 @@ TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
   bool inTime = withinGrace(begin);
   survivor.join();
   for (uint32_t rank : {0u, 1u}) {
-    Failure verdict = rig.ears[rank].verdict();
-    EXPECT_EQ(verdict.rank, 2u);
+    Failure rootCause = rig.ears[rank].verdict();
+    EXPECT_EQ(rootCause.rank, 2u);
     if (!inTime)
       continue;
-    EXPECT_EQ(verdict.message,
+    EXPECT_EQ(rootCause.message,
               "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in entry 17 (receive from cpu:2)");
-    EXPECT_EQ(verdict.cause, Failure::Died);
-    EXPECT_EQ(verdict.exitCode, 137);
+    EXPECT_EQ(rootCause.cause, Failure::Died);
+    EXPECT_EQ(rootCause.exitCode, 137);
   }
 }
 
@@ -213,11 +213,11 @@ TEST(ControlFault, RanksConcludeByThemselvesThatTheLauncherIsGone) {
   double begin = monotonicSeconds();
   rig.coordinator.reset();
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    Failure verdict = rig.ears[rank].verdict();
-    EXPECT_EQ(verdict.rank, kNoRank);
-    EXPECT_EQ(verdict.cause, Failure::Died);
-    EXPECT_TRUE(contains(verdict.message, "the launcher at 127.0.0.1:")) << verdict.message;
-    EXPECT_TRUE(contains(verdict.message, "has died")) << verdict.message;
+    Failure rootCause = rig.ears[rank].verdict();
+    EXPECT_EQ(rootCause.rank, kNoRank);
+    EXPECT_EQ(rootCause.cause, Failure::Died);
+    EXPECT_TRUE(contains(rootCause.message, "the launcher at 127.0.0.1:")) << rootCause.message;
+    EXPECT_TRUE(contains(rootCause.message, "has died")) << rootCause.message;
   }
   EXPECT_LT(monotonicSeconds() - begin, 1 * patience());
   for (std::thread &thread : waiting)
@@ -231,10 +231,10 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
   rig.members[2]->setProgress([] { return RankProgress{1, true, "is in entry 17 (receive from cpu:0) of step 4", 4, 17}; });
   rig.coordinator.reset();
   for (uint32_t rank : {1u, 2u}) {
-    Failure verdict = rig.ears[rank].verdict();
-    EXPECT_EQ(verdict.rank, 0u);
-    EXPECT_EQ(verdict.cause, Failure::Died);
-    EXPECT_TRUE(contains(verdict.message, "rank 0 (device cpu:0), which holds the coordinator, has died")) << verdict.message;
+    Failure rootCause = rig.ears[rank].verdict();
+    EXPECT_EQ(rootCause.rank, 0u);
+    EXPECT_EQ(rootCause.cause, Failure::Died);
+    EXPECT_TRUE(contains(rootCause.message, "rank 0 (device cpu:0), which holds the coordinator, has died")) << rootCause.message;
   }
   EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in entry 17 (receive from cpu:0) of step 4"))
       << rig.ears[2].verdict().message;
@@ -246,8 +246,8 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
     CoordinatorOptions options = coordinatorOptions(5);
     options.rank = 0;
     Rig rig(options);
-    Failure verdict = rig.members[round % 5]->fail(ownError("disk full"));
-    EXPECT_TRUE(contains(verdict.message, "disk full"));
+    Failure rootCause = rig.members[round % 5]->fail(ownError("disk full"));
+    EXPECT_TRUE(contains(rootCause.message, "disk full"));
     rig.ears[0].verdict();
     for (uint32_t rank = 1; rank < 5; ++rank) {
       EXPECT_TRUE(contains(rig.ears[rank].verdict().message, "disk full"));
@@ -291,11 +291,11 @@ TEST(ControlFault, AStallIsNamed) {
   rig.each([](uint32_t rank, Member &member) {
     member.setProgress([rank] { return RankProgress{7, rank != 0, "is in entry " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
   });
-  Failure verdict = rig.ears[0].verdict();
-  EXPECT_EQ(verdict.cause, Failure::Stalled);
-  EXPECT_EQ(verdict.rank, 2u);
+  Failure rootCause = rig.ears[0].verdict();
+  EXPECT_EQ(rootCause.cause, Failure::Stalled);
+  EXPECT_EQ(rootCause.rank, 2u);
   EXPECT_EQ(
-      verdict.message,
+      rootCause.message,
       "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
 }
 
@@ -319,10 +319,10 @@ TEST(ControlFault, AMissingHeartbeatIsALostRank) {
     return RankProgress();
   });
   double begin = monotonicSeconds();
-  Failure verdict = rig.ears[2].verdict();
-  EXPECT_EQ(verdict.cause, Failure::MissedHeartbeats);
-  EXPECT_EQ(verdict.rank, 1u);
-  EXPECT_TRUE(contains(verdict.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s")) << verdict.message;
+  Failure rootCause = rig.ears[2].verdict();
+  EXPECT_EQ(rootCause.cause, Failure::MissedHeartbeats);
+  EXPECT_EQ(rootCause.rank, 1u);
+  EXPECT_TRUE(contains(rootCause.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s")) << rootCause.message;
   EXPECT_GT(monotonicSeconds() - begin, 0.4);
   EXPECT_LT(monotonicSeconds() - begin, 2 * patience());
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));

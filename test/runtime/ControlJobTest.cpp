@@ -171,7 +171,7 @@ private:
   /// The actions of a healthy rank.
   void live(uint32_t rank) {
     SimulatedRank &r = ranks[rank];
-    if (r.state == SimulatedRank::Absent && now_ >= r.joinsAt && !job_.verdict() && job_.isAbsent(rank)) {
+    if (r.state == SimulatedRank::Absent && now_ >= r.joinsAt && !job_.rootCause() && job_.isAbsent(rank)) {
       r.state = SimulatedRank::Working;
       r.last = job_.lastStep();
       job_.joined(rank, "cpu:" + std::to_string(rank), now_);
@@ -233,7 +233,7 @@ TEST(ControlJob, RandomRunsEndTogetherAtOneStep) {
         sim.at(sim.uniform(0, 0.5), [&] { sim.requestStop(sim.chance(0.3) ? kNoRank : sim.anyRank()); });
     sim.run(2.5);
     EXPECT_TRUE(sim.job().isOver());
-    EXPECT_FALSE(sim.job().verdict()) << sim.job().verdict()->message;
+    EXPECT_FALSE(sim.job().rootCause()) << sim.job().rootCause()->message;
     for (const SimulatedRank &rank : sim.ranks) {
       EXPECT_EQ(rank.state, SimulatedRank::Left);
       EXPECT_EQ(rank.highest, sim.ranks[0].highest);
@@ -283,16 +283,16 @@ TEST(ControlJob, RandomTroubleEndsInOneVerdictAboutItsCause) {
     sim.at(when + 0.6, [&] { sim.fail((culprit + 1) % sim.world(), kNoRank, "too late to matter"); });
     sim.run(when + 0.2 + 2 * kGraceSeconds);
     if (kind != 3)
-      EXPECT_TRUE(sim.job().verdict()) << "not in time";
+      EXPECT_TRUE(sim.job().rootCause()) << "not in time";
     sim.run(3);
-    ASSERT_TRUE(sim.job().verdict()) << "kind " << kind;
-    EXPECT_EQ(sim.job().verdict()->rank, culprit) << sim.job().verdict()->message;
+    ASSERT_TRUE(sim.job().rootCause()) << "kind " << kind;
+    EXPECT_EQ(sim.job().rootCause()->rank, culprit) << sim.job().rootCause()->message;
     EXPECT_TRUE(sim.job().isOver());
     for (uint32_t rank = 0; rank < sim.world(); ++rank) {
       bool alive = rank != culprit || kind == 0;
       EXPECT_EQ(sim.ranks[rank].verdicts.size(), alive ? 1u : 0u) << "rank " << rank;
-      for (const Failure &verdict : sim.ranks[rank].verdicts)
-        EXPECT_EQ(verdict.message, sim.job().verdict()->message);
+      for (const Failure &rootCause : sim.ranks[rank].verdicts)
+        EXPECT_EQ(rootCause.message, sim.job().rootCause()->message);
     }
     if (testing::Test::HasFailure())
       return;
@@ -316,8 +316,8 @@ TEST(ControlJob, RandomDeathsAtAnyTime) {
       sim.die(culprit, /*launcherTells=*/true);
     });
     sim.run(3);
-    ASSERT_TRUE(sim.job().verdict());
-    EXPECT_EQ(sim.job().verdict()->rank, culprit) << sim.job().verdict()->message;
+    ASSERT_TRUE(sim.job().rootCause());
+    EXPECT_EQ(sim.job().rootCause()->rank, culprit) << sim.job().rootCause()->message;
     EXPECT_TRUE(sim.job().isOver());
     failed += !wasLeft;
     for (const SimulatedRank &rank : sim.ranks) {
@@ -343,10 +343,10 @@ TEST(ControlJob, AnExchangeDoesNotWaitForRanksThatHaveLeft) {
   leave.mutable_leave();
   contribution.mutable_contribution()->set_name("acks");
   job.received(1, leave, 0.1);
-  EXPECT_FALSE(job.verdict());
+  EXPECT_FALSE(job.rootCause());
   job.received(0, contribution, 0.2);
-  ASSERT_TRUE(job.verdict());
-  EXPECT_EQ(job.verdict()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
+  ASSERT_TRUE(job.rootCause());
+  EXPECT_EQ(job.rootCause()->message, "rank 1 (device b) ended without taking part in the exchange 'acks', in which rank 0 (device a) waits for it");
 }
 
 TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
@@ -358,14 +358,14 @@ TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
   double limit = Simulation::times().joinSeconds;
   job.joined(0, "a", 0);
   job.tick(0.1, nullptr, limit - 0.1);
-  EXPECT_FALSE(job.verdict());
-  for (double now = 0.2; now < 1 && !job.verdict(); now += 0.05) { // little time on its own clock, but the other ranks have given up
+  EXPECT_FALSE(job.rootCause());
+  for (double now = 0.2; now < 1 && !job.rootCause(); now += 0.05) { // little time on its own clock, but the other ranks have given up
     job.heard(0, now);
     job.tick(now, nullptr, now + limit);
   }
-  ASSERT_TRUE(job.verdict());
-  EXPECT_EQ(job.verdict()->cause, Failure::NotJoined);
-  EXPECT_EQ(job.verdict()->rank, 1u);
+  ASSERT_TRUE(job.rootCause());
+  EXPECT_EQ(job.rootCause()->cause, Failure::NotJoined);
+  EXPECT_EQ(job.rootCause()->rank, 1u);
 }
 
 TEST(ControlJob, TheHostOfTheCoordinatorIsToldWhenTheOthersKnow) {
@@ -410,9 +410,9 @@ TEST(ControlJob, ARankThatWasStoppedBeforeItJoinedIsNoInternalError) {
   contribution.mutable_contribution()->set_name("hello");
   job.received(0, contribution, 0.1);
   job.processEnded(1, false, "ended with exit code 130", 130, 0.2);
-  ASSERT_TRUE(job.verdict());
-  EXPECT_EQ(job.verdict()->exitCode, 130);
-  EXPECT_EQ(job.verdict()->message,
+  ASSERT_TRUE(job.rootCause());
+  EXPECT_EQ(job.rootCause()->exitCode, 130);
+  EXPECT_EQ(job.rootCause()->message,
             "rank 1 ended without taking part in the exchange 'hello', in which rank 0 (device a) waits for it: the run was asked to end");
 }
 
@@ -436,7 +436,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
     for (uint32_t rank = 0; rank < 3; ++rank)
       job.joined(rank, "cpu:" + std::to_string(rank), 0);
     double now = 0;
-    for (; now < 6 && !job.verdict(); now += 0.05) {
+    for (; now < 6 && !job.rootCause(); now += 0.05) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
         job.heard(rank, now);
         job.received(rank,
@@ -446,7 +446,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
       }
       job.tick(now);
     }
-    return std::make_pair(job.verdict(), now);
+    return std::make_pair(job.rootCause(), now);
   };
   auto [stalled, when] = run([](uint32_t, double now) { return now < 1 ? uint64_t(now * 100) : 7; }, true);
   ASSERT_TRUE(stalled);
@@ -474,7 +474,7 @@ public:
   /// listener has not heard the speaker
   std::optional<Failure> run(const std::map<std::pair<uint32_t, uint32_t>, double> &since, double end,
                              const std::map<uint32_t, double> &silent = {}) {
-    for (double now = 0; now < end && !job.verdict(); now += 0.05) {
+    for (double now = 0; now < end && !job.rootCause(); now += 0.05) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
         if (auto from = silent.find(rank); from != silent.end() && now >= from->second)
           continue;
@@ -491,7 +491,7 @@ public:
       }
       job.tick(now);
     }
-    return job.verdict();
+    return job.rootCause();
   }
 
   Job job;
@@ -501,19 +501,19 @@ bool says(const std::string &text, const std::string &part) { return text.find(p
 
 TEST(ControlLinks, TheOneWhoFellSilentFirstIsNamed) {
   // Packets from rank 1 to rank 2 are lost. Without acknowledgements, rank 1 stops hearing rank 2 shortly afterwards.
-  std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.3}}, 4);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->rank, 1u);
-  EXPECT_EQ(verdict->exitCode, 2);
-  EXPECT_TRUE(says(verdict->message, "rank 1 (device b) is cut off from rank 2 (device c)")) << verdict->message;
-  EXPECT_TRUE(says(verdict->message, "it has not heard rank 2 (device c)")) << verdict->message;
+  std::optional<Failure> rootCause = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.3}}, 4);
+  ASSERT_TRUE(rootCause);
+  EXPECT_EQ(rootCause->rank, 1u);
+  EXPECT_EQ(rootCause->exitCode, 2);
+  EXPECT_TRUE(says(rootCause->message, "rank 1 (device b) is cut off from rank 2 (device c)")) << rootCause->message;
+  EXPECT_TRUE(says(rootCause->message, "it has not heard rank 2 (device c)")) << rootCause->message;
 }
 
 TEST(ControlLinks, TheOneWhomMostDoNotHearIsNamed) {
-  std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.2}, {{0, 2}, 1.2}}, 4);
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->rank, 2u) << verdict->message;
-  EXPECT_TRUE(says(verdict->message, "and 1 more")) << verdict->message;
+  std::optional<Failure> rootCause = Hearing().run({{{2, 1}, 1.0}, {{1, 2}, 1.2}, {{0, 2}, 1.2}}, 4);
+  ASSERT_TRUE(rootCause);
+  EXPECT_EQ(rootCause->rank, 2u) << rootCause->message;
+  EXPECT_TRUE(says(rootCause->message, "and 1 more")) << rootCause->message;
 }
 
 TEST(ControlLinks, AnOutageBelowTheDeadlineIsNothing) {
@@ -523,10 +523,10 @@ TEST(ControlLinks, AnOutageBelowTheDeadlineIsNothing) {
 }
 
 TEST(ControlLinks, TheCoordinatorsOwnSilenceComesFirst) {
-  std::optional<Failure> verdict = Hearing().run({{{2, 1}, 1.0}, {{0, 1}, 1.0}}, 4, {{1, 1.0}});
-  ASSERT_TRUE(verdict);
-  EXPECT_EQ(verdict->rank, 1u);
-  EXPECT_TRUE(says(verdict->message, "rank 1 (device b) is lost: nothing was heard of it")) << verdict->message;
+  std::optional<Failure> rootCause = Hearing().run({{{2, 1}, 1.0}, {{0, 1}, 1.0}}, 4, {{1, 1.0}});
+  ASSERT_TRUE(rootCause);
+  EXPECT_EQ(rootCause->rank, 1u);
+  EXPECT_TRUE(says(rootCause->message, "rank 1 (device b) is lost: nothing was heard of it")) << rootCause->message;
 }
 
 TEST(ControlLinks, AnInnocentCoordinatorIsNotBlamed) {
@@ -537,11 +537,11 @@ TEST(ControlLinks, AnInnocentCoordinatorIsNotBlamed) {
     message.mutable_coordinator_lost()->set_seconds(0.5);
     hearing.job.received(1, message, 1);
     hearing.job.tick(1);
-    ASSERT_TRUE(hearing.job.verdict());
-    EXPECT_EQ(hearing.job.verdict()->rank, stopped ? kNoRank : 1u);
-    EXPECT_EQ(hearing.job.verdict()->exitCode, 2);
-    EXPECT_TRUE(says(hearing.job.verdict()->message, stopped ? "was stopped or starved" : "rank 1 (device b) is cut off"))
-        << hearing.job.verdict()->message;
+    ASSERT_TRUE(hearing.job.rootCause());
+    EXPECT_EQ(hearing.job.rootCause()->rank, stopped ? kNoRank : 1u);
+    EXPECT_EQ(hearing.job.rootCause()->exitCode, 2);
+    EXPECT_TRUE(says(hearing.job.rootCause()->message, stopped ? "was stopped or starved" : "rank 1 (device b) is cut off"))
+        << hearing.job.rootCause()->message;
   }
 }
 

@@ -109,9 +109,9 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
       mine.message = "disk full";
       mine.where = "entry 17 (snapshot) of step 4";
       mine.exitCode = 3;
-      Failure verdict = member.fail(mine);
-      EXPECT_EQ(verdict.rank, 2u);
-      EXPECT_EQ(verdict.exitCode, 3);
+      Failure rootCause = member.fail(mine);
+      EXPECT_EQ(rootCause.rank, 2u);
+      EXPECT_EQ(rootCause.exitCode, 3);
       return;
     }
     Result<std::vector<std::string>> all = member.exchange("never", "");

@@ -300,9 +300,9 @@ TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   double begin = monotonicSeconds();
   cut = true;
-  Failure verdict = here.verdict();
-  EXPECT_EQ(verdict.cause, Failure::MissedHeartbeats);
-  EXPECT_TRUE(contains(verdict.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s")) << verdict.message;
+  Failure rootCause = here.verdict();
+  EXPECT_EQ(rootCause.cause, Failure::MissedHeartbeats);
+  EXPECT_TRUE(contains(rootCause.message, "rank 1 (device cpu:1) is lost: nothing was heard of it for 1.0 s")) << rootCause.message;
   Failure own = there.verdict();
   EXPECT_EQ(own.cause, Failure::MissedHeartbeats);
   EXPECT_TRUE(contains(own.message, "the launcher at 127.0.0.1:")) << own.message;
@@ -498,12 +498,12 @@ TEST(ControlTrust, MissingRanksAreNamedWithThoseWhoWereTurnedAway) {
   stranger.key.secret = "some other secret";
   stranger.times.joinSeconds = 1;
   joinError(stranger);
-  Failure verdict = ear.verdict();
-  EXPECT_EQ(verdict.cause, Failure::NotJoined);
-  EXPECT_EQ(verdict.rank, 0u);
-  EXPECT_TRUE(contains(verdict.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 3.0 s: expected 3 ranks, found 1"))
-      << verdict.message;
-  EXPECT_TRUE(contains(verdict.message, "did not know the secret (last from 127.0.0.1)")) << verdict.message;
+  Failure rootCause = ear.verdict();
+  EXPECT_EQ(rootCause.cause, Failure::NotJoined);
+  EXPECT_EQ(rootCause.rank, 0u);
+  EXPECT_TRUE(contains(rootCause.message, "rank 0 (device a100:0), rank 2 (device t4:0) did not join within 3.0 s: expected 3 ranks, found 1"))
+      << rootCause.message;
+  EXPECT_TRUE(contains(rootCause.message, "did not know the secret (last from 127.0.0.1)")) << rootCause.message;
 }
 
 TEST(ControlTrust, AnAdmittedRankThatSendsNonsenseEndsTheJob) {

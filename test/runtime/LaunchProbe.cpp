@@ -33,10 +33,10 @@ int rank(uint64_t steps) {
   options.generation = (**environment).generation;
   options.endpoints = (**environment).coordinator;
   options.device = "d" + std::to_string(options.rank);
-  options.failed = [](const Failure &verdict) {
-    fprintf(stderr, "verdict: %s\n", verdict.message.c_str());
+  options.failed = [](const Failure &rootCause) {
+    fprintf(stderr, "verdict: %s\n", rootCause.message.c_str());
     fflush(nullptr);
-    ::_exit(verdict.exitCode);
+    ::_exit(rootCause.exitCode);
   };
   Result<std::unique_ptr<Member>> member = Member::join(options);
   if (member.failed()) {

@@ -196,7 +196,7 @@ private:
       }
       expireStrangers(now);
       job_.tick(now, [this] { return refusals_.text(); }, monotonicSeconds() - begun_);
-      publishVerdict(); // before the ranks receive it: a rank that has may ask here immediately
+      publishRootCause(); // before the ranks receive it: a rank that has may ask here immediately
       flushAll();
       publishEnd();
     }
@@ -207,15 +207,15 @@ private:
     return std::exchange(commands_, {});
   }
 
-  void publishVerdict() {
+  void publishRootCause() {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (job_.verdict() && !failure_)
-      failure_ = job_.verdict();
+    if (job_.rootCause() && !failure_)
+      failure_ = job_.rootCause();
   }
 
   void publishEnd() {
     std::lock_guard<std::mutex> lock(mutex_);
-    bool allCame = job_.verdict() && everyRankCame();
+    bool allCame = job_.rootCause() && everyRankCame();
     if (job_.isOver() != isOver_ || allCame != allCame_) {
       isOver_ = job_.isOver();
       allCame_ = allCame;
@@ -368,7 +368,7 @@ private:
       refusal.set_world(options_.worldSize);
       refusal.set_message(text.substr(0, kTextBytes));
       if (reason == JOB_FAILED)
-        refusal.set_exit_code(std::clamp(job_.verdict()->exitCode, 0, 255));
+        refusal.set_exit_code(std::clamp(job_.rootCause()->exitCode, 0, 255));
     }
     peer.connection.queue(encode(message));
     turnAway(peer, why);
@@ -409,9 +409,9 @@ private:
       return refuse(peer, OTHER_GENERATION, "was of another generation");
     if (join.world() != options_.worldSize || join.rank() >= options_.worldSize)
       return refuse(peer, OTHER_WORLD, "expected another number of ranks");
-    if (job_.verdict()) {
+    if (job_.rootCause()) {
       peer.late = join.rank();
-      return refuse(peer, JOB_FAILED, "came after the job had failed", job_.verdict()->message);
+      return refuse(peer, JOB_FAILED, "came after the job had failed", job_.rootCause()->message);
     }
     if (!job_.isAbsent(join.rank()))
       return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));

@@ -119,7 +119,7 @@ void Job::received(uint32_t rank, const Message &message, double now) {
       report(rank, message, now);
     return;
   }
-  if (verdict_ || r.state == State::Left) // the connection of a process that has ended may still contain unread messages
+  if (rootCause_ || r.state == State::Left) // the connection of a process that has ended may still contain unread messages
     return;
   switch (message.what_case()) {
   case Message::kHeartbeat:
@@ -234,7 +234,7 @@ void Job::completed(const std::string &name, const Exchange &exchange) {
 }
 
 void Job::checkExchanges(double now) {
-  if (verdict_)
+  if (rootCause_)
     return;
   for (const auto &[name, exchange] : exchanges_) {
     uint32_t waiting = kNoRank, absent = kNoRank;
@@ -296,7 +296,7 @@ void Job::closed(uint32_t rank, const std::string &why, double now) {
   rootCauseFinder_.cannotReport(rank);
   if (r.state == State::Working) {
     r.state = State::Lost;
-    if (!verdict_)
+    if (!rootCause_)
       rootCauseFinder_.closed(rank, why, now);
   }
   decide(now);
@@ -323,7 +323,7 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
   if (!hadJoined)
     rootCauseFinder_.cannotReport(rank);
   std::string after = r.state == State::Left ? " after it had finished" : !failed ? " without saying goodbye" : "";
-  if (!verdict_)
+  if (!rootCause_)
     rootCauseFinder_.processEnded(rank, how + after, exitCode, hadJoined, now);
   if (r.state != State::Left)
     r.state = State::Lost;
@@ -332,7 +332,7 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
 }
 
 void Job::requestStop(double) {
-  if (stop_ != Stop::None || verdict_)
+  if (stop_ != Stop::None || rootCause_)
     return;
   stop_ = Stop::Asking;
   Message query;
@@ -345,7 +345,7 @@ void Job::requestStop(double) {
 }
 
 void Job::decideStop() {
-  if (stop_ != Stop::Asking || verdict_)
+  if (stop_ != Stop::Asking || rootCause_)
     return;
   for (const Rank &r : ranks_)
     if (r.state == State::Lost || (r.state == State::Working && !r.answered))
@@ -363,14 +363,14 @@ void Job::decideStop() {
 }
 
 void Job::tick(double now, const std::function<std::string()> &refused, double elapsed) {
-  if (!verdict_) {
+  if (!rootCause_) {
     checkJoined(std::max(now, elapsed), now, refused);
     checkHeartbeats(now);
     checkLinks(now);
     checkProgress(now);
   }
   decide(now);
-  if (verdict_)
+  if (rootCause_)
     tell(now);
   updateOver(now);
 }
@@ -505,12 +505,12 @@ void Job::checkProgress(double now) {
 }
 
 void Job::decide(double now) {
-  if (verdict_ || !rootCauseFinder_.any())
+  if (rootCause_ || !rootCauseFinder_.any())
     return;
-  verdict_ = rootCauseFinder_.verdict(now);
-  if (!verdict_)
+  rootCause_ = rootCauseFinder_.rootCause(now);
+  if (!rootCause_)
     return;
-  verdictAt_ = now;
+  rootCauseAt_ = now;
   exchanges_.clear();
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank)
     if (ranks_[rank].connected)
@@ -520,27 +520,27 @@ void Job::decide(double now) {
 
 void Job::tell(double now) {
   Message message;
-  *message.mutable_verdict()->mutable_failure() = toMessage(*verdict_);
+  *message.mutable_verdict()->mutable_failure() = toMessage(*rootCause_);
   SharedFrame frame;
   bool othersKnow = true;
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     Rank &r = ranks_[rank];
     if (rank == settings_.host || r.state == State::Left || !r.connected)
       continue;
-    if (!r.sentVerdict) {
+    if (!r.sentRootCause) {
       if (!frame)
         frame = encode(message);
       outbox_.send(rank, frame, true);
-      r.sentVerdict = true;
+      r.sentRootCause = true;
     }
     othersKnow &= r.told || r.silent;
   }
-  if (settings_.host == kNoRank || !(othersKnow || now - verdictAt_ > kConfirmSeconds))
+  if (settings_.host == kNoRank || !(othersKnow || now - rootCauseAt_ > kConfirmSeconds))
     return;
   Rank &host = ranks_[settings_.host];
-  if (host.connected && host.state != State::Left && !host.sentVerdict) {
+  if (host.connected && host.state != State::Left && !host.sentRootCause) {
     outbox_.send(settings_.host, frame ? frame : encode(message), true);
-    host.sentVerdict = true;
+    host.sentRootCause = true;
   }
 }
 
@@ -552,5 +552,5 @@ void Job::updateOver(double now) {
     allLeft &= r.state == State::Left;
     allTold &= r.state == State::Left || !r.connected || r.silent || r.told;
   }
-  over_ = verdict_ ? allTold || now - verdictAt_ > 2 * kConfirmSeconds : allLeft && !rootCauseFinder_.any();
+  over_ = rootCause_ ? allTold || now - rootCauseAt_ > 2 * kConfirmSeconds : allLeft && !rootCauseFinder_.any();
 }

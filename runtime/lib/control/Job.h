@@ -74,11 +74,11 @@ public:
   bool isConnected(uint32_t rank) const { return ranks_[rank].connected; }
   const std::string &deviceOf(uint32_t rank) const { return ranks_[rank].device; }
   std::string nameOf(uint32_t rank) const { return rootCauseFinder_.nameOf(rank); }
-  const std::optional<runtime::Failure> &verdict() const { return verdict_; }
+  const std::optional<runtime::Failure> &rootCause() const { return rootCause_; }
   /// Every rank has left, or the job has failed and every living rank has acknowledged the verdict.
   bool isOver() const { return over_; }
   /// A decision is pending: call `tick` often.
-  bool isUrgent() const { return !over_ && (verdict_ || rootCauseFinder_.any()); }
+  bool isUrgent() const { return !over_ && (rootCause_ || rootCauseFinder_.any()); }
   /// An early stop has been decided.
   std::optional<uint64_t> lastStep() const { return stop_ == Stop::Decided ? std::optional<uint64_t>(lastStep_) : std::nullopt; }
 
@@ -91,7 +91,7 @@ private:
     bool connected = false;
     bool answered = false; ///< the question of an early stop
     bool told = false;     ///< has acknowledged the verdict
-    bool sentVerdict = false;
+    bool sentRootCause = false;
     bool silent = false;  ///< missed heartbeats
     bool stopped = false; ///< its process ended because it was asked to
     uint64_t highest = 0; ///< last step entered
@@ -136,8 +136,8 @@ private:
   double progressAt_ = 0, paused_ = 0;
   Stop stop_ = Stop::None;
   uint64_t lastStep_ = 0;
-  std::optional<runtime::Failure> verdict_;
-  double verdictAt_ = 0;
+  std::optional<runtime::Failure> rootCause_;
+  double rootCauseAt_ = 0;
   bool over_ = false;
 };
 

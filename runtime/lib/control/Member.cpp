@@ -81,19 +81,19 @@ public:
     message.mutable_contribution()->set_value(mine);
     Exchange &exchange = exchanges_[name]; // map elements have stable addresses
     queue(message, /*lasting=*/false);
-    changed_.wait(lock, [&] { return verdict_ || exchange.values.size() == options_.worldSize; });
+    changed_.wait(lock, [&] { return rootCause_ || exchange.values.size() == options_.worldSize; });
     bool complete = exchange.values.size() == options_.worldSize;
     std::vector<std::string> values = std::move(exchange.values);
     exchanges_.erase(name);
     if (!complete)
-      return Error{verdict_->kind, verdict_->message};
+      return Error{rootCause_->kind, rootCause_->message};
     return values;
   }
 
   bool enter(uint64_t step) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&] { return verdict_ || lastStep_ || !asked_ || goodbye_ != Goodbye::No; });
-    if (verdict_ || goodbye_ != Goodbye::No || (lastStep_ && step > *lastStep_))
+    changed_.wait(lock, [&] { return rootCause_ || lastStep_ || !asked_ || goodbye_ != Goodbye::No; });
+    if (rootCause_ || goodbye_ != Goodbye::No || (lastStep_ && step > *lastStep_))
       return false;
     highest_ = std::max(highest_, step);
     return true;
@@ -133,7 +133,7 @@ public:
     std::unique_lock<std::mutex> lock(mutex_);
     if (goodbye_ == Goodbye::Answered)
       return failure;
-    if (!own_ && !verdict_) {
+    if (!own_ && !rootCause_) {
       own_ = failure;
       ownAt_ = monotonicSeconds();
       Message message;
@@ -141,20 +141,20 @@ public:
       queue(message);
     }
     if (fromCallback)
-      return verdict_ ? *verdict_ : failure;
-    changed_.wait(lock, [&] { return verdict_.has_value(); }); // the control thread enforces the timeouts
-    return *verdict_;
+      return rootCause_ ? *rootCause_ : failure;
+    changed_.wait(lock, [&] { return rootCause_.has_value(); }); // the control thread enforces the timeouts
+    return *rootCause_;
   }
 
   void leave() {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (verdict_ || goodbye_ != Goodbye::No)
+    if (rootCause_ || goodbye_ != Goodbye::No)
       return;
     goodbye_ = Goodbye::Said;
     Message message;
     message.mutable_leave()->set_highest(highest_);
     queue(message);
-    changed_.wait_for(lock, std::chrono::duration<double>(kGoodbyeSeconds), [&] { return verdict_ || goodbye_ == Goodbye::Answered; });
+    changed_.wait_for(lock, std::chrono::duration<double>(kGoodbyeSeconds), [&] { return rootCause_ || goodbye_ == Goodbye::Answered; });
     goodbye_ = Goodbye::Answered;
   }
 
@@ -172,7 +172,7 @@ private:
   /// Requires mutex_.
   /// \param lasting  false: may be dropped when this rank has failed
   void queue(const Message &message, bool lasting = true) {
-    if (verdict_)
+    if (rootCause_)
       return;
     outgoing_.push_back({encode(message), lasting});
     waker_.wake();
@@ -255,7 +255,7 @@ private:
 
   bool ownIsOverdue() {
     std::lock_guard<std::mutex> lock(mutex_);
-    return own_ && monotonicSeconds() - ownAt_ > kVerdictSeconds;
+    return own_ && monotonicSeconds() - ownAt_ > kRootCauseSeconds;
   }
 
   void sendHeartbeat() {
@@ -450,7 +450,7 @@ private:
   }
 
   /// Publishes the failure of the job. This thread ends after it.
-  void conclude(const Failure &verdict) {
+  void conclude(const Failure &rootCause) {
     concluded_ = true;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -458,9 +458,9 @@ private:
         return; // the reports are no longer needed
     }
     if (options_.failed)
-      options_.failed(verdict);
+      options_.failed(rootCause);
     std::lock_guard<std::mutex> lock(mutex_);
-    verdict_ = verdict;
+    rootCause_ = rootCause;
     changed_.notify_all();
   }
 
@@ -486,7 +486,7 @@ private:
   std::optional<uint64_t> lastStep_; ///< decided last step
   std::optional<Failure> own_;       ///< reported by `fail`
   double ownAt_ = 0;
-  std::optional<Failure> verdict_;
+  std::optional<Failure> rootCause_;
   Goodbye goodbye_ = Goodbye::No;
   bool ending_ = false;
   std::thread::id controlThread_;

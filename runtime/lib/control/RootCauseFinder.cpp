@@ -95,7 +95,7 @@ RootCauseFinder::FailureChain RootCauseFinder::follow() const {
   }
 }
 
-std::optional<Failure> RootCauseFinder::verdict(double now) const {
+std::optional<Failure> RootCauseFinder::rootCause(double now) const {
   if (first_ == kNoRank)
     return found_;
   FailureChain chain = follow();

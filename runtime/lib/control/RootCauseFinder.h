@@ -49,7 +49,7 @@ public:
 
   bool any() const { return first_ != runtime::kNoRank || found_; }
   /// The first cause, once it is certain or kGraceSeconds have passed.
-  std::optional<runtime::Failure> verdict(double now) const;
+  std::optional<runtime::Failure> rootCause(double now) const;
 
   /// "rank 2 (device t4:0)"
   std::string nameOf(uint32_t rank) const;

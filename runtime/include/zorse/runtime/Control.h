@@ -3,7 +3,7 @@
 // carries exchanges (Group.h), heartbeats, step reports, the agreement on an early stop, and
 // failures:
 //
-//   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or after kVerdictSeconds)
+//   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or after kRootCauseSeconds)
 //
 // A rank has failed if its connection ends without an orderly close, or if no data arrived from it
 // for `deadlineSeconds`. A suspended process misses heartbeats, a slow one does not. The job has
@@ -50,7 +50,7 @@ Result<std::string> jobSecret(const std::string &file);
 std::string takeSecretFromEnvironment();
 
 inline constexpr uint32_t kNoRank = UINT32_MAX;
-inline constexpr double kVerdictSeconds = 1.0;
+inline constexpr double kRootCauseSeconds = 1.0;
 inline constexpr double kLateSeconds = 5.0;
 
 /// Why a job ended, or what a rank reports with Member::fail.
@@ -179,7 +179,7 @@ public:
   /// the peer.
   void report(const std::string &bytes, bool toAll = false);
 
-  /// Reports to the job that this rank has failed. Waits for the verdict (at most kVerdictSeconds)
+  /// Reports to the job that this rank has failed. Waits for the verdict (at most kRootCauseSeconds)
   /// and for the end of `failed`. Returns the root cause, which may be another rank's. In a
   /// callback it returns `mine` immediately; the verdict follows through `failed`. After leave() it
   /// returns `mine`.
