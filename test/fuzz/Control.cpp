@@ -84,7 +84,7 @@ bool fuzz::readOne(std::string_view bytes) {
       good |= !parseMessage(copy.view(), COORDINATOR, Stage::Work, world).failed();
       if (!job.isConnected(rank))
         break;
-      job.heard(rank, now);
+      job.recordActivity(rank, now);
       runtime::Result<Message> message = parseMessage(copy.view(), MEMBER, Stage::Work, world);
       if (message.failed()) {
         job.broken(rank, message.message(), now);

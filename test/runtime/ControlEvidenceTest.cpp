@@ -124,7 +124,7 @@ TEST(ControlEvidence, BlameAloneIsTheVerdictAfterAMoment) {
 }
 
 TEST(ControlEvidence, BlameAloneSaysWhenTheCoordinatorHeardTheRank) {
-  Decided decided = decide({[](RootCauseFinder &e, double now) { e.heard(2, now - 2.5), e.reported(own(1, "gone", 2), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.recordActivity(2, now - 2.5), e.reported(own(1, "gone", 2), now); }});
   EXPECT_TRUE(contains(decided.failure.message, "the coordinator heard it 2.")) << decided.failure.message;
 }
 

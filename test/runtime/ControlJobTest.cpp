@@ -61,7 +61,7 @@ public:
     at(when, [this, rank, message] {
       if (!job_.isConnected(rank))
         return;
-      job_.heard(rank, now_);
+      job_.recordActivity(rank, now_);
       job_.received(rank, message, now_);
     });
   }
@@ -360,7 +360,7 @@ TEST(ControlJob, ACoordinatorThatWasStoppedDoesNotWaitLongerForRanksToJoin) {
   job.tick(0.1, nullptr, limit - 0.1);
   EXPECT_FALSE(job.rootCause());
   for (double now = 0.2; now < 1 && !job.rootCause(); now += 0.05) { // little time on its own clock, but the other ranks have given up
-    job.heard(0, now);
+    job.recordActivity(0, now);
     job.tick(now, nullptr, now + limit);
   }
   ASSERT_TRUE(job.rootCause());
@@ -438,7 +438,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
     double now = 0;
     for (; now < 6 && !job.rootCause(); now += 0.05) {
       for (uint32_t rank = 0; rank < 3; ++rank) {
-        job.heard(rank, now);
+        job.recordActivity(rank, now);
         job.received(rank,
                      heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30,
                                rank == 1 ? "is in entry 17 (receive from cpu:2) of step 4" : "is elsewhere"),
@@ -486,7 +486,7 @@ public:
             silence.set_rank(pair.second);
             silence.set_seconds(now - from);
           }
-        job.heard(rank, now);
+        job.recordActivity(rank, now);
         job.received(rank, message, now);
       }
       job.tick(now);

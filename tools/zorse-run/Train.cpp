@@ -125,7 +125,7 @@ private:
     if (process.member)
       process.member->setProgress([this] {
         Executor::Progress progress = executor->progress();
-        return RankProgress{progress.counter, progress.underWay, progress.where, progress.step, progress.entry, progress.unheard};
+        return RankProgress{progress.counter, progress.inProgress, progress.where, progress.step, progress.entry, progress.unresponsive};
       });
     return Status::success();
   }

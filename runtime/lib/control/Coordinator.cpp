@@ -244,7 +244,7 @@ private:
     bool open = peer->connection.receive(peer->rank == kNoRank ? kGreetingBytes : kReadAtOnce);
     readMessages(id, *peer, now);
     if (peer->rank != kNoRank)
-      job_.heard(peer->rank, now);
+      job_.recordActivity(peer->rank, now);
     if (!open)
       close(id, peer->connection.why(), now);
   }

@@ -125,9 +125,9 @@ Status checkRefusal(const Refusal &refusal) {
 Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t worldSize) {
   if (uint64_t(heartbeat.unheard_size()) > 2 * uint64_t(worldSize)) // a peer may be unheard, undelivered or both
     return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(worldSize) + " ranks");
-  for (const Silence &unheard : heartbeat.unheard())
-    if (unheard.rank() >= worldSize || !(unheard.seconds() >= 0 && unheard.seconds() < 1e9))
-      return wrong("rank " + std::to_string(unheard.rank()) + " of " + std::to_string(worldSize) + ", or the seconds of its silence, are out of range");
+  for (const Silence &unresponsive : heartbeat.unheard())
+    if (unresponsive.rank() >= worldSize || !(unresponsive.seconds() >= 0 && unresponsive.seconds() < 1e9))
+      return wrong("rank " + std::to_string(unresponsive.rank()) + " of " + std::to_string(worldSize) + ", or the seconds of its silence, are out of range");
   return checkText(heartbeat.progress().where(), kTextBytes, "where");
 }
 

@@ -89,7 +89,7 @@ void Job::joined(uint32_t rank, const std::string &device, double now) {
   Rank &r = ranks_[rank];
   r.state = State::Working;
   r.connected = true;
-  r.heardAt = now;
+  r.lastHeardSeconds = now;
   if (!device.empty()) {
     r.device = device;
     rootCauseFinder_.setDevice(rank, device);
@@ -110,7 +110,7 @@ void Job::joined(uint32_t rank, const std::string &device, double now) {
 void Job::received(uint32_t rank, const Message &message, double now) {
   Rank &r = ranks_[rank];
   if (message.what_case() == Message::kHeard) {
-    r.told = true;
+    r.acknowledged = true;
     updateOver(now);
     return;
   }
@@ -125,10 +125,10 @@ void Job::received(uint32_t rank, const Message &message, double now) {
   case Message::kHeartbeat:
     if (message.heartbeat().has_progress())
       progressed(rank, message.heartbeat().progress(), now);
-    r.unheard.clear();
+    r.unresponsive.clear();
     r.undelivered.clear();
     for (const Silence &silence : message.heartbeat().unheard())
-      (silence.undelivered() ? r.undelivered : r.unheard)[silence.rank()] = now - silence.seconds();
+      (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] = now - silence.seconds();
     break;
   case Message::kContribution:
     contributed(rank, message.contribution(), now);
@@ -184,11 +184,11 @@ void Job::progressed(uint32_t rank, const Progress &progress, double now) {
   if (progress.counter() != p.counter)
     progressAt_ = now;
   p.counter = progress.counter();
-  p.underWay = progress.under_way();
+  p.inProgress = progress.under_way();
   p.where = withoutIs(progress.where());
   p.step = progress.step();
   p.entry = progress.entry();
-  rootCauseFinder_.setWhere(rank, p.underWay ? p.where : "");
+  rootCauseFinder_.setWhere(rank, p.inProgress ? p.where : "");
 }
 
 void Job::contributed(uint32_t rank, const Contribution &contribution, double now) {
@@ -295,7 +295,7 @@ void Job::closed(uint32_t rank, const std::string &why, double now) {
   r.connected = false;
   rootCauseFinder_.cannotReport(rank);
   if (r.state == State::Working) {
-    r.state = State::Lost;
+    r.state = State::Failed;
     if (!rootCause_)
       rootCauseFinder_.closed(rank, why, now);
   }
@@ -326,7 +326,7 @@ void Job::processEnded(uint32_t rank, bool failed, const std::string &how, int e
   if (!rootCause_)
     rootCauseFinder_.processEnded(rank, how + after, exitCode, hadJoined, now);
   if (r.state != State::Left)
-    r.state = State::Lost;
+    r.state = State::Failed;
   decide(now);
   updateOver(now);
 }
@@ -348,7 +348,7 @@ void Job::decideStop() {
   if (stop_ != Stop::Asking || rootCause_)
     return;
   for (const Rank &r : ranks_)
-    if (r.state == State::Lost || (r.state == State::Working && !r.answered))
+    if (r.state == State::Failed || (r.state == State::Working && !r.answered))
       return;
   // Ranks that have not joined have entered no step. They learn the decision from their welcome.
   for (const Rank &r : ranks_)
@@ -371,7 +371,7 @@ void Job::tick(double now, const std::function<std::string()> &refused, double e
   }
   decide(now);
   if (rootCause_)
-    tell(now);
+    notify(now);
   updateOver(now);
 }
 
@@ -401,16 +401,16 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
 void Job::checkHeartbeats(double now) {
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     Rank &r = ranks_[rank];
-    const double deadline = settings_.times.deadlineSeconds, silence = now - r.heardAt;
+    const double deadline = settings_.times.deadlineSeconds, silence = now - r.lastHeardSeconds;
     if (r.state != State::Working || !r.connected || silence <= deadline ||
         (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
       continue;
     r.silent = true;
-    std::string where = r.progress.underWay && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
+    std::string where = r.progress.inProgress && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
     Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
                               rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.deadlineSeconds) +
                                   " (its process is stopped or starved, its machine or its network is down)" + where);
-    failure.where = r.progress.underWay ? r.progress.where : "";
+    failure.where = r.progress.inProgress ? r.progress.where : "";
     rootCauseFinder_.found(failure, now);
   }
 }
@@ -432,9 +432,9 @@ void Job::checkLinks(double now) {
   bool over = false;
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     const Rank &r = ranks_[rank];
-    if (r.state != State::Working || !r.connected || now - r.heardAt > deadline / 2)
+    if (r.state != State::Working || !r.connected || now - r.lastHeardSeconds > deadline / 2)
       continue;
-    for (const auto &[peer, since] : r.unheard) {
+    for (const auto &[peer, since] : r.unresponsive) {
       if (ranks_[peer].state != State::Working || now - since <= deadline / 2)
         continue;
       UnresponsiveRank &s = silent[peer];
@@ -454,10 +454,10 @@ void Job::checkLinks(double now) {
   std::string text = rootCauseFinder_.nameOf(rank) + " is cut off from " + rootCauseFinder_.nameOf(s.first) +
                      (s.listeners > 1 ? " and " + std::to_string(s.listeners - 1) + " more" : "") + ": nothing was received from it there for " +
                      seconds(now - s.since) + ", although the coordinator hears both: its packets are lost in the network";
-  if (auto back = ranks_[rank].unheard.find(s.first); back != ranks_[rank].unheard.end())
+  if (auto back = ranks_[rank].unresponsive.find(s.first); back != ranks_[rank].unresponsive.end())
     text += " (it has not heard " + rootCauseFinder_.nameOf(s.first) + " for " + seconds(now - back->second) + " either)";
   Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device, text);
-  failure.where = ranks_[rank].progress.underWay ? ranks_[rank].progress.where : "";
+  failure.where = ranks_[rank].progress.inProgress ? ranks_[rank].progress.where : "";
   rootCauseFinder_.found(failure, now);
 }
 
@@ -475,7 +475,7 @@ void Job::checkDelivery(double now) {
                                     ": nothing that it sent there was acknowledged for " + seconds(now - since) +
                                     ", although each hears the other: large packets are lost in the network (is there a tunnel whose MTU is " +
                                     "smaller than that of the network interfaces? ip link set DEVICE mtu 1280 lowers theirs)");
-      failure.where = r.progress.underWay ? r.progress.where : "";
+      failure.where = r.progress.inProgress ? r.progress.where : "";
       rootCauseFinder_.found(failure, now);
       return;
     }
@@ -485,7 +485,7 @@ void Job::checkDelivery(double now) {
 void Job::checkProgress(double now) {
   const Rank *earliest = nullptr;
   for (const Rank &r : ranks_) {
-    if (r.state != State::Working || !r.progress.underWay)
+    if (r.state != State::Working || !r.progress.inProgress)
       continue;
     const RankProgress &p = r.progress;
     if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.entry < earliest->progress.entry))
@@ -515,10 +515,10 @@ void Job::decide(double now) {
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank)
     if (ranks_[rank].connected)
       outbox_.giveUp(rank);
-  tell(now);
+  notify(now);
 }
 
-void Job::tell(double now) {
+void Job::notify(double now) {
   Message message;
   *message.mutable_verdict()->mutable_failure() = toMessage(*rootCause_);
   SharedFrame frame;
@@ -533,7 +533,7 @@ void Job::tell(double now) {
       outbox_.send(rank, frame, true);
       r.sentRootCause = true;
     }
-    othersKnow &= r.told || r.silent;
+    othersKnow &= r.acknowledged || r.silent;
   }
   if (settings_.host == kNoRank || !(othersKnow || now - rootCauseAt_ > kConfirmSeconds))
     return;
@@ -550,7 +550,7 @@ void Job::updateOver(double now) {
   bool allLeft = true, allTold = true;
   for (const Rank &r : ranks_) {
     allLeft &= r.state == State::Left;
-    allTold &= r.state == State::Left || !r.connected || r.silent || r.told;
+    allTold &= r.state == State::Left || !r.connected || r.silent || r.acknowledged;
   }
   over_ = rootCause_ ? allTold || now - rootCauseAt_ > 2 * kConfirmSeconds : allLeft && !rootCauseFinder_.any();
 }

@@ -49,9 +49,9 @@ public:
   /// not failed.
   void joined(uint32_t rank, const std::string &device, double now);
   /// Data was received from the rank.
-  void heard(uint32_t rank, double now) {
-    ranks_[rank].heardAt = now;
-    rootCauseFinder_.heard(rank, now);
+  void recordActivity(uint32_t rank, double now) {
+    ranks_[rank].lastHeardSeconds = now;
+    rootCauseFinder_.recordActivity(rank, now);
   }
   /// \param seconds  longest pause of the coordinator itself since the start
   void paused(double seconds) { paused_ = seconds; }
@@ -83,21 +83,21 @@ public:
   std::optional<uint64_t> lastStep() const { return stop_ == Stop::Decided ? std::optional<uint64_t>(lastStep_) : std::nullopt; }
 
 private:
-  enum class State : uint8_t { Absent, Working, Left, Lost };
+  enum class State : uint8_t { Absent, Working, Left, Failed };
   enum class Stop : uint8_t { None, Asking, Decided };
 
   struct Rank {
     State state = State::Absent;
     bool connected = false;
     bool answered = false; ///< the question of an early stop
-    bool told = false;     ///< has acknowledged the verdict
+    bool acknowledged = false;     ///< has acknowledged the verdict
     bool sentRootCause = false;
     bool silent = false;  ///< missed heartbeats
     bool stopped = false; ///< its process ended because it was asked to
     uint64_t highest = 0; ///< last step entered
     std::string device;
-    double heardAt = 0;
-    std::map<uint32_t, double> unheard;     ///< peers from which the rank receives nothing, and since when
+    double lastHeardSeconds = 0;
+    std::map<uint32_t, double> unresponsive;     ///< peers from which the rank receives nothing, and since when
     std::map<uint32_t, double> undelivered; ///< peers whose hosts do not acknowledge the rank's data, and since when
     runtime::RankProgress progress;
   };
@@ -122,7 +122,7 @@ private:
   void checkProgress(double now);
   void checkJoined(double elapsed, double now, const std::function<std::string()> &refused);
   void decide(double now);
-  void tell(double now);
+  void notify(double now);
   void updateOver(double now);
   void sendTo(uint32_t rank, const Message &message, bool lasting = true);
 

@@ -38,7 +38,7 @@ public:
       asked_ = true;
       lastStep_ = welcome_.last_step();
     }
-    heardAt_ = clock_.now();
+    lastHeardSeconds_ = clock_.now();
     connection_->setDeadline(welcome_.deadline_seconds());
   }
 
@@ -190,7 +190,7 @@ private:
 
   std::string whereNow() {
     std::optional<RankProgress> progress = progressNow();
-    return progress && progress->underWay ? progress->where : "";
+    return progress && progress->inProgress ? progress->where : "";
   }
 
   // ---- the control thread ----
@@ -212,14 +212,14 @@ private:
       bool open = !(fds[0].revents & (POLLIN | POLLHUP | POLLERR)) || connection_->receive(kReadAtOnce);
       double now = clock_.advance();
       if (connection_->received() != before)
-        heardAt_ = now;
+        lastHeardSeconds_ = now;
       if (!readMessages())
         return;
       if (isEnding())
         return finish();
       if (!open)
         return coordinatorGone();
-      if (double silence = now - heardAt_, deadline = welcome_.deadline_seconds();
+      if (double silence = now - lastHeardSeconds_, deadline = welcome_.deadline_seconds();
           silence > deadline && (silence > deadline + sendingAgainSeconds(deadline) || !connection_->isSendingAgain()))
         return coordinatorSilent();
       if (ownIsOverdue())
@@ -267,11 +267,11 @@ private:
     if (std::optional<RankProgress> progress = progressNow()) {
       Progress &p = *heartbeat.mutable_progress();
       p.set_counter(progress->counter);
-      p.set_under_way(progress->underWay);
+      p.set_under_way(progress->inProgress);
       p.set_where(progress->where.substr(0, kTextBytes));
       p.set_step(progress->step);
       p.set_entry(progress->entry);
-      for (const UnresponsivePeer &silent : progress->unheard) {
+      for (const UnresponsivePeer &silent : progress->unresponsive) {
         Silence &silence = *heartbeat.add_unheard();
         silence.set_rank(silent.peer);
         silence.set_seconds(silent.seconds);
@@ -469,7 +469,7 @@ private:
   const Welcome welcome_;
   const Endpoint endpoint_;
   FairClock clock_;
-  double heardAt_ = 0;
+  double lastHeardSeconds_ = 0;
   bool concluded_ = false;
   Waker waker_;
 

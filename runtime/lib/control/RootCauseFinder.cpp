@@ -65,7 +65,7 @@ uint32_t RootCauseFinder::earliestTrouble(uint32_t except) const {
   uint32_t best = kNoRank;
   for (uint32_t r = 0; r < ranks_.size(); ++r) {
     const Rank &rank = ranks_[r];
-    bool trouble = rank.own ? !isBlame(*rank.own) : rank.known();
+    bool trouble = rank.own ? !accusesPeer(*rank.own) : rank.known();
     if (trouble && r != except && (best == kNoRank || rank.since < ranks_[best].since))
       best = r;
   }
@@ -83,7 +83,7 @@ RootCauseFinder::FailureChain RootCauseFinder::follow() const {
       chain.final = rank.ended && rank.mute;
       return chain;
     }
-    if (!isBlame(*rank.own)) {
+    if (!accusesPeer(*rank.own)) {
       chain.final = true;
       return chain;
     }
@@ -100,7 +100,7 @@ std::optional<Failure> RootCauseFinder::rootCause(double now) const {
     return found_;
   FailureChain chain = follow();
   if (chain.final)
-    return tell(chain, now);
+    return describe(chain, now);
   if (found_ && found_->rank == chain.end) {
     Failure out = *found_;
     out.message += noticedBy(chain.end, chain.from);
@@ -116,7 +116,7 @@ std::optional<Failure> RootCauseFinder::rootCause(double now) const {
     else if (found_)
       return found_;
   }
-  return tell(chain, now);
+  return describe(chain, now);
 }
 
 std::string RootCauseFinder::noticedBy(uint32_t rank, uint32_t from) const {
@@ -132,10 +132,10 @@ std::string RootCauseFinder::noticedBy(uint32_t rank, uint32_t from) const {
 }
 
 /// Describes the failure of a rank about which only another rank's report is known: it cannot reach it.
-Failure RootCauseFinder::tellUnreached(uint32_t rank, const Failure &blame, double now) const {
+Failure RootCauseFinder::describeUnreached(uint32_t rank, const Failure &blame, double now) const {
   char ago[48] = "";
-  if (ranks_[rank].heardAt)
-    std::snprintf(ago, sizeof ago, "; the coordinator heard it %.1f s ago", std::max(0.0, now - *ranks_[rank].heardAt));
+  if (ranks_[rank].lastHeardSeconds)
+    std::snprintf(ago, sizeof ago, "; the coordinator heard it %.1f s ago", std::max(0.0, now - *ranks_[rank].lastHeardSeconds));
   Failure out;
   out.cause = Failure::Disconnected;
   out.kind = blame.kind;
@@ -146,7 +146,7 @@ Failure RootCauseFinder::tellUnreached(uint32_t rank, const Failure &blame, doub
   return out;
 }
 
-Failure RootCauseFinder::tell(const FailureChain &chain, double now) const {
+Failure RootCauseFinder::describe(const FailureChain &chain, double now) const {
   const Rank &rank = ranks_[chain.end];
   Failure out;
   if (rank.own) {
@@ -156,7 +156,7 @@ Failure RootCauseFinder::tell(const FailureChain &chain, double now) const {
     out.message = nameOf(chain.end) + (placed ? "" : ", " + out.where) + ": " + out.message;
     if (out.peer != kNoRank) {
       if (!ranks_[out.peer].known() && !ranks_[out.peer].mute)
-        return tellUnreached(out.peer, *rank.own, now);
+        return describeUnreached(out.peer, *rank.own, now);
       bool mutual = ranks_[out.peer].own && ranks_[out.peer].own->peer == chain.end;
       out.exitCode = 2;
       out.message +=
@@ -168,7 +168,7 @@ Failure RootCauseFinder::tell(const FailureChain &chain, double now) const {
   if (!rank.known()) { // only the report of the rank that blames it is known
     FailureChain blame;
     blame.end = chain.from;
-    return tell(blame, now);
+    return describe(blame, now);
   }
   out.rank = chain.end;
   out.device = rank.device;

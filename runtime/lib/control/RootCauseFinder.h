@@ -31,7 +31,7 @@ public:
   /// The device of the rank's Join message.
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }
   /// Data was received from the rank.
-  void heard(uint32_t rank, double now) { ranks_[rank].heardAt = now; }
+  void recordActivity(uint32_t rank, double now) { ranks_[rank].lastHeardSeconds = now; }
   /// The rank's location in its last heartbeat, if it was inside a step: "entry 12 (forward of ...)
   /// of step 4".
   void setWhere(uint32_t rank, const std::string &where) { ranks_[rank].where = where; }
@@ -62,7 +62,7 @@ private:
     std::string how, why;
     int exitCode = 2;
     double since = 0; ///< time of the first report about the rank
-    std::optional<double> heardAt;
+    std::optional<double> lastHeardSeconds;
     bool known() const { return own || ended || isClosed; }
   };
   struct FailureChain {
@@ -71,13 +71,13 @@ private:
     bool final = false;
   };
 
-  static bool isBlame(const runtime::Failure &own) { return own.peer != runtime::kNoRank || own.cause == runtime::Failure::Disconnected; }
+  static bool accusesPeer(const runtime::Failure &own) { return own.peer != runtime::kNoRank || own.cause == runtime::Failure::Disconnected; }
   void note(uint32_t rank, double now);
   /// The rank that has had a failure of its own (no blame) for the longest time, or kNoRank.
   uint32_t earliestTrouble(uint32_t except) const;
   FailureChain follow() const;
-  runtime::Failure tell(const FailureChain &chain, double now) const;
-  runtime::Failure tellUnreached(uint32_t rank, const runtime::Failure &blame, double now) const;
+  runtime::Failure describe(const FailureChain &chain, double now) const;
+  runtime::Failure describeUnreached(uint32_t rank, const runtime::Failure &blame, double now) const;
   std::string noticedBy(uint32_t rank, uint32_t from) const;
 
   std::vector<Rank> ranks_;

@@ -195,13 +195,13 @@ public:
     uint64_t submitted = 0;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      result.underWay = underWay();
+      result.inProgress = inProgress();
       submitted = requested;
     }
     result.counter = counter();
     for (const LocalDevice &local : locals)
-      for (const UnresponsivePeer &peer : local.transport->unheard())
-        result.unheard.push_back(peer);
+      for (const UnresponsivePeer &peer : local.transport->unresponsive())
+        result.unresponsive.push_back(peer);
     // Finds the earliest position in the global order of the run that a worker has reached. If
     // several workers are at it, one that executes the entry is preferred to one that waits before
     // it.
@@ -252,7 +252,7 @@ private:
   };
 
   /// The caller must hold `mutex`.
-  bool underWay() const { return waited < requested && ring[waited % ring.size()].queuesLeft > 0; }
+  bool inProgress() const { return waited < requested && ring[waited % ring.size()].queuesLeft > 0; }
 
   uint64_t counter() const {
     uint64_t sum = 0;
@@ -456,7 +456,7 @@ private:
     while (!stopping) {
       watchdogWake.wait_for(lock, std::chrono::duration<double>(std::min(1.0, options.stallSeconds / 4)));
       uint64_t now = requested + counter();
-      if (now != before || !underWay()) {
+      if (now != before || !inProgress()) {
         before = now;
         since = Clock::now();
         continue;

@@ -45,7 +45,7 @@ public:
   }
   bool gainsFromExpecting() const override { return true; }
   uint64_t moved() const override { return inner_->moved(); }
-  std::vector<UnresponsivePeer> unheard() const override { return inner_->unheard(); }
+  std::vector<UnresponsivePeer> unresponsive() const override { return inner_->unresponsive(); }
   void abort(const Error &why) override {
     aborted_ = true;
     inner_->abort(why);

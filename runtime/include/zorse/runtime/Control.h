@@ -84,11 +84,11 @@ Failure failureOf(const Error &error);
 /// Progress that a rank reports in every heartbeat.
 struct RankProgress {
   uint64_t counter = 0;  ///< grows with every finished entry and every chunk of a transfer
-  bool underWay = false; ///< a step has been submitted and is not finished
+  bool inProgress = false; ///< a step has been submitted and is not finished
   std::string where;     ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
   uint64_t step = 0;     ///< step of that entry
   uint32_t entry = 0;
-  std::vector<UnresponsivePeer> unheard; ///< peers with missed heartbeats
+  std::vector<UnresponsivePeer> unresponsive; ///< peers with missed heartbeats
 };
 
 struct ControlTimes {

@@ -136,11 +136,11 @@ public:
   /// Progress so far, and the entry that the rest waits for. May be called from any thread.
   struct Progress {
     uint64_t counter = 0;  ///< finished entries and launches, transferred chunks
-    bool underWay = false; ///< a step is submitted and not finished
+    bool inProgress = false; ///< a step is submitted and not finished
     uint64_t step = 0;     ///< step of the earliest unfinished entry; 0 for the first submitted step
     uint32_t entry = 0;
     std::string where;            ///< "entry 17 (receive from b)": the earliest unfinished entry
-    std::vector<UnresponsivePeer> unheard; ///< peers of transports with missed heartbeats
+    std::vector<UnresponsivePeer> unresponsive; ///< peers of transports with missed heartbeats
     std::string everywhere;       ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
   };
   Progress progress() const;

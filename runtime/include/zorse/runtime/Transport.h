@@ -97,7 +97,7 @@ public:
   virtual uint64_t moved() const = 0;
 
   /// Peers with missed heartbeats. A driver within one process has none.
-  virtual std::vector<UnresponsivePeer> unheard() const { return {}; }
+  virtual std::vector<UnresponsivePeer> unresponsive() const { return {}; }
 
   /// Makes all calls return the error `why` from now on. May be called from any thread, at any time
   /// and repeatedly; the first error is kept.

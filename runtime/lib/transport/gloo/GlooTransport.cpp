@@ -95,7 +95,7 @@ public:
 
   uint64_t moved() const override { return links_->moved(); }
 
-  std::vector<UnresponsivePeer> unheard() const override { return links_->unheard(); }
+  std::vector<UnresponsivePeer> unresponsive() const override { return links_->unresponsive(); }
 
   void abort(const Error &why) override { links_->fail(why); }
 

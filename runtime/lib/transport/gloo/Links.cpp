@@ -175,14 +175,14 @@ uint64_t Links::moved() const {
   return bytes;
 }
 
-std::vector<UnresponsivePeer> Links::unheard() const {
+std::vector<UnresponsivePeer> Links::unresponsive() const {
   std::vector<UnresponsivePeer> silent;
   for (const auto &[peer, link] : links_) {
     if (link->saidGoodbye)
       continue;
-    const double unheard = now_ - link->heardAt, since = link->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
-    if (unheard > 2 * beatSeconds_)
-      silent.push_back({peer, unheard});
+    const double unresponsive = now_ - link->lastHeardSeconds, since = link->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
+    if (unresponsive > 2 * beatSeconds_)
+      silent.push_back({peer, unresponsive});
     if (undelivered > 2 * beatSeconds_)
       silent.push_back({peer, undelivered, true});
   }
@@ -207,7 +207,7 @@ void Links::fail(const Error &why) {
 
 /// Requires the mutex. Ends the waiting of transfers with one peer, or of all transfers.
 void Links::wake(const Link *only) {
-  for (Transfer *transfer = underWay_; transfer; transfer = transfer->next_)
+  for (Transfer *transfer = inProgress_; transfer; transfer = transfer->next_)
     if (!only || transfer->link_ == only) {
       transfer->buffer_->abortWaitSend();
       transfer->buffer_->abortWaitRecv();
@@ -221,10 +221,10 @@ Status Links::enlist(Transfer &transfer) {
   if (transfer.link_->left)
     return Status(hasLeft(*transfer.link_));
   transfer.previous_ = nullptr;
-  transfer.next_ = underWay_;
-  if (underWay_)
-    underWay_->previous_ = &transfer;
-  underWay_ = &transfer;
+  transfer.next_ = inProgress_;
+  if (inProgress_)
+    inProgress_->previous_ = &transfer;
+  inProgress_ = &transfer;
   return Status::success();
 }
 
@@ -232,7 +232,7 @@ void Links::strike(Transfer &transfer) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (transfer.next_)
     transfer.next_->previous_ = transfer.previous_;
-  (transfer.previous_ ? transfer.previous_->next_ : underWay_) = transfer.next_;
+  (transfer.previous_ ? transfer.previous_->next_ : inProgress_) = transfer.next_;
 }
 
 /// Returns the error of a transfer that ended early.
@@ -302,7 +302,7 @@ void Links::watch() {
     double now = clock_.advance(); // after all data that had arrived was read
     for (size_t i = 0; i < order.size(); ++i)
       if (polled[i + 1].revents != 0)
-        order[i]->heardAt = now;
+        order[i]->lastHeardSeconds = now;
     now_ = now;
     if (now >= beatAt && !failed()) {
       beat(now);

@@ -40,7 +40,7 @@ struct Link {
   std::string inbox;
   bool controlOpen = true;
   std::atomic<bool> saidGoodbye{false};
-  std::atomic<double> heardAt{0};          ///< time of the last message, on the watcher thread's clock
+  std::atomic<double> lastHeardSeconds{0};          ///< time of the last message, on the watcher thread's clock
   std::atomic<double> undeliveredSince{0}; ///< on the same clock; 0: the peer's host acknowledges sent data
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
@@ -92,7 +92,7 @@ public:
   uint64_t moved() const;
   /// Peers without a message for more than two heartbeat intervals, and peers whose hosts have not
   /// acknowledged data for as long.
-  std::vector<UnresponsivePeer> unheard() const;
+  std::vector<UnresponsivePeer> unresponsive() const;
 
 private:
   friend class Transfer;
@@ -120,7 +120,7 @@ private:
   mutable std::mutex mutex_;        ///< guards the following members
   std::condition_variable changed_; ///< signaled when `failed_` is set or a peer has left
   Error why_;
-  Transfer *underWay_ = nullptr;
+  Transfer *inProgress_ = nullptr;
 };
 
 } // namespace zorse::runtime::gloo_transport
