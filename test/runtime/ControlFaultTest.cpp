@@ -261,7 +261,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsToldLast) {
 TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
   std::atomic<bool> blocked{false};
   CoordinatorOptions options = coordinatorOptions(3);
-  options.times.deadlineSeconds = 30 * patience();
+  options.times.heartbeatTimeoutSeconds = 30 * patience();
   Rig rig(options);
   rig.members[1]->setProgress([&] { // its control thread does not read in this time
     while (blocked)
@@ -286,7 +286,7 @@ TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
 
 TEST(ControlFault, AStallIsNamed) {
   CoordinatorOptions options = coordinatorOptions(3);
-  options.times.stallSeconds = 0.6;
+  options.times.watchdogTimeoutSeconds = 0.6;
   Rig rig(options);
   rig.each([](uint32_t rank, Member &member) {
     member.setProgress([rank] { return RankProgress{7, rank != 0, "is in entry " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
@@ -301,7 +301,7 @@ TEST(ControlFault, AStallIsNamed) {
 
 TEST(ControlFault, AnIdleJobGoesOn) {
   CoordinatorOptions options = coordinatorOptions(3);
-  options.times.deadlineSeconds = 1.5;
+  options.times.heartbeatTimeoutSeconds = 1.5;
   Rig rig(options);
   sleepFor(3); // only heartbeats, in both directions
   EXPECT_FALSE(rig.coordinator->failure());
@@ -311,7 +311,7 @@ TEST(ControlFault, AnIdleJobGoesOn) {
 TEST(ControlFault, AMissingHeartbeatIsALostRank) {
   std::atomic<bool> blocked{true};
   CoordinatorOptions options = coordinatorOptions(3);
-  options.times.deadlineSeconds = 1;
+  options.times.heartbeatTimeoutSeconds = 1;
   Rig rig(options);
   rig.members[1]->setProgress([&] {
     while (blocked)
@@ -453,7 +453,7 @@ void randomJob(uint32_t seed) {
   bool stop = random() % 2;
   double when = uniform(0.06);
   CoordinatorOptions options = coordinatorOptions(worldSize);
-  options.times.deadlineSeconds = 20 * patience(); // so that a loaded machine causes no timeout
+  options.times.heartbeatTimeoutSeconds = 20 * patience(); // so that a loaded machine causes no timeout
   if (random() % 2)
     options.rank = 0;
   Rig rig(options);
@@ -565,7 +565,7 @@ TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
   ::setrlimit(RLIMIT_NOFILE, &few);
   CoordinatorOptions options = coordinatorOptions(worldSize);
   options.times.heartbeatSeconds = 0.25;
-  options.times.deadlineSeconds = 30 * patience();
+  options.times.heartbeatTimeoutSeconds = 30 * patience();
   auto coordinator = must(Coordinator::start(options));
   rlimit raised = {};
   ::getrlimit(RLIMIT_NOFILE, &raised);

@@ -40,9 +40,9 @@ public:
   static ControlTimes times() {
     ControlTimes times;
     times.heartbeatSeconds = 0.05;
-    times.deadlineSeconds = 0.5;
+    times.heartbeatTimeoutSeconds = 0.5;
     times.joinSeconds = 1;
-    times.stallSeconds = 2;
+    times.watchdogTimeoutSeconds = 2;
     return times;
   }
 

@@ -100,7 +100,7 @@ void sayLine(int out, const std::string &text) {
 std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, double deadline) {
   return [=](uint16_t port, int out) {
     MemberOptions options = memberOptions(rank, worldSize, port);
-    options.times.deadlineSeconds = deadline;
+    options.times.heartbeatTimeoutSeconds = deadline;
     options.failed = [out](const Failure &failure) {
       sayLine(out, failure.message);
       ::_exit(3);
@@ -128,7 +128,7 @@ std::vector<Child> busyRanks(uint32_t worldSize, double deadline) {
 
 CoordinatorOptions withDeadline(uint32_t worldSize, double deadline) {
   CoordinatorOptions options = coordinatorOptions(worldSize);
-  options.times.deadlineSeconds = deadline;
+  options.times.heartbeatTimeoutSeconds = deadline;
   return options;
 }
 

@@ -24,8 +24,8 @@ inline JobKey testKey(const std::string &job = "job") { return {job, "sixteen by
 inline ControlTimes quickTimes() {
   ControlTimes times;
   times.heartbeatSeconds = 0.05;
-  times.deadlineSeconds = 5 * patience();
-  times.stallSeconds = 60;
+  times.heartbeatTimeoutSeconds = 5 * patience();
+  times.watchdogTimeoutSeconds = 60;
   times.joinSeconds = 20 * patience();
   return times;
 }

@@ -281,7 +281,7 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
 TEST(ControlTrust, ALostNetworkIsNoticedAtBothEnds) {
   // A proxy that stops forwarding at some point without closing a connection.
   CoordinatorOptions options = coordinatorOptions(2);
-  options.times.deadlineSeconds = 1;
+  options.times.heartbeatTimeoutSeconds = 1;
   auto coordinator = startCoordinator(options);
   std::atomic<bool> cut{false}, ending{false};
   OtherProgram cable([&](Raw raw) {

@@ -76,7 +76,7 @@ TEST_F(ExecutorTest, NothingMovingIsReportedWithWhatEverybodyWaitsFor) {
   auto transports = makeLocalTransports(2);
   transports[1] = std::make_unique<DeafTransport>(std::move(transports[1]));
   ExecutorOptions options;
-  options.stallSeconds = 0.2;
+  options.watchdogTimeoutSeconds = 0.2;
   auto executor = make(options, {}, std::move(transports));
   ASSERT_TRUE(executor);
   std::vector<StepReport> reports;
@@ -93,7 +93,7 @@ TEST_F(ExecutorTest, SlowComputingIsNotAStall) {
   auto devices = makeDevices();
   devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 10, 70);
   ExecutorOptions options;
-  options.stallSeconds = 0.5;
+  options.watchdogTimeoutSeconds = 0.5;
   auto executor = make(options, std::move(devices));
   std::vector<StepReport> reports;
   Result<TrainingEnd> status = train(*executor, two.bundle, training(1, reports));
@@ -105,7 +105,7 @@ TEST_F(ExecutorTest, ABodyThatDoesNotReturnIsReported) {
   const double patience = std::min(4.0, zorse::test::patience());
   devices[0] = std::make_unique<TroubledDevice>(std::move(devices[0]), -1, 1, int(1000 * patience));
   ExecutorOptions options;
-  options.stallSeconds = 0.2;
+  options.watchdogTimeoutSeconds = 0.2;
   auto executor = make(options, std::move(devices));
   std::vector<StepReport> reports;
   auto begin = std::chrono::steady_clock::now();

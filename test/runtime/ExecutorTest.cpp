@@ -306,7 +306,7 @@ TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
       std::vector<LocalDevice> locals;
       locals.push_back({i, withThreads(std::move(devices[i])), std::move(transports[i])});
       ExecutorOptions options;
-      options.stallSeconds = 0;
+      options.watchdogTimeoutSeconds = 0;
       auto executor = Executor::create(two.bundle, std::move(locals), options);
       ASSERT_FALSE(executor.failed()) << executor.message();
       executors[i] = std::move(*executor);

@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
     if (option == "--from")
       options.startsFrom = [value] { return value; };
     if (option == "--deadline")
-      options.times.deadlineSeconds = std::stod(value);
+      options.times.heartbeatTimeoutSeconds = std::stod(value);
     if (option == "--names")
       for (size_t begin = 0; begin <= value.size();) {
         size_t end = std::min(value.find(',', begin), value.size());

@@ -204,7 +204,7 @@ Outcome run(const Bundle &bundle, const char *data, double delays, uint64_t seed
   if (Status status = connectDirectly(bundle, locals); status.failed())
     return {status.message(), ""};
   ExecutorOptions options;
-  options.stallSeconds = 20;
+  options.watchdogTimeoutSeconds = 20;
   Outcome outcome;
   Result<std::unique_ptr<Executor>> executor = Executor::create(bundle, std::move(locals), options);
   if (executor.failed())

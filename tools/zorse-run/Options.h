@@ -48,7 +48,7 @@ struct Options {
   uint32_t nodeConnections = 1;
   std::vector<std::string> throttle; ///< DEVICE=SHARE
   bool shareGpus = false;
-  double heartbeatSeconds = 0.25, deadlineSeconds = 10, stallSeconds = 300, joinSeconds = 60;
+  double heartbeatSeconds = 0.25, heartbeatTimeoutSeconds = 10, watchdogTimeoutSeconds = 300, joinSeconds = 60;
 
   // simulation
   bool simulate = false, simulateEvaluation = false;

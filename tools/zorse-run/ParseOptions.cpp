@@ -130,7 +130,7 @@ void addProcessOptions(CLI::App &app, Options &o) {
       ->check(CLI::Range(0.01, 60.0))
       ->capture_default_str()
       ->group(processes);
-  app.add_option("--heartbeat-timeout", o.deadlineSeconds, "seconds without a heartbeat after which a rank is declared lost")
+  app.add_option("--heartbeat-timeout", o.heartbeatTimeoutSeconds, "seconds without a heartbeat after which a rank is declared lost")
       ->check(finiteNumber())
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str()
@@ -140,7 +140,7 @@ void addProcessOptions(CLI::App &app, Options &o) {
       ->check(CLI::Range(0.1, 1e6))
       ->capture_default_str()
       ->group(processes);
-  app.add_option("--watchdog-timeout", o.stallSeconds, "seconds without any progress after which the job fails")
+  app.add_option("--watchdog-timeout", o.watchdogTimeoutSeconds, "seconds without any progress after which the job fails")
       ->check(finiteNumber())
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
@@ -261,9 +261,9 @@ bool checkTogether(const CLI::App &app, const Options &o) {
     fprintf(stderr, "error: %s needs --checkpoint-dir DIR, the directory of the snapshots\n", o.resume ? "--resume" : "--save-interval");
     return false;
   }
-  if (o.deadlineSeconds < 2 * o.heartbeatSeconds) {
+  if (o.heartbeatTimeoutSeconds < 2 * o.heartbeatSeconds) {
     fprintf(stderr, "error: --heartbeat-timeout %g: expected at least twice --heartbeat-interval %g, or one late heartbeat ends the job\n",
-            o.deadlineSeconds, o.heartbeatSeconds);
+            o.heartbeatTimeoutSeconds, o.heartbeatSeconds);
     return false;
   }
   return true;

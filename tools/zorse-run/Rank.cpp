@@ -39,7 +39,7 @@ void zorse::run::endProcess(ErrorKind kind, const std::string &message, int exit
   ::_exit(exitCode);
 }
 
-ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSeconds, o.deadlineSeconds, o.stallSeconds, o.joinSeconds}; }
+ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSeconds, o.heartbeatTimeoutSeconds, o.watchdogTimeoutSeconds, o.joinSeconds}; }
 
 namespace {
 
@@ -109,7 +109,7 @@ public:
       failed(status.error());
     member->leave();
     if (coordinator)
-      coordinator->waitUntilOver(o.deadlineSeconds);
+      coordinator->waitUntilOver(o.heartbeatTimeoutSeconds);
     return stepsDone < o.steps ? 130 : 0;
   }
 
@@ -287,7 +287,7 @@ private:
       if (!nodes->empty() && (*nodes)[peer] != (*nodes)[environment.rank])
         options.contexts[peer] = o.nodeConnections;
     options.heartbeatSeconds = o.heartbeatSeconds;
-    options.deadlineSeconds = o.deadlineSeconds;
+    options.heartbeatTimeoutSeconds = o.heartbeatTimeoutSeconds;
     options.connectSeconds = o.joinSeconds;
     Result<std::unique_ptr<Transport>> transport = makeGlooTransport(*member, options);
     if (transport.failed())

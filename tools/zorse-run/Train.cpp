@@ -89,7 +89,7 @@ private:
     options.trace = !o.trace.empty() || showsTimes();
     options.traceSteps = o.trace.empty() ? stepsForShares(bundle) : o.traceSteps;
     options.oneThreadPerQueue = o.threadPerQueue;
-    options.stallSeconds = alone() ? o.stallSeconds : 0; // in a job, the coordinator detects stalls because it sees all ranks
+    options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0; // in a job, the coordinator detects stalls because it sees all ranks
     if (!o.gradients.empty() || !o.lossRows.empty())
       options.beforeCall = [this](const ObservedCall &call) {
         if (call.step != 0)

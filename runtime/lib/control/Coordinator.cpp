@@ -59,8 +59,8 @@ std::string addressOf(const sockaddr_storage &from) {
 }
 
 ControlTimes sensible(ControlTimes times) {
-  times.deadlineSeconds = std::max(times.deadlineSeconds, 0.05);
-  times.heartbeatSeconds = std::clamp(times.heartbeatSeconds, 0.005, times.deadlineSeconds / 4);
+  times.heartbeatTimeoutSeconds = std::max(times.heartbeatTimeoutSeconds, 0.05);
+  times.heartbeatSeconds = std::clamp(times.heartbeatSeconds, 0.005, times.heartbeatTimeoutSeconds / 4);
   return times;
 }
 
@@ -417,7 +417,7 @@ private:
       return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));
     peer.rank = join.rank();
     peer.stage = Stage::Work;
-    peer.connection.setDeadline(times_.deadlineSeconds);
+    peer.connection.setDeadline(times_.heartbeatTimeoutSeconds);
     peer.connection.reader().setLimit(kFrameBytes);
     --strangers_;
     peerOfRank_[peer.rank] = id;
@@ -433,7 +433,7 @@ private:
     welcome.set_rank(peer.rank);
     welcome.set_world(options_.worldSize);
     welcome.set_heartbeat_seconds(times_.heartbeatSeconds);
-    welcome.set_deadline_seconds(times_.deadlineSeconds);
+    welcome.set_deadline_seconds(times_.heartbeatTimeoutSeconds);
     welcome.set_hosted(options_.rank != kNoRank);
     if (options_.rank != kNoRank) {
       welcome.set_host(options_.rank);

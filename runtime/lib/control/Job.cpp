@@ -401,14 +401,14 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
 void Job::checkHeartbeats(double now) {
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     Rank &r = ranks_[rank];
-    const double deadline = settings_.times.deadlineSeconds, silence = now - r.lastHeardSeconds;
+    const double deadline = settings_.times.heartbeatTimeoutSeconds, silence = now - r.lastHeardSeconds;
     if (r.state != State::Working || !r.connected || silence <= deadline ||
         (silence <= deadline + sendingAgainSeconds(deadline) && outbox_.isSendingAgain(rank)))
       continue;
     r.silent = true;
     std::string where = r.progress.inProgress && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
     Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-                              rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.deadlineSeconds) +
+                              rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.heartbeatTimeoutSeconds) +
                                   " (its process is stopped or starved, its machine or its network is down)" + where);
     failure.where = r.progress.inProgress ? r.progress.where : "";
     rootCauseFinder_.found(failure, now);
@@ -423,7 +423,7 @@ void Job::checkHeartbeats(double now) {
 /// falls silent later because it receives no acknowledgements. The rank that fell silent first is
 /// therefore named; of several, the one that most peers do not hear.
 void Job::checkLinks(double now) {
-  const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
+  const double deadline = settings_.times.heartbeatTimeoutSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   struct UnresponsiveRank {
     uint32_t listeners = 0, first = kNoRank; ///< peers that do not hear it; the peer that has not heard it for the longest time
     double since = 0;
@@ -464,7 +464,7 @@ void Job::checkLinks(double now) {
 /// Finds a rank whose data does not arrive at a peer although all ranks hear each other. Only large
 /// packets are lost then, for example in a tunnel with an MTU that the hosts do not know.
 void Job::checkDelivery(double now) {
-  const double deadline = settings_.times.deadlineSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
+  const double deadline = settings_.times.heartbeatTimeoutSeconds, late = 2 * settings_.times.heartbeatSeconds + sendingAgainSeconds(deadline);
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
     const Rank &r = ranks_[rank];
     for (const auto &[peer, since] : r.undelivered) {
@@ -493,11 +493,11 @@ void Job::checkProgress(double now) {
   }
   if (!earliest)
     progressAt_ = now;
-  if (now - progressAt_ <= settings_.times.stallSeconds)
+  if (now - progressAt_ <= settings_.times.watchdogTimeoutSeconds)
     return;
   uint32_t rank = uint32_t(earliest - ranks_.data());
   Failure failure = foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
-                            "no rank has made progress for " + seconds(settings_.times.stallSeconds) + ": the earliest unfinished entry is of step " +
+                            "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished entry is of step " +
                                 std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
                                 (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
   failure.where = earliest->progress.where;

@@ -94,7 +94,7 @@ public:
       running.back().staging = std::move(*staging);
       queuesInUse += running.back().program->queuesInUse;
     }
-    if (options.stallSeconds > 0)
+    if (options.watchdogTimeoutSeconds > 0)
       watchdog = std::thread([this] { watch(); });
     return Status::success();
   }
@@ -447,25 +447,25 @@ private:
     return Status::success();
   }
 
-  /// Fails the run after stallSeconds without progress while a step is in progress. This also
+  /// Fails the run after watchdogTimeoutSeconds without progress while a step is in progress. This also
   /// detects a body that never returns.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;
     Clock::time_point since = Clock::now();
     while (!stopping) {
-      watchdogWake.wait_for(lock, std::chrono::duration<double>(std::min(1.0, options.stallSeconds / 4)));
+      watchdogWake.wait_for(lock, std::chrono::duration<double>(std::min(1.0, options.watchdogTimeoutSeconds / 4)));
       uint64_t now = requested + counter();
       if (now != before || !inProgress()) {
         before = now;
         since = Clock::now();
         continue;
       }
-      if (std::chrono::duration<double>(Clock::now() - since).count() < options.stallSeconds)
+      if (std::chrono::duration<double>(Clock::now() - since).count() < options.watchdogTimeoutSeconds)
         continue;
       lock.unlock();
       char text[64];
-      std::snprintf(text, sizeof text, "no progress for %g s: ", options.stallSeconds);
+      std::snprintf(text, sizeof text, "no progress for %g s: ", options.watchdogTimeoutSeconds);
       fail(internalError(text + progress().everywhere));
       lock.lock();
     }

@@ -280,14 +280,14 @@ void Launcher::endLingering() {
     return;
   if (allLeftAt_ == 0)
     allLeftAt_ = now();
-  if (now() - allLeftAt_ <= o_.times.deadlineSeconds)
+  if (now() - allLeftAt_ <= o_.times.heartbeatTimeoutSeconds)
     return;
   killedAt_ = now();
   lingered_ = true;
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->running()) {
       say("warning: " + name(rank->rank()) + " has finished and left the job, but its process has not ended " +
-          zorse::format("%.1f s", o_.times.deadlineSeconds) + " after that (is it stopped?); killing it");
+          zorse::format("%.1f s", o_.times.heartbeatTimeoutSeconds) + " after that (is it stopped?); killing it");
       rank->signalGroup(SIGKILL);
     }
 }

@@ -89,7 +89,7 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
   options.deviceNames = options_.names;
   options.nodes = nodes;
   options.heartbeatSeconds = options_.times.heartbeatSeconds;
-  options.deadlineSeconds = options_.times.deadlineSeconds;
+  options.heartbeatTimeoutSeconds = options_.times.heartbeatTimeoutSeconds;
   options.connectSeconds = options_.times.joinSeconds;
   for (uint32_t peer = 0; peer < environment_.worldSize; ++peer) {
     if (peer == environment_.rank)
@@ -104,7 +104,7 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
 void Job::leave() {
   member_->leave();
   if (coordinator_)
-    coordinator_->waitUntilOver(options_.times.deadlineSeconds);
+    coordinator_->waitUntilOver(options_.times.heartbeatTimeoutSeconds);
 }
 
 void Job::fail(const Error &error) {

@@ -6,8 +6,8 @@
 //   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or after kRootCauseSeconds)
 //
 // A rank has failed if its connection ends without an orderly close, or if no data arrived from it
-// for `deadlineSeconds`. A suspended process misses heartbeats, a slow one does not. The job has
-// stalled if no rank has made progress for `stallSeconds` while a step is in progress.
+// for `heartbeatTimeoutSeconds`. A suspended process misses heartbeats, a slow one does not. The job has
+// stalled if no rank has made progress for `watchdogTimeoutSeconds` while a step is in progress.
 //
 // The wire format is runtime/schema/control.proto in frames. The length of a frame is checked
 // before memory is allocated. Frames are at most kGreetingBytes until the peer has proved that it
@@ -63,7 +63,7 @@ struct Failure {
   enum Cause : uint8_t {
     OwnError,         ///< `rank` reported an error of its own
     Died,             ///< the process of `rank` ended (kNoRank: the launcher)
-    MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for deadlineSeconds
+    MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for heartbeatTimeoutSeconds
     Stalled,          ///< no progress on any rank; `rank` is in the earliest unfinished entry
     Disconnected,     ///< a connection of `rank` ended; nothing more is known
     NotJoined,        ///< `rank` (the lowest missing rank) did not join within joinSeconds
@@ -93,8 +93,8 @@ struct RankProgress {
 
 struct ControlTimes {
   double heartbeatSeconds = 0.25;
-  double deadlineSeconds = 10; ///< a rank without data for this time has failed
-  double stallSeconds = 300;   ///< the job fails after this time without progress on any rank while steps are in progress
+  double heartbeatTimeoutSeconds = 10; ///< a rank without data for this time has failed
+  double watchdogTimeoutSeconds = 300;   ///< the job fails after this time without progress on any rank while steps are in progress
   double joinSeconds = 60;     ///< all ranks must join within this time after the coordinator's start; a rank tries for this time to reach it
 };
 

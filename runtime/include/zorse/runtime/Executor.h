@@ -84,7 +84,7 @@ struct ExecutorOptions {
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX; ///< only the first N steps
   bool oneThreadPerQueue = false;   ///< instead of one communication worker per device
-  double stallSeconds = 300; ///< the run fails after this time without progress, also in a body; 0: off (the job's coordinator is the watchdog)
+  double watchdogTimeoutSeconds = 300; ///< the run fails after this time without progress, also in a body; 0: off (the job's coordinator is the watchdog)
   std::function<void(const ObservedCall &)> beforeCall;
   std::function<bool(const bundle::Entry &, bool evaluation)> observes; ///< entries with calls to observe; null: all
 };

@@ -118,11 +118,11 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
       link->peer = peer;
       link->name = rankName(options, peer);
       link->control = std::move(connection.control);
-      link->survival.begin(link->control.get(), options.deadlineSeconds);
+      link->survival.begin(link->control.get(), options.heartbeatTimeoutSeconds);
       for (FileDescriptor &fd : connection.data) {
         auto context = std::make_shared<PairContext>(loop_);
         link->contexts.push_back(context);
-        context->connect(loop_.get(), fd.release(), options.deadlineSeconds, [this] { poke(); });
+        context->connect(loop_.get(), fd.release(), options.heartbeatTimeoutSeconds, [this] { poke(); });
       }
       links_[peer] = std::move(link);
     }

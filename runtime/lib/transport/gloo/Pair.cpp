@@ -18,7 +18,7 @@ using namespace zorse::runtime::gloo_transport;
 AdoptedPair::AdoptedPair(tcp::Context *context, tcp::Device *device, int rank, std::function<void()> closed)
     : tcp::Pair(context, device, rank, kForever), closed_(std::move(closed)) {}
 
-void AdoptedPair::adopt(int fd, double deadlineSeconds) {
+void AdoptedPair::adopt(int fd, double heartbeatTimeoutSeconds) {
   std::lock_guard<std::mutex> lock(m_);
   if (state_ != LISTENING) {
     ::close(fd);
@@ -32,7 +32,7 @@ void AdoptedPair::adopt(int fd, double deadlineSeconds) {
     throw std::runtime_error("dup3 failed");
   }
   ::close(fd);
-  survival_.begin(fd_, deadlineSeconds);
+  survival_.begin(fd_, heartbeatTimeoutSeconds);
   adopted_.store(true, std::memory_order_release);
   handleConnected();
 }
@@ -132,7 +132,7 @@ void AdoptedPair::tellClosed() noexcept {
 
 PairContext::PairContext(std::shared_ptr<tcp::Device> device) : tcp::Context(std::move(device), 0, 2) { setTimeout(kForever); }
 
-void PairContext::connect(tcp::Device *device, int fd, double deadlineSeconds, std::function<void()> closed) {
+void PairContext::connect(tcp::Device *device, int fd, double heartbeatTimeoutSeconds, std::function<void()> closed) {
   std::unique_ptr<AdoptedPair> pair;
   try {
     pair = std::make_unique<AdoptedPair>(this, device, kPeer, std::move(closed));
@@ -142,7 +142,7 @@ void PairContext::connect(tcp::Device *device, int fd, double deadlineSeconds, s
   }
   pair_ = pair.get();
   pairs_[kPeer] = std::move(pair);
-  pair_->adopt(fd, deadlineSeconds);
+  pair_->adopt(fd, heartbeatTimeoutSeconds);
 }
 
 std::shared_ptr<tcp::Device> zorse::runtime::gloo_transport::makeEventLoop() {

@@ -32,7 +32,7 @@ public:
 
   /// Takes over a connected socket. The connection survives outages shorter than the deadline. May
   /// throw Gloo's exceptions.
-  void adopt(int fd, double deadlineSeconds);
+  void adopt(int fd, double heartbeatTimeoutSeconds);
 
   /// Call it with every heartbeat. Returns the time since which the peer's host has not
   /// acknowledged data in flight, as observed by these calls, or 0 if it does.
@@ -85,7 +85,7 @@ public:
   /// \param device  the event loop (makeEventLoop)
   explicit PairContext(std::shared_ptr<tcp::Device> device);
   /// May throw Gloo's exceptions.
-  void connect(tcp::Device *device, int fd, double deadlineSeconds, std::function<void()> closed);
+  void connect(tcp::Device *device, int fd, double heartbeatTimeoutSeconds, std::function<void()> closed);
   AdoptedPair &pair() const { return *pair_; }
 
 private:
