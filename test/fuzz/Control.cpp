@@ -21,7 +21,7 @@ public:
   explicit Checked(uint32_t world) : world_(world) {}
   void send(uint32_t rank, const SharedFrame &frame, bool) override {
     ZORSE_FUZZ_EXPECT(rank < world_ && frame->size() > kLengthBytes);
-    runtime::Result<Message> message = parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, Stage::Work, world_);
+    runtime::Result<Message> message = parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, HandshakeState::Work, world_);
     ZORSE_FUZZ_EXPECT(!message.failed() || message.message().find("message 9 ") != std::string::npos ||
                       message.message().find("at this point") == std::string::npos);
   }
@@ -43,8 +43,8 @@ bool readStream(std::string_view bytes, uint32_t world) {
       while (std::optional<std::string_view> frame = reader.next()) {
         ZORSE_FUZZ_EXPECT(frame->size() <= limit);
         for (Role sender : {MEMBER, COORDINATOR})
-          for (Stage stage : {Stage::Greeting, Stage::Proof, Stage::Join, Stage::Work})
-            good |= !parseMessage(*frame, sender, stage, world).failed();
+          for (HandshakeState state : {HandshakeState::Greeting, HandshakeState::Proof, HandshakeState::Join, HandshakeState::Work})
+            good |= !parseMessage(*frame, sender, state, world).failed();
       }
     }
     ZORSE_FUZZ_EXPECT(reader.buffered() <= bytes.size());
@@ -74,18 +74,18 @@ bool fuzz::readOne(std::string_view bytes) {
       SharedFrame frame = encode(event.message());
       ExactCopy copy(std::string_view(*frame).substr(kLengthBytes));
       if (event.message().has_join() || event.message().has_greeting()) {
-        (void)parseMessage(copy.view(), MEMBER, Stage::Join, world).failed();
+        (void)parseMessage(copy.view(), MEMBER, HandshakeState::Join, world).failed();
         if (job.isAbsent(rank) && !job.rootCause()) {
           job.joined(rank, event.message().join().device().substr(0, kDeviceBytes), now);
           joined[rank] = true;
         }
         break;
       }
-      good |= !parseMessage(copy.view(), COORDINATOR, Stage::Work, world).failed();
+      good |= !parseMessage(copy.view(), COORDINATOR, HandshakeState::Work, world).failed();
       if (!job.isConnected(rank))
         break;
       job.recordActivity(rank, now);
-      runtime::Result<Message> message = parseMessage(copy.view(), MEMBER, Stage::Work, world);
+      runtime::Result<Message> message = parseMessage(copy.view(), MEMBER, HandshakeState::Work, world);
       if (message.failed()) {
         job.broken(rank, message.message(), now);
       } else {
@@ -129,7 +129,7 @@ bool fuzz::readOne(std::string_view bytes) {
     Message verdict;
     *verdict.mutable_verdict()->mutable_failure() = toMessage(*job.rootCause());
     SharedFrame frame = encode(verdict);
-    ZORSE_FUZZ_EXPECT(!parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, Stage::Work, world).failed());
+    ZORSE_FUZZ_EXPECT(!parseMessage(std::string_view(*frame).substr(kLengthBytes), COORDINATOR, HandshakeState::Work, world).failed());
   }
   return good;
 }

@@ -69,9 +69,9 @@ TEST(ControlFrames, LengthsBeyondTheLimitEndTheStream) {
 
 // ---- the parser ----
 
-Result<Message> parse(const Message &message, Role sender, Stage stage, uint32_t worldSize = 4) {
+Result<Message> parse(const Message &message, Role sender, HandshakeState state, uint32_t worldSize = 4) {
   SharedFrame frame = encode(message);
-  return parseMessage(std::string_view(*frame).substr(kLengthBytes), sender, stage, worldSize);
+  return parseMessage(std::string_view(*frame).substr(kLengthBytes), sender, state, worldSize);
 }
 
 Message greeting(Role role) {
@@ -111,22 +111,22 @@ Message contributions(uint32_t first, int count) {
 }
 
 TEST(ControlFrames, GoodMessagesPass) {
-  EXPECT_FALSE(parse(greeting(MEMBER), MEMBER, Stage::Greeting).failed());
-  EXPECT_FALSE(parse(greeting(COORDINATOR), COORDINATOR, Stage::Greeting).failed());
-  EXPECT_FALSE(parse(welcome(), COORDINATOR, Stage::Join).failed());
-  EXPECT_FALSE(parse(failure(), MEMBER, Stage::Work).failed());
-  EXPECT_FALSE(parse(contributions(1, 3), COORDINATOR, Stage::Work).failed());
+  EXPECT_FALSE(parse(greeting(MEMBER), MEMBER, HandshakeState::Greeting).failed());
+  EXPECT_FALSE(parse(greeting(COORDINATOR), COORDINATOR, HandshakeState::Greeting).failed());
+  EXPECT_FALSE(parse(welcome(), COORDINATOR, HandshakeState::Join).failed());
+  EXPECT_FALSE(parse(failure(), MEMBER, HandshakeState::Work).failed());
+  EXPECT_FALSE(parse(contributions(1, 3), COORDINATOR, HandshakeState::Work).failed());
 }
 
 TEST(ControlFrames, MessagesAreRefusedAtTheWrongTimeAndFromTheWrongSide) {
-  EXPECT_TRUE(parse(greeting(MEMBER), COORDINATOR, Stage::Greeting).failed()) << "one's own greeting reflected";
-  EXPECT_TRUE(parse(greeting(MEMBER), MEMBER, Stage::Work).failed());
-  EXPECT_TRUE(parse(failure(), MEMBER, Stage::Greeting).failed());
-  EXPECT_TRUE(parse(failure(), MEMBER, Stage::Join).failed());
-  EXPECT_TRUE(parse(failure(), COORDINATOR, Stage::Work).failed());
-  EXPECT_TRUE(parse(contributions(1, 3), MEMBER, Stage::Work).failed());
-  EXPECT_TRUE(parse(welcome(), COORDINATOR, Stage::Proof).failed());
-  EXPECT_TRUE(parse(Message(), MEMBER, Stage::Work).failed());
+  EXPECT_TRUE(parse(greeting(MEMBER), COORDINATOR, HandshakeState::Greeting).failed()) << "one's own greeting reflected";
+  EXPECT_TRUE(parse(greeting(MEMBER), MEMBER, HandshakeState::Work).failed());
+  EXPECT_TRUE(parse(failure(), MEMBER, HandshakeState::Greeting).failed());
+  EXPECT_TRUE(parse(failure(), MEMBER, HandshakeState::Join).failed());
+  EXPECT_TRUE(parse(failure(), COORDINATOR, HandshakeState::Work).failed());
+  EXPECT_TRUE(parse(contributions(1, 3), MEMBER, HandshakeState::Work).failed());
+  EXPECT_TRUE(parse(welcome(), COORDINATOR, HandshakeState::Proof).failed());
+  EXPECT_TRUE(parse(Message(), MEMBER, HandshakeState::Work).failed());
 }
 
 // A rank may report two durations for every peer: since when it has not heard the peer, and since when nothing was
@@ -140,50 +140,50 @@ TEST(ControlFrames, EveryPeerMayBeUnheardAndUndelivered) {
       silence.set_seconds(1);
       silence.set_undelivered(undelivered);
     }
-  EXPECT_FALSE(parse(message, MEMBER, Stage::Work).failed());
+  EXPECT_FALSE(parse(message, MEMBER, HandshakeState::Work).failed());
   message.mutable_heartbeat()->add_unheard()->set_rank(0);
-  EXPECT_TRUE(parse(message, MEMBER, Stage::Work).failed());
+  EXPECT_TRUE(parse(message, MEMBER, HandshakeState::Work).failed());
 }
 
 TEST(ControlFrames, EveryFieldIsChecked) {
-  auto refusedJoin = [](auto change, Role sender, Stage stage, Message message) {
+  auto refusedJoin = [](auto change, Role sender, HandshakeState state, Message message) {
     change(message);
-    return parse(message, sender, stage).failed();
+    return parse(message, sender, state).failed();
   };
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_greeting()->set_magic("http"); }, MEMBER, Stage::Greeting, greeting(MEMBER)));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_greeting()->set_nonce("short"); }, MEMBER, Stage::Greeting, greeting(MEMBER)));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_world(5); }, COORDINATOR, Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_rank(4); }, COORDINATOR, Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_generation(0); }, COORDINATOR, Stage::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_greeting()->set_magic("http"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_greeting()->set_nonce("short"); }, MEMBER, HandshakeState::Greeting, greeting(MEMBER)));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_world(5); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_rank(4); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_generation(0); }, COORDINATOR, HandshakeState::Join, welcome()));
   EXPECT_TRUE(
-      refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR, Stage::Join, welcome()));
+      refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR, HandshakeState::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_deadline_seconds(std::numeric_limits<double>::quiet_NaN()); }, COORDINATOR,
-                          Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_heartbeat_seconds(-1); }, COORDINATOR, Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_mac("m"); }, COORDINATOR, Stage::Join, welcome()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_cause(6); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_rank(4); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_peer(4); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(256); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(-1); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_message(std::string(kTextBytes + 1, 'x')); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_device(std::string(kDeviceBytes + 1, 'x')); }, MEMBER, Stage::Work, failure()));
-  EXPECT_TRUE(parse(contributions(4, 1), COORDINATOR, Stage::Work).failed());
-  EXPECT_TRUE(parse(contributions(1, 4), COORDINATOR, Stage::Work).failed());
-  EXPECT_TRUE(parse(contributions(UINT32_MAX, 2), COORDINATOR, Stage::Work).failed());
-  EXPECT_TRUE(parse(contributions(0, 0), COORDINATOR, Stage::Work).failed());
+                          HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_heartbeat_seconds(-1); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_mac("m"); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_cause(6); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_rank(4); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_peer(4); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(256); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(-1); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_message(std::string(kTextBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_device(std::string(kDeviceBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(parse(contributions(4, 1), COORDINATOR, HandshakeState::Work).failed());
+  EXPECT_TRUE(parse(contributions(1, 4), COORDINATOR, HandshakeState::Work).failed());
+  EXPECT_TRUE(parse(contributions(UINT32_MAX, 2), COORDINATOR, HandshakeState::Work).failed());
+  EXPECT_TRUE(parse(contributions(0, 0), COORDINATOR, HandshakeState::Work).failed());
   Message refusal;
   refusal.mutable_refusal()->set_reason(Reason(77));
-  EXPECT_TRUE(parse(refusal, COORDINATOR, Stage::Join).failed());
+  EXPECT_TRUE(parse(refusal, COORDINATOR, HandshakeState::Join).failed());
   Message contribution;
   contribution.mutable_contribution()->set_name(std::string(kNameBytes + 1, 'x'));
-  EXPECT_TRUE(parse(contribution, MEMBER, Stage::Work).failed());
+  EXPECT_TRUE(parse(contribution, MEMBER, HandshakeState::Work).failed());
 }
 
 TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
   Message large = greeting(MEMBER);
   large.mutable_greeting()->set_magic(std::string(2 * kGreetingBytes, 'x'));
-  EXPECT_TRUE(parse(large, MEMBER, Stage::Greeting).failed());
+  EXPECT_TRUE(parse(large, MEMBER, HandshakeState::Greeting).failed());
   Message join; // the largest message
   join.mutable_join()->set_job(std::string(kJobBytes, 'x'));
   join.mutable_join()->set_device(std::string(kDeviceBytes, 'x'));
@@ -191,15 +191,15 @@ TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
   join.mutable_join()->set_rank(UINT32_MAX);
   join.mutable_join()->set_world(UINT32_MAX);
   join.mutable_join()->set_mac(std::string(kMacBytes, 'x'));
-  EXPECT_FALSE(parse(join, MEMBER, Stage::Join).failed());
+  EXPECT_FALSE(parse(join, MEMBER, HandshakeState::Join).failed());
 }
 
 TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
   std::mt19937 random(7);
-  const std::vector<std::pair<Message, Stage>> seeds = {
-      {greeting(MEMBER), Stage::Greeting}, {failure(), Stage::Work}, {contributions(1, 3), Stage::Work}, {welcome(), Stage::Join}};
+  const std::vector<std::pair<Message, HandshakeState>> seeds = {
+      {greeting(MEMBER), HandshakeState::Greeting}, {failure(), HandshakeState::Work}, {contributions(1, 3), HandshakeState::Work}, {welcome(), HandshakeState::Join}};
   for (int round = 0; round < 20000; ++round) {
-    const auto &[seed, stage] = seeds[random() % seeds.size()];
+    const auto &[seed, state] = seeds[random() % seeds.size()];
     std::string bytes = encode(seed)->substr(kLengthBytes);
     for (uint32_t changes = 1 + random() % 4; changes > 0; --changes)
       switch (random() % 3) {
@@ -214,7 +214,7 @@ TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
         break;
       }
     Role sender = random() % 2 ? MEMBER : COORDINATOR;
-    Result<Message> message = parseMessage(bytes, sender, stage, 4);
+    Result<Message> message = parseMessage(bytes, sender, state, 4);
     if (message.failed())
       continue;
     if (message->has_contributions()) {

@@ -2,7 +2,7 @@
 //
 //   accepted --greeting--> --proof--> --join--> a rank's connection
 //
-// At most kStrangers connections are in the handshake, each for at most kStrangerSeconds.
+// At most kUnauthenticated connections are in the handshake, each for at most kUnauthenticatedSeconds.
 #include "Job.h"
 #include "Proof.h"
 #include "Sockets.h"
@@ -26,9 +26,9 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kStrangers = 128;
-constexpr double kStrangerSeconds = 5;
-/// If kStrangers connections are in the handshake, one that is older than this is closed for a new
+constexpr size_t kUnauthenticated = 128;
+constexpr double kUnauthenticatedSeconds = 5;
+/// If kUnauthenticated connections are in the handshake, one that is older than this is closed for a new
 /// one.
 constexpr double kRoomSeconds = 0.25;
 constexpr double kPauseSeconds = 0.005;
@@ -38,7 +38,7 @@ constexpr uint64_t kListenerId = 0, kWakerId = 1;
 struct Peer {
   Connection connection;
   std::string address;
-  Stage stage = Stage::Greeting;
+  HandshakeState state = HandshakeState::Greeting;
   bool refused = false; ///< its messages are ignored; it is closed when the peer closes or its time is over
   Nonces nonces;
   double since = 0;
@@ -194,7 +194,7 @@ private:
         sendHeartbeats();
         heartbeatAt = now + times_.heartbeatSeconds;
       }
-      expireStrangers(now);
+      expireUnauthenticated(now);
       job_.tick(now, [this] { return refusals_.text(); }, monotonicSeconds() - begun_);
       publishRootCause(); // before the ranks receive it: a rank that has may ask here immediately
       flushAll();
@@ -252,7 +252,7 @@ private:
   // ---- admission ----
   void acceptAll(double now) {
     while (true) {
-      if (strangers_ >= kStrangers && !makeRoom(now))
+      if (strangers_ >= kUnauthenticated && !makeRoom(now))
         return pauseAccepting(now);
       sockaddr_storage from = {};
       socklen_t size = sizeof from;
@@ -296,7 +296,7 @@ private:
     for (const auto &[id, peer] : peers_) {
       if (peer->rank != kNoRank || now - peer->since < kRoomSeconds)
         continue;
-      auto place = [](const Peer &p) { return std::make_tuple(!p.refused, p.stage, p.since); };
+      auto place = [](const Peer &p) { return std::make_tuple(!p.refused, p.state, p.since); };
       if (!victim || place(*peer) < place(*victim)) {
         victim = peer.get();
         worst = id;
@@ -308,11 +308,11 @@ private:
     return true;
   }
 
-  void expireStrangers(double now) {
+  void expireUnauthenticated(double now) {
     if (strangers_ > 0) {
       std::vector<uint64_t> expired;
       for (const auto &[id, peer] : peers_)
-        if (peer->rank == kNoRank && now - peer->since > kStrangerSeconds)
+        if (peer->rank == kNoRank && now - peer->since > kUnauthenticatedSeconds)
           expired.push_back(id);
       for (uint64_t id : expired) {
         if (Peer *peer = find(id); peer && !peer->refused)
@@ -331,11 +331,11 @@ private:
     while (std::optional<std::string_view> frame = reader.next()) {
       if (peer.refused)
         continue;
-      Result<Message> message = parseMessage(*frame, MEMBER, peer.stage, options_.worldSize);
+      Result<Message> message = parseMessage(*frame, MEMBER, peer.state, options_.worldSize);
       if (message.failed()) {
         if (peer.rank != kNoRank)
           job_.broken(peer.rank, message.message(), now);
-        return turnAway(peer, "did not speak this protocol");
+        return reject(peer, "did not speak this protocol");
       }
       if (peer.rank != kNoRank)
         job_.received(peer.rank, *message, now);
@@ -345,11 +345,11 @@ private:
     if (reader.broken() && !peer.refused) {
       if (peer.rank != kNoRank)
         job_.broken(peer.rank, "a frame that is too large", now);
-      turnAway(peer, "did not speak this protocol");
+      reject(peer, "did not speak this protocol");
     }
   }
 
-  void turnAway(Peer &peer, const std::string &why) {
+  void reject(Peer &peer, const std::string &why) {
     peer.refused = true;
     if (peer.rank != kNoRank)
       return; // it still receives the verdict
@@ -371,31 +371,31 @@ private:
         refusal.set_exit_code(std::clamp(job_.rootCause()->exitCode, 0, 255));
     }
     peer.connection.queue(encode(message));
-    turnAway(peer, why);
+    reject(peer, why);
   }
 
   void admit(uint64_t id, Peer &peer, const Message &message, double now) {
     const std::string &secret = options_.key.secret;
-    switch (peer.stage) {
-    case Stage::Greeting:
+    switch (peer.state) {
+    case HandshakeState::Greeting:
       if (message.greeting().version() != kVersion)
-        return turnAway(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) +
+        return reject(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) +
                                   " of the protocol, expected " + std::to_string(kVersion));
       peer.nonces.member = message.greeting().nonce();
-      peer.stage = Stage::Proof;
+      peer.state = HandshakeState::Proof;
       return;
-    case Stage::Proof: {
+    case HandshakeState::Proof: {
       if (!equalMacs(message.proof().mac(), macOfSecret(secret, MEMBER, peer.nonces)))
         return refuse(peer, WRONG_SECRET, "did not know the secret");
       Message proof;
       proof.mutable_proof()->set_mac(macOfSecret(secret, COORDINATOR, peer.nonces));
       peer.connection.queue(encode(proof));
-      peer.stage = Stage::Join;
+      peer.state = HandshakeState::Join;
       return;
     }
-    case Stage::Join:
+    case HandshakeState::Join:
       return admitRank(id, peer, message.join(), now);
-    case Stage::Work:
+    case HandshakeState::Work:
       return;
     }
   }
@@ -416,7 +416,7 @@ private:
     if (!job_.isAbsent(join.rank()))
       return refuse(peer, DUPLICATE_RANK, "had the number of another rank", job_.nameOf(join.rank()));
     peer.rank = join.rank();
-    peer.stage = Stage::Work;
+    peer.state = HandshakeState::Work;
     peer.connection.setDeadline(times_.heartbeatTimeoutSeconds);
     peer.connection.reader().setLimit(kFrameBytes);
     --strangers_;
@@ -522,7 +522,7 @@ Result<std::unique_ptr<Coordinator>> Coordinator::start(const CoordinatorOptions
     return userError("the job's name has " + std::to_string(options.key.job.size()) + " bytes, expected at most " + std::to_string(kJobBytes));
   if (options.worldSize == 0 || options.generation == 0 || (options.rank != kNoRank && options.rank >= options.worldSize))
     return internalError("a coordinator needs ranks, a generation from 1 and a host among its ranks");
-  allowOpenFiles(uint64_t(options.worldSize) + kStrangers + 256);
+  allowOpenFiles(uint64_t(options.worldSize) + kUnauthenticated + 256);
   Result<Listener> listener = listenOn(options.listenAddress, options.ports);
   if (listener.failed())
     return listener.error();

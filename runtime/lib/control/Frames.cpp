@@ -174,22 +174,22 @@ Status checkFields(const Message &message, Role sender, uint32_t worldSize) {
 }
 
 /// Whether `sender` may send the message in this state.
-bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
+bool isExpected(Message::WhatCase what, Role sender, HandshakeState state) {
   bool member = sender == MEMBER;
   switch (what) {
   case Message::kGreeting:
-    return stage == Stage::Greeting;
+    return state == HandshakeState::Greeting;
   case Message::kProof:
-    return stage == Stage::Proof;
+    return state == HandshakeState::Proof;
   case Message::kJoin:
-    return member && stage == Stage::Join;
+    return member && state == HandshakeState::Join;
   case Message::kWelcome:
-    return !member && stage == Stage::Join;
+    return !member && state == HandshakeState::Join;
   case Message::kRefusal:
-    return !member && (stage == Stage::Proof || stage == Stage::Join);
+    return !member && (state == HandshakeState::Proof || state == HandshakeState::Join);
   case Message::kHeartbeat:
   case Message::kReport:
-    return stage == Stage::Work;
+    return state == HandshakeState::Work;
   case Message::kContribution:
   case Message::kFailed:
   case Message::kCoordinatorLost:
@@ -197,13 +197,13 @@ bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
   case Message::kStopRequest:
   case Message::kStopAnswer:
   case Message::kLeave:
-    return member && stage == Stage::Work;
+    return member && state == HandshakeState::Work;
   case Message::kContributions:
   case Message::kVerdict:
   case Message::kStopQuery:
   case Message::kStopDecision:
   case Message::kGoodbye:
-    return !member && stage == Stage::Work;
+    return !member && state == HandshakeState::Work;
   case Message::WHAT_NOT_SET:
     return false;
   }
@@ -212,13 +212,13 @@ bool isExpected(Message::WhatCase what, Role sender, Stage stage) {
 
 } // namespace
 
-Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t worldSize) {
-  if (frame.size() > (stage == Stage::Work || (stage == Stage::Join && sender == COORDINATOR) ? kFrameBytes : kGreetingBytes))
+Result<Message> zorse::control::parseMessage(std::string_view frame, Role sender, HandshakeState state, uint32_t worldSize) {
+  if (frame.size() > (state == HandshakeState::Work || (state == HandshakeState::Join && sender == COORDINATOR) ? kFrameBytes : kGreetingBytes))
     return Status(wrong("a frame of " + std::to_string(frame.size()) + " bytes"));
   Message message;
   if (!message.ParseFromArray(frame.data(), int(frame.size())))
     return Status(wrong("no message"));
-  if (!isExpected(message.what_case(), sender, stage))
+  if (!isExpected(message.what_case(), sender, state))
     return Status(wrong("message " + std::to_string(int(message.what_case())) + " at this point"));
   if (Status bad = checkFields(message, sender, worldSize); bad.failed())
     return bad;

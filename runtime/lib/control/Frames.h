@@ -30,7 +30,7 @@ inline constexpr size_t kTextBytes = 64 << 10;          ///< texts of messages a
 inline constexpr size_t kValuesBytes = size_t(1) << 20; ///< contributions are batched into messages of about this size
 
 /// State of a connection's handshake. It determines which messages are expected.
-enum class Stage : uint8_t { Greeting, Proof, Join, Work };
+enum class HandshakeState : uint8_t { Greeting, Proof, Join, Work };
 
 /// Splits received data into frames. The data may arrive in chunks of any size.
 class FrameReader {
@@ -58,7 +58,7 @@ private:
 /// Parses and checks one message. The error names the invalid field.
 /// \param sender  expected sender
 /// \param world   upper bound of the ranks in the message; not checked in Join
-runtime::Result<Message> parseMessage(std::string_view frame, Role sender, Stage stage, uint32_t worldSize);
+runtime::Result<Message> parseMessage(std::string_view frame, Role sender, HandshakeState state, uint32_t worldSize);
 
 /// An encoded message with its length prefix. All connections that send it share it.
 using SharedFrame = std::shared_ptr<const std::string>;

@@ -78,7 +78,7 @@ private:
     send(mine);
     Message theirs;
     std::string why;
-    switch (await(Stage::Greeting, std::min(until, until_), &theirs, &why)) {
+    switch (await(HandshakeState::Greeting, std::min(until, until_), &theirs, &why)) {
     case Came:
       break;
     case Late:
@@ -105,7 +105,7 @@ private:
         "a coordinator of Zorse that does not know this job's secret: expected the coordinator of job '%', found another one or another secret";
     std::string text = stranger;
     text.replace(text.find('%'), 1, options_.key.job);
-    switch (await(Stage::Proof, std::min(until, until_), &theirs, &why)) {
+    switch (await(HandshakeState::Proof, std::min(until, until_), &theirs, &why)) {
     case Came:
       break;
     case Late:
@@ -134,7 +134,7 @@ private:
     std::string why;
     // A coordinator that knows the secret may count this rank as joined from now on. A long wait is
     // therefore no reason to try again.
-    switch (await(Stage::Join, until_, &theirs, &why)) {
+    switch (await(HandshakeState::Join, until_, &theirs, &why)) {
     case Came:
       break;
     case Late:
@@ -185,11 +185,11 @@ private:
   enum Wait { Came, Late, Closed, Strange };
 
   /// Sends what is queued and waits for the next message.
-  Wait await(Stage stage, double until, Message *out, std::string *why) {
+  Wait await(HandshakeState state, double until, Message *out, std::string *why) {
     while (true) {
       connection_->flush();
       if (std::optional<std::string_view> frame = connection_->reader().next()) {
-        Result<Message> message = parseMessage(*frame, COORDINATOR, stage, options_.worldSize);
+        Result<Message> message = parseMessage(*frame, COORDINATOR, state, options_.worldSize);
         if (message.failed())
           return Strange;
         *out = std::move(*message);

@@ -292,7 +292,7 @@ private:
   bool readMessages() {
     FrameReader &reader = connection_->reader();
     while (std::optional<std::string_view> frame = reader.next()) {
-      Result<Message> message = parseMessage(*frame, COORDINATOR, Stage::Work, options_.worldSize);
+      Result<Message> message = parseMessage(*frame, COORDINATOR, HandshakeState::Work, options_.worldSize);
       if (message.failed()) {
         nonsense(message.message());
         return false;

@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr size_t kStrangers = 64;                         ///< maximum unproved connections in addition to those expected; the oldest is closed first
+constexpr size_t kUnauthenticated = 64;                         ///< maximum unproved connections in addition to those expected; the oldest is closed first
 constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< lifetime of an unproved connection; a slow rank connects again
 constexpr uint32_t kMaxContexts = 16;
 
@@ -213,7 +213,7 @@ private:
         if (Status status = advance(order[i]); status.failed())
           return status;
     if (polled[0].revents != 0)
-      admitStrangers();
+      admitUnauthenticated();
     return Status::success();
   }
 
@@ -230,7 +230,7 @@ private:
     attempt.when = Clock::now() + kHandshakeTime;
   }
 
-  void admitStrangers() {
+  void admitUnauthenticated() {
     for (;;) {
       FileDescriptor fd(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       bool full = !fd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM);
@@ -246,7 +246,7 @@ private:
           if (oldest == attempts_.end())
             oldest = attempt;
         }
-      if (oldest != attempts_.end() && (full || strangers >= expected + kStrangers))
+      if (oldest != attempts_.end() && (full || strangers >= expected + kUnauthenticated))
         giveUp(oldest, "");
       else if (full)
         return;
