@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
   });
   ::unlink(plain.c_str());
 
-  auto group = makeSoloGroup(1);
+  auto group = makeSingleProcessGroup(1);
   CheckpointOptions checkpointOptions;
   checkpointOptions.directory = directory;
   checkpointOptions.keep = 1;

@@ -224,7 +224,7 @@ RandomProgram listOf(uint64_t seed, uint32_t devices, size_t operations, int64_t
 DeviceTransportOptions optionsOf(const RandomProgram &program, const Sums &sums, const std::string &exchange) {
   DeviceTransportOptions options;
   options.sums = sums.sums;
-  options.exchange = exchange;
+  options.allGatherBytes = exchange;
   options.connectSeconds = 60;
   options.plan.groups.emplace_back();
   for (uint32_t d = 0; d < program.devices; ++d) {
@@ -275,7 +275,7 @@ size_t inThreads(const RandomProgram &program, const Sums &sums) {
     gpus.push_back(makeGpu(d, sums));
     members.push_back({d, gpus.back().get()});
   }
-  auto group = makeSoloGroup();
+  auto group = makeSingleProcessGroup();
   auto direct = must(connectNccl(members, *group, optionsOf(program, sums, "list " + std::to_string(program.seed))));
   std::vector<std::unique_ptr<Transport>> transports;
   for (uint32_t d = 0; d < program.devices; ++d) {
@@ -333,7 +333,7 @@ int mistakes(const Sums &sums) {
       gpus.push_back(makeGpu(d, sums));
       members.push_back({d, gpus.back().get()});
     }
-    auto group = makeSoloGroup();
+    auto group = makeSingleProcessGroup();
     auto direct = must(connectNccl(members, *group, optionsOf(two, sums, mistake)));
     std::vector<std::unique_ptr<Blocking>> ends;
     for (uint32_t d = 0; d < 2; ++d) {
@@ -378,7 +378,7 @@ int abortsOfTwo(const Sums &sums) {
     gpus.push_back(makeGpu(d, sums));
     members.push_back({d, gpus.back().get()});
   }
-  auto group = makeSoloGroup();
+  auto group = makeSingleProcessGroup();
   DeviceTransportOptions options = optionsOf(three, sums, "two");
   options.plan.groups.push_back({0, 1});
   auto direct = must(connectNccl(members, *group, options));
@@ -389,7 +389,7 @@ int abortsOfTwo(const Sums &sums) {
   }
   // The time limit for connecting applies to each group separately.
   ::setenv("ZORSE_NCCL_JOIN_SECONDS", "0.7", 1);
-  options.exchange = "slow";
+  options.allGatherBytes = "slow";
   options.connectSeconds = 1;
   (void)must(connectNccl(members, *group, options));
   ::unsetenv("ZORSE_NCCL_JOIN_SECONDS");

@@ -175,7 +175,7 @@ protected:
       }
     auto executor = stateExecutor(other);
     fillState(other, *executor, 0);
-    auto group = makeSoloGroup(generation);
+    auto group = makeSingleProcessGroup(generation);
     CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
@@ -346,13 +346,13 @@ private:
 
 TEST_F(CheckpointFaultTest, AClaimThatComesLateGoesBackToTheNewerRun) {
   auto executor = stateExecutor(bundle);
-  auto open = [&](Group &group, std::shared_ptr<CheckpointStorage> storage) {
+  auto open = [&](ProcessGroup &group, std::shared_ptr<CheckpointStorage> storage) {
     CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
     return CheckpointManager::open(*executor, bundle, group, options, runConfigOf(bundle), std::move(storage));
   };
-  auto newerGroup = makeSoloGroup(2), olderGroup = makeSoloGroup(1);
+  auto newerGroup = makeSingleProcessGroup(2), olderGroup = makeSingleProcessGroup(1);
   std::unique_ptr<CheckpointManager> newer;
   auto older = open(*olderGroup, std::make_shared<LateClaim>([&] {
     auto opened = open(*newerGroup, std::make_shared<FaultyStorage>());
@@ -391,7 +391,7 @@ private:
 TEST_F(CheckpointFaultTest, ADirectoryThatVanishesIsAnError) {
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 10);
-  auto group = makeSoloGroup(1);
+  auto group = makeSingleProcessGroup(1);
   CheckpointOptions options;
   options.directory = directory;
   auto storage = std::make_shared<DirectoryThatVanishes>(directory);
@@ -418,7 +418,7 @@ public:
 
 TEST_F(CheckpointFaultTest, WritesThatTheSystemRefuses) {
   auto executor = stateExecutor(bundle);
-  auto group = makeSoloGroup(1);
+  auto group = makeSingleProcessGroup(1);
   CheckpointOptions options;
   options.directory = directory;
   std::string warnings;
@@ -431,7 +431,7 @@ TEST_F(CheckpointFaultTest, WritesThatTheSystemRefuses) {
     EXPECT_NE(warnings.find("No space left on device"), std::string::npos) << warnings;
   }
   // A file size limit enforced by the system.
-  group = makeSoloGroup(2);
+  group = makeSingleProcessGroup(2);
   auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle));
   ASSERT_FALSE(checkpoints.failed());
   auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -472,7 +472,7 @@ TEST_F(CheckpointFaultTest, AProcessKilledAtAnyOperationLosesNothing) {
     if (child == 0) {
       auto executor = stateExecutor(bundle);
       fillState(bundle, *executor, 20);
-      auto group = makeSoloGroup(2);
+      auto group = makeSingleProcessGroup(2);
       CheckpointOptions options;
       options.directory = directory;
       options.resuming = true;

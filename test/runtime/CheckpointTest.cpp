@@ -39,7 +39,7 @@ protected:
   Status take(const Bundle &bundle, uint64_t generation, const std::vector<uint64_t> &steps, CheckpointOptions options,
               CheckpointManager::Counts *counts = nullptr) {
     auto executor = stateExecutor(bundle);
-    auto group = makeSoloGroup(generation);
+    auto group = makeSingleProcessGroup(generation);
     options.directory = directory;
     RunConfig runConfig = runConfigOf(bundle);
     runConfig.matrices = matrices;
@@ -73,7 +73,7 @@ protected:
     Resumed out;
     auto executor = stateExecutor(bundle);
     fillState(bundle, *executor, 999);
-    auto group = makeSoloGroup(generation);
+    auto group = makeSingleProcessGroup(generation);
     CheckpointOptions options;
     options.directory = directory;
     options.resuming = true;
@@ -286,7 +286,7 @@ TEST_F(CheckpointTest, DamagedOnesDoNotCountAsKept) {
   flipEnd(fileOf("step-00000020.g1", "1-dev:1"));
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 0);
-  auto group = makeSoloGroup(2);
+  auto group = makeSingleProcessGroup(2);
   CheckpointOptions options;
   options.directory = directory;
   options.resuming = true;
@@ -415,7 +415,7 @@ TEST_F(CheckpointTest, FrozenParametersMustBeThoseOfTheRun) {
           data[0] ^= std::byte(1);
       },
       executor.get());
-  auto group = makeSoloGroup(2);
+  auto group = makeSingleProcessGroup(2);
   CheckpointOptions options;
   options.directory = directory;
   options.resuming = true;
@@ -449,7 +449,7 @@ TEST_F(CheckpointTest, AnOlderGenerationWritesAndRemovesNothing) {
   Bundle bundle = stateOnly(folder, {});
   auto executor = stateExecutor(bundle);
   fillState(bundle, *executor, 10);
-  auto group = makeSoloGroup(1);
+  auto group = makeSingleProcessGroup(1);
   CheckpointOptions options;
   options.directory = directory;
   auto checkpoints = CheckpointManager::open(*executor, bundle, *group, options, runConfigOf(bundle), std::make_shared<QuickStorage>());

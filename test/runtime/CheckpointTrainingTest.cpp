@@ -73,7 +73,7 @@ protected:
     auto executor = Executor::create(bundle, std::move(*locals), {});
     EXPECT_FALSE(executor.failed()) << executor.message();
     EXPECT_FALSE(loadState(**executor, bundle, "").failed());
-    auto group = makeSoloGroup(generation);
+    auto group = makeSingleProcessGroup(generation);
     CheckpointOptions options;
     options.directory = directory.path("snapshots");
     options.every = every;
@@ -173,7 +173,7 @@ TEST_F(CheckpointTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverCome
   auto locals = makeLocalDevices(bundle);
   auto executor = Executor::create(bundle, std::move(*locals), {});
   ASSERT_FALSE(loadState(**executor, bundle, "").failed());
-  auto group = makeSoloGroup(1);
+  auto group = makeSingleProcessGroup(1);
   CheckpointOptions options;
   options.directory = directory.path("snapshots");
   options.every = 1;

@@ -150,7 +150,7 @@ TEST(ControlFault, DeathAfterSomeHaveLeft) {
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
   EXPECT_EQ(rig.ears[0].verdicts() + rig.ears[3].verdicts(), 0u) << "they have left";
   EXPECT_EQ(rig.members[0]->fail(ownError("after goodbye")).message, "after goodbye");
-  EXPECT_TRUE(rig.members[0]->exchange("after goodbye", "").failed());
+  EXPECT_TRUE(rig.members[0]->allGatherBytes("after goodbye", "").failed());
   EXPECT_FALSE(rig.members[0]->enter(1));
 }
 
@@ -179,7 +179,7 @@ TEST(ControlFault, AnEndWithoutAGoodbyeIsAFailureWhateverTheExitCode) {
 TEST(ControlFault, NobodyWaitsForARankThatHasLeft) {
   Rig rig(3);
   rig.members[1]->leave();
-  Result<std::vector<std::string>> all = rig.members[0]->exchange("acks", "");
+  Result<std::vector<std::string>> all = rig.members[0]->allGatherBytes("acks", "");
   ASSERT_TRUE(all.failed());
   EXPECT_EQ(all.message(), "rank 1 (device cpu:1) ended without taking part in the exchange 'acks', in which rank 0 (device cpu:0) waits for it");
 }
@@ -208,7 +208,7 @@ TEST(ControlFault, RanksConcludeByThemselvesThatTheLauncherIsGone) {
   Rig rig(3);
   std::vector<std::thread> waiting;
   for (uint32_t rank = 0; rank < 2; ++rank)
-    waiting.emplace_back([&, rank] { EXPECT_TRUE(contains(rig.members[rank]->exchange("never", "").message(), "the launcher at 127.0.0.1:")); });
+    waiting.emplace_back([&, rank] { EXPECT_TRUE(contains(rig.members[rank]->allGatherBytes("never", "").message(), "the launcher at 127.0.0.1:")); });
   sleepFor(0.05);
   double begin = monotonicSeconds();
   rig.coordinator.reset();
@@ -269,12 +269,12 @@ TEST(ControlFault, VerdictsOvertakeLargeExchanges) {
     return RankProgress();
   });
   std::vector<std::thread> exchanging;
-  exchanging.emplace_back([&] { EXPECT_TRUE(rig.members[1]->exchange("large", "").failed()); });
+  exchanging.emplace_back([&] { EXPECT_TRUE(rig.members[1]->allGatherBytes("large", "").failed()); });
   sleepFor(0.1 * patience());
   blocked = true;
   sleepFor(0.1);
   for (uint32_t rank : {0u, 2u}) // complete for all but the rank that does not read
-    exchanging.emplace_back([&, rank] { EXPECT_FALSE(rig.members[rank]->exchange("large", std::string(14 << 20, 'x')).failed()); });
+    exchanging.emplace_back([&, rank] { EXPECT_FALSE(rig.members[rank]->allGatherBytes("large", std::string(14 << 20, 'x')).failed()); });
   exchanging[1].join(), exchanging[2].join();
   std::thread failing([&] { rig.members[2]->fail(ownError("disk full")); });
   EXPECT_TRUE(contains(rig.ears[0].verdict(5 * patience()).message, "disk full")) << "the slow rank delays the others";
@@ -305,7 +305,7 @@ TEST(ControlFault, AnIdleJobGoesOn) {
   Rig rig(options);
   sleepFor(3); // only heartbeats, in both directions
   EXPECT_FALSE(rig.coordinator->failure());
-  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.exchange("still there", "").failed()); });
+  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.allGatherBytes("still there", "").failed()); });
 }
 
 TEST(ControlFault, AMissingHeartbeatIsALostRank) {
@@ -358,7 +358,7 @@ TEST(ControlFault, NobodyWaitsForRanksThatWereGivenUp) {
   options.times.joinSeconds = 0.3;
   auto coordinator = must(Coordinator::start(options));
   auto first = must(Member::join(memberOptions(0, 3, coordinator->port())));
-  EXPECT_TRUE(first->exchange("hello", "").failed());
+  EXPECT_TRUE(first->allGatherBytes("hello", "").failed());
   double begin = monotonicSeconds();
   coordinator->waitForLateRanks(20 * patience());
   EXPECT_LT(monotonicSeconds() - begin, 10 * patience());
@@ -463,7 +463,7 @@ void randomJob(uint32_t seed) {
   std::atomic<uint32_t> left{0};
   rig.each([&](uint32_t rank, Member &member) {
     double begin = monotonicSeconds();
-    Result<std::vector<std::string>> hello = member.exchange("hello", std::to_string(rank));
+    Result<std::vector<std::string>> hello = member.allGatherBytes("hello", std::to_string(rank));
     for (uint64_t step = 1; step <= 40; ++step) {
       if (!member.enter(step))
         break;
@@ -490,7 +490,7 @@ void randomJob(uint32_t seed) {
         }
       }
     }
-    if (member.exchange("end", "").failed())
+    if (member.allGatherBytes("end", "").failed())
       return;
     member.leave();
     ++left;
@@ -582,7 +582,7 @@ TEST(ControlResources, ManyRanksWithFewFilesAllowed) {
       ears[rank].attach(mine);
       Result<std::unique_ptr<Member>> member = Member::join(mine);
       ASSERT_FALSE(member.failed()) << member.message();
-      Result<std::vector<std::string>> all = (*member)->exchange("addresses", std::string(200, char('a' + rank % 26)));
+      Result<std::vector<std::string>> all = (*member)->allGatherBytes("addresses", std::string(200, char('a' + rank % 26)));
       ASSERT_FALSE(all.failed()) << all.message();
       ASSERT_EQ(all->size(), worldSize);
       EXPECT_EQ((*all)[worldSize - 1][0], char('a' + (worldSize - 1) % 26));

@@ -112,7 +112,7 @@ std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, do
     }
     (*member)->setProgress([rank] { return RankProgress{1, true, "is in entry " + std::to_string(10 + rank) + " of step 4", 4, 10 + rank}; });
     sayLine(out, "joined");
-    for (int round = 0; !(*member)->exchange(std::to_string(round), "x").failed(); ++round)
+    for (int round = 0; !(*member)->allGatherBytes(std::to_string(round), "x").failed(); ++round)
       sleepFor(0.01);
     sleepFor(60); // `failed` ends this process
     return 5;
@@ -326,7 +326,7 @@ TEST(ControlProcess, InterruptedCallsGoOn) {
     for (int round = 0; round < 20; ++round) {
       Result<std::unique_ptr<Coordinator>> one = Coordinator::start(coordinatorOptions(1));
       Result<std::unique_ptr<Member>> member = Member::join(memberOptions(0, 1, (*one)->port()));
-      if (member.failed() || (*member)->exchange("x", std::string(1 << 20, 'x')).failed()) {
+      if (member.failed() || (*member)->allGatherBytes("x", std::string(1 << 20, 'x')).failed()) {
         sayLine(out, "failed");
         return 1;
       }

@@ -16,7 +16,7 @@ TEST(Control, ExchangesInRankOrder) {
     EXPECT_EQ(member.size(), 4u);
     EXPECT_EQ(member.generation(), 1u);
     for (int round = 0; round < 20; ++round) {
-      Result<std::vector<std::string>> all = member.exchange("round " + std::to_string(round), std::string(rank, 'x') + std::to_string(round));
+      Result<std::vector<std::string>> all = member.allGatherBytes("round " + std::to_string(round), std::string(rank, 'x') + std::to_string(round));
       ASSERT_FALSE(all.failed()) << all.message();
       ASSERT_EQ(all->size(), 4u);
       for (uint32_t r = 0; r < 4; ++r)
@@ -37,14 +37,14 @@ TEST(Control, ExchangesOfDifferentNamesAtOnce) {
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < 8; ++i) // every rank begins with a different name
       threads.emplace_back([&, name = (i + 3 * rank) % 8] {
-        Result<std::vector<std::string>> all = member.exchange(std::to_string(name), std::to_string(name * 10 + rank));
+        Result<std::vector<std::string>> all = member.allGatherBytes(std::to_string(name), std::to_string(name * 10 + rank));
         ASSERT_FALSE(all.failed()) << all.message();
         for (uint32_t r = 0; r < 3; ++r)
           EXPECT_EQ((*all)[r], std::to_string(name * 10 + r));
       });
     for (std::thread &thread : threads)
       thread.join();
-    EXPECT_TRUE(member.exchange("3", "again").failed()); // a name can be used once
+    EXPECT_TRUE(member.allGatherBytes("3", "again").failed()); // a name can be used once
   });
 }
 
@@ -53,15 +53,15 @@ TEST(Control, ExchangesOfManyMegabytes) {
   rig.each([](uint32_t rank, Member &member) {
     for (int round = 0; round < 3; ++round) {
       std::string mine(size_t(rank == 1 ? 15 : 3) << 20, char('a' + rank + round));
-      Result<std::vector<std::string>> all = member.exchange("large " + std::to_string(round), mine);
+      Result<std::vector<std::string>> all = member.allGatherBytes("large " + std::to_string(round), mine);
       ASSERT_FALSE(all.failed()) << all.message();
       for (uint32_t r = 0; r < 3; ++r)
         EXPECT_TRUE((*all)[r] == std::string(size_t(r == 1 ? 15 : 3) << 20, char('a' + r + round)));
     }
-    Result<std::vector<std::string>> tooLarge = member.exchange("too large", std::string(size_t(17) << 20, 'x'));
+    Result<std::vector<std::string>> tooLarge = member.allGatherBytes("too large", std::string(size_t(17) << 20, 'x'));
     ASSERT_TRUE(tooLarge.failed());
     EXPECT_TRUE(contains(tooLarge.message(), "at most"));
-    EXPECT_FALSE(member.exchange("empty", "").failed());
+    EXPECT_FALSE(member.allGatherBytes("empty", "").failed());
   });
 }
 
@@ -70,7 +70,7 @@ TEST(Control, ReportsArriveInOrderAndBeforeLaterExchanges) {
   rig.each([&](uint32_t rank, Member &member) {
     for (int i = 0; i < 200; ++i)
       member.report(std::to_string(rank) + ":" + std::to_string(i));
-    ASSERT_FALSE(member.exchange("after", "").failed());
+    ASSERT_FALSE(member.allGatherBytes("after", "").failed());
     if (rank != 0)
       return;
     std::vector<std::string> reports = rig.ears[0].reports();
@@ -94,8 +94,8 @@ TEST(Control, ReportsFromBeforeRankZeroJoinedAreKept) {
   MemberOptions zero = memberOptions(0, 2, coordinator->port());
   ear.attach(zero);
   auto late = must(Member::join(zero));
-  std::thread other([&] { EXPECT_FALSE(early->exchange("x", "").failed()); });
-  EXPECT_FALSE(late->exchange("x", "").failed());
+  std::thread other([&] { EXPECT_FALSE(early->allGatherBytes("x", "").failed()); });
+  EXPECT_FALSE(late->allGatherBytes("x", "").failed());
   other.join();
   EXPECT_EQ(ear.reports(), (std::vector<std::string>{"one", "two"}));
 }
@@ -114,7 +114,7 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
       EXPECT_EQ(rootCause.exitCode, 3);
       return;
     }
-    Result<std::vector<std::string>> all = member.exchange("never", "");
+    Result<std::vector<std::string>> all = member.allGatherBytes("never", "");
     ASSERT_TRUE(all.failed());
     EXPECT_TRUE(contains(all.message(), "disk full"));
     ++failedExchanges;

@@ -99,7 +99,7 @@ TEST(ControlTrust, ADuplicateRankEndsAndHarmsNobody) {
   Rig rig(2);
   std::string error = joinError(memberOptions(1, 2, rig.coordinator->port()));
   EXPECT_TRUE(contains(error, "rank 1 (device cpu:1) has joined already")) << error;
-  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.exchange("still works", "").failed()); });
+  rig.each([](uint32_t, Member &member) { EXPECT_FALSE(member.allGatherBytes("still works", "").failed()); });
 }
 
 TEST(ControlTrust, AnotherWorldIsNamed) {
@@ -265,12 +265,12 @@ TEST(ControlTrust, PiecesOfAnySizeInBothDirections) {
   std::unique_ptr<Member> direct;
   std::thread second([&] {
     direct = must(Member::join(memberOptions(1, 2, coordinator->port())));
-    EXPECT_FALSE(direct->exchange("all", std::string(20000, 'y')).failed());
+    EXPECT_FALSE(direct->allGatherBytes("all", std::string(20000, 'y')).failed());
     direct->leave();
   });
   {
     auto member = must(Member::join(memberOptions(0, 2, dribble.port)));
-    Result<std::vector<std::string>> all = member->exchange("all", std::string(20000, 'x'));
+    Result<std::vector<std::string>> all = member->allGatherBytes("all", std::string(20000, 'x'));
     EXPECT_TRUE(!all.failed() && all->at(0) == std::string(20000, 'x') && all->at(1) == std::string(20000, 'y'));
     member->leave();
   }
@@ -439,7 +439,7 @@ TEST(ControlTrust, JunkNeitherEndsNorStallsTheJob) {
   double begin = monotonicSeconds();
   rig.each([](uint32_t, Member &member) {
     for (int round = 0; round < 50; ++round)
-      ASSERT_FALSE(member.exchange(std::to_string(round), "x").failed());
+      ASSERT_FALSE(member.allGatherBytes(std::to_string(round), "x").failed());
   });
   EXPECT_LT(monotonicSeconds() - begin, 5 * patience());
   EXPECT_FALSE(rig.coordinator->failure());

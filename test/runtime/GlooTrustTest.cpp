@@ -166,13 +166,13 @@ TEST(GlooTrust, JobsOfOtherNamesDoNotMeet) {
 
 TEST(GlooTrust, OlderGenerationIsTurnedAway) {
   // A rank of generation 1 obtains the addresses of generation 2.
-  class Replayed final : public Group {
+  class Replayed final : public ProcessGroup {
   public:
     Replayed(uint32_t rank, uint64_t generation, zorse::test::FileGroup &group) : rank_(rank), generation_(generation), group_(group) {}
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return 2; }
     uint64_t generation() const override { return generation_; }
-    Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override { return group_.exchange(name, mine); }
+    Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override { return group_.allGatherBytes(name, mine); }
 
   private:
     uint32_t rank_;
@@ -211,7 +211,7 @@ TEST(GlooTrust, ImpostorAtAnAddressIsFoundOut) {
   getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length);
   std::thread impostor([&] {
     zorse::test::FileGroup group(directory.path("."), 0, 2);
-    (void)group.exchange("transport addresses", "127.0.0.1 " + std::to_string(ntohs(address.sin_port)) + " 1:1");
+    (void)group.allGatherBytes("transport addresses", "127.0.0.1 " + std::to_string(ntohs(address.sin_port)) + " 1:1");
     int fd = accept(listener, nullptr, nullptr);
     std::string reply(64, 'x');
     (void)!::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL);

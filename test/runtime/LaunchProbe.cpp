@@ -60,7 +60,7 @@ int rank(uint64_t steps) {
     if (stops && options.rank == 1 && step == 3 && (**environment).attempt == 0)
       ::kill(::getpid(), SIGSTOP);
     ::usleep(20000);
-    if (Result<std::vector<std::string>> all = (*member)->exchange("step " + std::to_string(step), "");
+    if (Result<std::vector<std::string>> all = (*member)->allGatherBytes("step " + std::to_string(step), "");
         all.failed()) { // ranks stay in step, as transfers would keep them
       ::sleep(10);
       return 4;

@@ -118,12 +118,12 @@ struct Meeting {
   std::condition_variable changed;
   std::map<std::string, std::map<uint32_t, std::string>> said;
 };
-struct Here final : Group {
+struct Here final : ProcessGroup {
   Here(Meeting &meeting, uint32_t me, uint32_t worldSize = 4) : meeting(meeting), me(me), worldSize(worldSize) {}
   uint32_t rank() const override { return me; }
   uint32_t size() const override { return worldSize; }
   uint64_t generation() const override { return 1; }
-  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
+  Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
     std::unique_lock<std::mutex> lock(meeting.mutex);
     meeting.said[name][me] = mine;
     meeting.changed.notify_all();

@@ -182,7 +182,7 @@ Status connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &locals) {
     for (uint32_t device : group)
       if (std::none_of(members.begin(), members.end(), [&](const DeviceTransportMember &member) { return member.device == device; }))
         members.push_back({device, locals[device].device.get()});
-  auto solo = makeSoloGroup();
+  auto solo = makeSingleProcessGroup();
   auto made = connectNccl(members, *solo, options);
   if (made.failed())
     return made.error();

@@ -2,7 +2,7 @@
 // others fail.
 #pragma once
 
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 
 #include <condition_variable>
 #include <map>
@@ -15,7 +15,7 @@ class ThreadJob {
 public:
   ThreadJob(uint32_t size, uint64_t generation) : size_(size), generation_(generation) {}
 
-  std::unique_ptr<Group> group(uint32_t rank) { return std::make_unique<Rank>(*this, rank); }
+  std::unique_ptr<ProcessGroup> group(uint32_t rank) { return std::make_unique<Rank>(*this, rank); }
 
   /// From now on the rank is silent, and every exchange that it has not joined fails.
   void kill(uint32_t rank) {
@@ -25,13 +25,13 @@ public:
   }
 
 private:
-  class Rank final : public Group {
+  class Rank final : public ProcessGroup {
   public:
     Rank(ThreadJob &job, uint32_t rank) : job_(job), rank_(rank) {}
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return job_.size_; }
     uint64_t generation() const override { return job_.generation_; }
-    Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override {
+    Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
       std::unique_lock<std::mutex> lock(job_.mutex_);
       if (job_.dead_.count(rank_))
         return userError("this rank is dead");

@@ -135,14 +135,14 @@ void DelayProxy::run() {
       close(fd);
 }
 
-zorse::runtime::Result<std::vector<std::string>> ProxiedGroup::exchange(const std::string &name, const std::string &mine) {
+zorse::runtime::Result<std::vector<std::string>> ProxiedGroup::allGatherBytes(const std::string &name, const std::string &mine) {
   if (name != "transport addresses")
-    return inner_.exchange(name, mine);
+    return inner_.allGatherBytes(name, mine);
   std::istringstream in(mine);
   std::string host, rest;
   uint16_t port = 0;
   in >> host >> port;
   std::getline(in, rest);
   proxy_ = std::make_unique<DelayProxy>(port, delay_, window_);
-  return inner_.exchange(name, host + " " + std::to_string(proxy_->port()) + rest);
+  return inner_.allGatherBytes(name, host + " " + std::to_string(proxy_->port()) + rest);
 }

@@ -2,7 +2,7 @@
 // of bytes in flight per connection and direction is bounded, as by the TCP window of a real link.
 #pragma once
 
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 
 #include <atomic>
 #include <memory>
@@ -28,19 +28,19 @@ private:
 };
 
 /// A group of ranks with transports that connect through proxies.
-class ProxiedGroup final : public runtime::Group {
+class ProxiedGroup final : public runtime::ProcessGroup {
 public:
-  ProxiedGroup(runtime::Group &inner, double delayMilliseconds, size_t windowBytes)
+  ProxiedGroup(runtime::ProcessGroup &inner, double delayMilliseconds, size_t windowBytes)
       : inner_(inner), delay_(delayMilliseconds), window_(windowBytes) {}
   uint32_t rank() const override { return inner_.rank(); }
   uint32_t size() const override { return inner_.size(); }
   uint64_t generation() const override { return inner_.generation(); }
-  runtime::Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override;
+  runtime::Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override;
   /// The caller keeps the proxy alive as long as the transport.
   std::unique_ptr<DelayProxy> takeProxy() { return std::move(proxy_); }
 
 private:
-  runtime::Group &inner_;
+  runtime::ProcessGroup &inner_;
   double delay_;
   size_t window_;
   std::unique_ptr<DelayProxy> proxy_;

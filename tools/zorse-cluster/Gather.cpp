@@ -31,7 +31,7 @@ Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environm
   Job &job = **joined;
   planning::Cluster all;
   Status status = [&]() -> Status {
-    Result<std::vector<std::string>> texts = job.member().exchange("descriptions", planning::writeCluster(mine.cluster));
+    Result<std::vector<std::string>> texts = job.member().allGatherBytes("descriptions", planning::writeCluster(mine.cluster));
     if (texts.failed())
       return texts.error();
     std::vector<planning::Cluster> parts;

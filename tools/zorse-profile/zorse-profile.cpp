@@ -211,7 +211,7 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
   if (shares.failed())
     return shares.error();
   Result<std::vector<std::string>> published =
-      job.member().exchange("processors", format("%.17g", sharedCpus(bundle.devices[rank], threadsHere, (*shares)[rank])));
+      job.member().allGatherBytes("processors", format("%.17g", sharedCpus(bundle.devices[rank], threadsHere, (*shares)[rank])));
   if (published.failed())
     return published.error();
   std::vector<double> cpus;
@@ -253,7 +253,7 @@ Status placeDevices(const Bundle &bundle, std::vector<RankHardware> &ranks, bool
 Result<std::vector<RankHardware>> placedRanks(Job &job, const Options &o, const Bundle &bundle, uint32_t rank) {
   RankHardware mineFound = hardwareOfThisProcess(bundle.devices[rank].kind);
   mineFound.bundle = bundle.digest;
-  Result<std::vector<std::string>> texts = job.member().exchange("facts", encodeHardware(mineFound));
+  Result<std::vector<std::string>> texts = job.member().allGatherBytes("facts", encodeHardware(mineFound));
   if (texts.failed())
     return texts.error();
   std::vector<RankHardware> ranks;
@@ -270,7 +270,7 @@ Result<std::vector<RankHardware>> placedRanks(Job &job, const Options &o, const 
 
 /// Merges the measurements of all ranks into one profile.
 Result<planning::Profile> gathered(Job &job, const planning::Profile &mine) {
-  Result<std::vector<std::string>> all = job.member().exchange("profiles", planning::writeProfile(mine));
+  Result<std::vector<std::string>> all = job.member().allGatherBytes("profiles", planning::writeProfile(mine));
   if (all.failed())
     return all.error();
   planning::Profile together;

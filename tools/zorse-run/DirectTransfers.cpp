@@ -25,7 +25,7 @@ void zorse::run::chooseTransfers(const Options &options, Bundle &bundle, const s
   bundle.useStaged();
 }
 
-Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, Group &group, double seconds, bool quiet) {
+Status zorse::run::connectDirectly(const Bundle &bundle, std::vector<LocalDevice> &devices, ProcessGroup &group, double seconds, bool quiet) {
   if (bundle.hostStaged.empty())
     return Status::success();
   DeviceTransportOptions options;

@@ -136,7 +136,7 @@ private:
     hardware.throttled = !o.throttle.empty();
     hardware.bundle = bundle->digest;
     hardware.run = runText(o, fingerprint, evaluationFingerprint);
-    Result<std::vector<std::string>> texts = member->exchange("facts", encodeHardware(hardware));
+    Result<std::vector<std::string>> texts = member->allGatherBytes("facts", encodeHardware(hardware));
     if (texts.failed())
       return texts.error();
     met = true;

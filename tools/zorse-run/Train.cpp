@@ -215,7 +215,7 @@ private:
       auto newest = std::find_if(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
       chosen = newest == directories->end() ? std::string() : chosen + "/" + newest->name;
     }
-    Result<std::vector<std::string>> all = process.group.exchange("snapshot to evaluate", chosen);
+    Result<std::vector<std::string>> all = process.group.allGatherBytes("snapshot to evaluate", chosen);
     if (all.failed())
       return all.error();
     if (all->front().empty())
@@ -245,7 +245,7 @@ private:
         return library;
       mine.push_back(*library);
     }
-    Result<std::vector<std::string>> all = process.group.exchange("matrix libraries", joined(mine));
+    Result<std::vector<std::string>> all = process.group.allGatherBytes("matrix libraries", joined(mine));
     return all.failed() ? Result<std::string>(all.error()) : joined(*all);
   }
 
@@ -258,7 +258,7 @@ private:
     return text;
   }
 
-  Status openCheckpoints(CheckpointOptions options, Group &group) {
+  Status openCheckpoints(CheckpointOptions options, ProcessGroup &group) {
     options.warn = [this](const std::string &text) {
       if (process.output)
         process.output->line("warning: " + text);
@@ -287,7 +287,7 @@ private:
       if (!draft.failed())
         parts = std::move(*draft);
     }
-    Result<std::vector<std::string>> made = again.exchange("directory of parts", answer);
+    Result<std::vector<std::string>> made = again.allGatherBytes("directory of parts", answer);
     if (made.failed())
       return made.error();
     if (made->front().empty() || made->front()[0] != '=')
@@ -357,7 +357,7 @@ private:
 
     // Clocks of ranks are compared from here on: all ranks leave this exchange at nearly the same
     // time.
-    if (auto met = process.group.exchange("ready to train", ""); met.failed())
+    if (auto met = process.group.allGatherBytes("ready to train", ""); met.failed())
       return met.error();
     began = Clock::now();
     if (o.evaluate) {
@@ -381,7 +381,7 @@ private:
       checkpoints->saveNow(stepsDone);
     // The rank that has the losses sends the result to all, so that all ranks exit with the same
     // code.
-    Result<std::vector<std::string>> said = process.group.exchange("numbers", (end->changed ? "+" : "-") + end->notFinite);
+    Result<std::vector<std::string>> said = process.group.allGatherBytes("numbers", (end->changed ? "+" : "-") + end->notFinite);
     if (said.failed())
       return said.error();
     for (const std::string &text : *said) {
@@ -401,7 +401,7 @@ private:
     partsFailed = inParts && status.failed();
     if (alone() || o.checkpoint.empty() || inParts)
       return status;
-    Result<std::vector<std::string>> failed = process.group.exchange("last snapshot", status.failed() ? "failed" : "");
+    Result<std::vector<std::string>> failed = process.group.allGatherBytes("last snapshot", status.failed() ? "failed" : "");
     if (failed.failed())
       return failed.error();
     bool any = std::any_of(failed->begin(), failed->end(), [](const std::string &text) { return !text.empty(); });
@@ -450,7 +450,7 @@ private:
       for (std::string &message : sayTrace(events))
         tell(std::move(message));
     }
-    if (auto met = process.group.exchange("everything is said", ""); met.failed())
+    if (auto met = process.group.allGatherBytes("everything is said", ""); met.failed())
       return first ? Status(*first) : Status(met.error());
     if (!process.output) {
       keep(waitForOutputs());
@@ -524,7 +524,7 @@ private:
   /// Waits until rank 0 has written the outputs. If a rank that was asked to stop exited earlier
   /// with 130, launchers would kill the others.
   Status waitForOutputs() {
-    if (auto met = process.group.exchange("outputs are written", ""); met.failed())
+    if (auto met = process.group.allGatherBytes("outputs are written", ""); met.failed())
       return met.error();
     return Status::success();
   }

@@ -5,7 +5,7 @@
 
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 #include "zorse/runtime/Training.h"
 
 #include <functional>
@@ -17,8 +17,8 @@ class JobOutput;
 
 /// This process among the processes of its job.
 struct ProcessContext {
-  ProcessContext(runtime::Group &group, runtime::StepGate &gate) : group(group), gate(gate) {}
-  runtime::Group &group;
+  ProcessContext(runtime::ProcessGroup &group, runtime::StepGate &gate) : group(group), gate(gate) {}
+  runtime::ProcessGroup &group;
   runtime::StepGate &gate;
   runtime::Member *member = nullptr; ///< null: the only process
   JobOutput *output = nullptr;       ///< output of the whole job; set on rank 0 or if this is the only process

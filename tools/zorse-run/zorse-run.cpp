@@ -81,7 +81,7 @@ Status runThreads(const Options &o, bool &finished) {
       return print.error();
     fingerprint = *print;
   }
-  std::unique_ptr<Group> group = makeSoloGroup(generation);
+  std::unique_ptr<ProcessGroup> group = makeSingleProcessGroup(generation);
   std::unique_ptr<StepGate> gate = makeSoloGate();
   onSignals([gate = gate.get()] { gate->requestStop(); });
   JobOutput output(o, *bundle);

@@ -389,9 +389,9 @@ std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, con
 
 AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
   std::string name = directoryName(job.step, context_.fence.generation()), directory = context_.fence.directory() + "/" + name;
-  Group &group = context_.group;
+  ProcessGroup &group = context_.group;
   Acknowledgement mine = writeFiles(job, directory);
-  Result<std::vector<std::string>> said = group.exchange("snapshot " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
+  Result<std::vector<std::string>> said = group.allGatherBytes("snapshot " + std::to_string(job.step) + " files", writeAcknowledgement(mine));
   if (said.failed())
     return {CheckpointError{said.message()}, /*jobFailed=*/true};
 
@@ -414,7 +414,7 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
     if (group.rank() == 0)
       if (auto problem = commit(job, directory, acknowledgements))
         verdict = (problem->superseded ? "superseded " : "failed ") + problem->text;
-    said = group.exchange("snapshot " + std::to_string(job.step) + " index", verdict);
+    said = group.allGatherBytes("snapshot " + std::to_string(job.step) + " index", verdict);
     if (said.failed())
       return {CheckpointError{said.message()}, /*jobFailed=*/true};
     if (const std::string &text = (*said)[0]; !text.empty()) {

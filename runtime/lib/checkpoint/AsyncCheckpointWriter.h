@@ -24,7 +24,7 @@ namespace zorse::runtime {
 struct AsyncCheckpointWriterContext {
   Executor &executor;
   const Bundle &bundle;
-  Group &group;
+  ProcessGroup &group;
   CheckpointOptions options;
   RunConfig runConfig;
   std::shared_ptr<CheckpointStorage> storage;

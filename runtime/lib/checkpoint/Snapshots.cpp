@@ -13,11 +13,11 @@ using nlohmann::json;
 namespace {
 
 /// Sends a text or an error from rank 0 to all ranks.
-Result<std::string> fromRankZero(Group &group, const std::string &name, const Result<std::string> &mine) {
+Result<std::string> fromRankZero(ProcessGroup &group, const std::string &name, const Result<std::string> &mine) {
   json said = json::object();
   if (group.rank() == 0)
     said[mine.failed() ? "error" : "value"] = mine.failed() ? mine.message() : *mine;
-  Result<std::vector<std::string>> all = group.exchange(name, said.dump(-1, ' ', false, json::error_handler_t::replace));
+  Result<std::vector<std::string>> all = group.allGatherBytes(name, said.dump(-1, ' ', false, json::error_handler_t::replace));
   if (all.failed())
     return all.error();
   json heard = json::parse((*all)[0], nullptr, false);
@@ -48,12 +48,12 @@ Result<std::string> takeOwnership(CheckpointStorage &storage, const CheckpointOp
 
 class CheckpointManager::Implementation {
 public:
-  Implementation(Executor &executor, const Bundle &bundle, Group &group, const CheckpointOptions &options, const RunConfig &runConfig)
+  Implementation(Executor &executor, const Bundle &bundle, ProcessGroup &group, const CheckpointOptions &options, const RunConfig &runConfig)
       : executor(executor), bundle(bundle), group(group), options(options), runConfig(runConfig) {}
 
   Executor &executor;
   const Bundle &bundle;
-  Group &group;
+  ProcessGroup &group;
   CheckpointOptions options;
   RunConfig runConfig;
   std::shared_ptr<CheckpointStorage> storage;
@@ -63,7 +63,7 @@ public:
 CheckpointManager::CheckpointManager(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 CheckpointManager::~CheckpointManager() = default;
 
-Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &executor, const Bundle &bundle, Group &group, const CheckpointOptions &given,
+Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &executor, const Bundle &bundle, ProcessGroup &group, const CheckpointOptions &given,
                                                    const RunConfig &runConfig, std::shared_ptr<CheckpointStorage> storage) {
   CheckpointOptions options = given;
   while (options.directory.size() > 1 && options.directory.back() == '/')
@@ -83,7 +83,7 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
   Fence fence(*made->storage, options.directory, mine);
   std::optional<CheckpointError> error = fence.check();
   std::string text = error ? error->text + (group.rank() > 0 ? "; expected a directory that all ranks share, the same on each" : "") : "";
-  Result<std::vector<std::string>> all = group.exchange("snapshot directory seen", text);
+  Result<std::vector<std::string>> all = group.allGatherBytes("snapshot directory seen", text);
   if (all.failed())
     return all.error();
   for (uint32_t rank = 0; rank < all->size(); ++rank)
@@ -124,7 +124,7 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
     begin = end + 1;
     CheckpointStatus verdict = loadCheckpoint(path, my.storage, my.executor, my.bundle, my.runConfig, *frozen, allowChange);
     json said = {{"kind", int(verdict.kind)}, {"text", verdict.text}};
-    Result<std::vector<std::string>> all = my.group.exchange("resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
+    Result<std::vector<std::string>> all = my.group.allGatherBytes("resume from " + name, said.dump(-1, ' ', false, json::error_handler_t::replace));
     if (all.failed())
       return all.error();
     std::string bad, refused;

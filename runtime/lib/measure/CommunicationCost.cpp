@@ -180,7 +180,7 @@ Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t 
   return work;
 }
 
-Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds,
+Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
                                                                    const std::vector<int> &threads) {
   uint32_t me = group.rank(), worldSize = group.size();
   MovingWork mine, next;
@@ -189,7 +189,7 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group,
   // pairs at the same time.
   uint32_t turns = worldSize <= 8 ? worldSize : 3;
   for (uint32_t turn = 0; turn < turns; ++turn) {
-    Result<std::vector<std::string>> met = group.exchange("moving " + std::to_string(turn), "");
+    Result<std::vector<std::string>> met = group.allGatherBytes("moving " + std::to_string(turn), "");
     if (met.failed())
       return met.error();
     for (uint32_t driver : {me, (me + worldSize - 1) % worldSize}) {
@@ -204,7 +204,7 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(Group &group,
     }
   }
   json row = {mine.perByte, mine.perMessage, next.delay};
-  Result<std::vector<std::string>> all = group.exchange("moving measured", row.dump());
+  Result<std::vector<std::string>> all = group.allGatherBytes("moving measured", row.dump());
   if (all.failed())
     return all.error();
   std::vector<MovingWork> result(worldSize);

@@ -125,7 +125,7 @@ namespace {
 /// The measurements that this rank takes part in, in an order that is the same on all ranks.
 class LinkRounds {
 public:
-  LinkRounds(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds)
+  LinkRounds(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds)
       : group(group), transport(transport), seconds(seconds), me(group.rank()) {
     for (uint32_t node : nodes)
       count = std::max(count, node + 1);
@@ -179,7 +179,7 @@ public:
   }
 
 private:
-  Group &group;
+  ProcessGroup &group;
   Transport &transport;
   double seconds;
   uint32_t me, count = 0, entry = 1;
@@ -187,7 +187,7 @@ private:
   std::vector<std::vector<uint32_t>> ranks; ///< ranks by node
 
   Status meet() {
-    Result<std::vector<std::string>> met = group.exchange("links " + std::to_string(turn++), "");
+    Result<std::vector<std::string>> met = group.allGatherBytes("links " + std::to_string(turn++), "");
     return met.failed() ? met.error() : Status::success();
   }
 
@@ -217,7 +217,7 @@ private:
       return own.error();
     char text[32];
     std::snprintf(text, sizeof text, "%.17g", own->bandwidth);
-    Result<std::vector<std::string>> all = group.exchange("streams " + std::to_string(turn++), text);
+    Result<std::vector<std::string>> all = group.allGatherBytes("streams " + std::to_string(turn++), text);
     if (all.failed())
       return all.error();
     double sum = 0;
@@ -253,14 +253,14 @@ bool readLinks(const std::string &text, std::vector<RankLink> &links) {
 
 } // namespace
 
-Result<std::vector<RankLink>> zorse::runtime::measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
+Result<std::vector<RankLink>> zorse::runtime::measureLinks(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
                                                            const std::function<void(const std::string &)> &progress) {
   LinkRounds rounds(group, transport, nodes, seconds);
   if (Status status = rounds.insideNodes(); status.failed())
     return status;
   if (Status status = rounds.betweenNodes(progress); status.failed())
     return status;
-  Result<std::vector<std::string>> all = group.exchange("links measured", describe(rounds.mine).dump());
+  Result<std::vector<std::string>> all = group.allGatherBytes("links measured", describe(rounds.mine).dump());
   if (all.failed())
     return all.error();
   std::vector<RankLink> links;

@@ -201,8 +201,8 @@ Result<std::optional<int64_t>> TextGenerator::answer(uint64_t step, size_t drawn
   return std::optional<int64_t>(std::min<int64_t>(found - up.begin(), int64_t(up.size()) - 1));
 }
 
-Result<int64_t> zorse::runtime::agreeOnToken(Group &group, const std::string &name, const std::optional<int64_t> &mine) {
-  Result<std::vector<std::string>> all = group.exchange(name, mine ? std::to_string(*mine) : "");
+Result<int64_t> zorse::runtime::agreeOnToken(ProcessGroup &group, const std::string &name, const std::optional<int64_t> &mine) {
+  Result<std::vector<std::string>> all = group.allGatherBytes(name, mine ? std::to_string(*mine) : "");
   if (all.failed())
     return all.error();
   for (const std::string &text : *all)

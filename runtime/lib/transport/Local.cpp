@@ -41,7 +41,7 @@ struct Rendezvous {
   std::vector<std::byte> sum; ///< result of an all-reduce
 };
 
-class Exchange {
+class LocalHub {
 public:
   Rendezvous &rendezvous(uint32_t entry) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -79,7 +79,7 @@ private:
 
 class LocalTransport final : public Transport {
 public:
-  LocalTransport(std::shared_ptr<Exchange> exchange, uint32_t device) : exchange_(std::move(exchange)), device_(device) {}
+  LocalTransport(std::shared_ptr<LocalHub> hub, uint32_t device) : hub_(std::move(hub)), device_(device) {}
 
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
     return meet(operation, 2, {device_, data, bytes}, /*isRead=*/true, nullptr, [](const Rendezvous &) { return Status::success(); });
@@ -159,7 +159,7 @@ public:
   }
 
   uint64_t moved() const override { return moved_.load(std::memory_order_relaxed); }
-  void abort(const Error &why) override { exchange_->abort(why); }
+  void abort(const Error &why) override { hub_->abort(why); }
 
 private:
   static const Part *find(const Rendezvous &rendezvous, uint32_t device) {
@@ -183,12 +183,12 @@ private:
   /// all run `work`.
   template <typename Complete, typename Work>
   Status meet(Operation operation, size_t participants, Part mine, bool isRead, Complete whenComplete, Work &&work) {
-    Rendezvous &rendezvous = exchange_->rendezvous(operation.entry);
+    Rendezvous &rendezvous = hub_->rendezvous(operation.entry);
     std::unique_lock<std::mutex> lock(rendezvous.mutex);
-    auto waitFor = [&](auto &&condition) { rendezvous.changed.wait(lock, [&] { return exchange_->aborted() || condition(); }); };
+    auto waitFor = [&](auto &&condition) { rendezvous.changed.wait(lock, [&] { return hub_->aborted() || condition(); }); };
 
     waitFor([&] { return !rendezvous.working; }); // others may still be leaving the previous step
-    if (exchange_->aborted())
+    if (hub_->aborted())
       return leaveAborted(lock);
     if (!rendezvous.parts.empty() && rendezvous.step != operation.step) {
       lock.unlock();
@@ -205,7 +205,7 @@ private:
       rendezvous.changed.notify_all();
     } else {
       waitFor([&] { return rendezvous.generation != generation || rendezvous.working; });
-      if (exchange_->aborted())
+      if (hub_->aborted())
         return leaveAborted(lock);
     }
 
@@ -232,10 +232,10 @@ private:
 
   Status leaveAborted(std::unique_lock<std::mutex> &lock) {
     lock.unlock(); // abort() takes the locks in the opposite order
-    return exchange_->failure();
+    return hub_->failure();
   }
 
-  std::shared_ptr<Exchange> exchange_;
+  std::shared_ptr<LocalHub> hub_;
   uint32_t device_;
   std::atomic<uint64_t> moved_{0};
 };
@@ -243,9 +243,9 @@ private:
 } // namespace
 
 std::vector<std::unique_ptr<Transport>> zorse::runtime::makeLocalTransports(uint32_t devices) {
-  auto exchange = std::make_shared<Exchange>();
+  auto hub = std::make_shared<LocalHub>();
   std::vector<std::unique_ptr<Transport>> transports;
   for (uint32_t device = 0; device < devices; ++device)
-    transports.push_back(std::make_unique<LocalTransport>(exchange, device));
+    transports.push_back(std::make_unique<LocalTransport>(hub, device));
   return transports;
 }

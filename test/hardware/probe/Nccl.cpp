@@ -64,7 +64,7 @@ int probe::tryNccl() {
   DeviceTransportOptions options;
   options.plan.groups = options.plan.peers = {{0}}; // also sends to itself
   options.names = {"kit"};
-  auto group = makeSoloGroup();
+  auto group = makeSingleProcessGroup();
   const double begin = now();
   auto made = connectNccl({{0, device->get()}}, *group, options);
   char text[160];

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 
 #include <functional>
 #include <memory>
@@ -61,7 +61,7 @@ public:
   /// replaces the fencing token; an equal or newer token is an error. Executor, bundle and group
   /// must outlive the object.
   /// \param storage  file access; null: the default. Tests use it to simulate failing disks.
-  static Result<std::unique_ptr<CheckpointManager>> open(Executor &executor, const Bundle &bundle, Group &group, const CheckpointOptions &options,
+  static Result<std::unique_ptr<CheckpointManager>> open(Executor &executor, const Bundle &bundle, ProcessGroup &group, const CheckpointOptions &options,
                                                  const RunConfig &runConfig, std::shared_ptr<CheckpointStorage> storage = nullptr);
   /// Abandons state that has not been copied and waits for the rest. If the run has failed, the
   /// group must have failed as well.

@@ -1,6 +1,6 @@
 // The control plane of a job: a coordinator (in our launcher, or in rank 0 if there is none) and
 // one connection from every rank. The coordinator admits ranks that know the job's secret. It
-// carries exchanges (Group.h), heartbeats, step reports, the agreement on an early stop, and
+// carries exchanges (ProcessGroup.h), heartbeats, step reports, the agreement on an early stop, and
 // failures:
 //
 //   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or after kRootCauseSeconds)
@@ -15,7 +15,7 @@
 // both directions).
 #pragma once
 
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 #include "zorse/runtime/Status.h"
 #include "zorse/runtime/UnresponsivePeer.h"
 
@@ -157,7 +157,7 @@ struct MemberOptions {
   std::function<void(const std::string &)> reported; ///< receives the `report` of some rank; in order, in the control thread
 };
 
-class Member : public Group, public StepGate {
+class Member : public ProcessGroup, public StepGate {
 public:
   /// Connects, proves the secret in both directions, and joins. Returns once the coordinator has
   /// admitted this rank; others may still be missing.
@@ -167,7 +167,7 @@ public:
   uint32_t rank() const override;
   uint32_t size() const override;
   uint64_t generation() const override;
-  Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) override;
+  Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override;
   bool enter(uint64_t turn) override;
   void requestStop() override;
 

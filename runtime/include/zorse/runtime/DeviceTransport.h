@@ -14,7 +14,7 @@
 
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Device.h"
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 #include "zorse/runtime/Transport.h"
 
 #include <functional>
@@ -100,7 +100,7 @@ struct DeviceTransportOptions {
   DeviceSums sums;
   std::vector<std::string> names;               ///< names of devices
   double connectSeconds = 60;                   ///< time limit for the members of one group to connect, and for its self-test
-  std::string exchange = "direct";              ///< prefix of the names of exchanges
+  std::string allGatherBytes = "direct";              ///< prefix of the names of exchanges
   std::function<void(const std::string &)> say; ///< receives a message about every slow group; called from threads
 };
 
@@ -114,7 +114,7 @@ struct DeviceTransportMember {
 /// bytes. All ranks call it, also those without a member.
 /// \returns one transport per member. Errors name the devices, the failed operation and how to fix
 ///   it.
-Result<std::vector<std::unique_ptr<DeviceTransport>>> connectNccl(const std::vector<DeviceTransportMember> &members, Group &group,
+Result<std::vector<std::unique_ptr<DeviceTransport>>> connectNccl(const std::vector<DeviceTransportMember> &members, ProcessGroup &group,
                                                                   const DeviceTransportOptions &options);
 
 /// Returns "2.28.3", or why no usable NCCL was found.

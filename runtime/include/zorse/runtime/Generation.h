@@ -8,7 +8,7 @@
 
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 
 #include <memory>
 #include <mutex>
@@ -61,6 +61,6 @@ private:
 };
 
 /// Returns the token of the rank that knows it, on all ranks. \param name  name of the exchange
-Result<int64_t> agreeOnToken(Group &group, const std::string &name, const std::optional<int64_t> &mine);
+Result<int64_t> agreeOnToken(ProcessGroup &group, const std::string &name, const std::optional<int64_t> &mine);
 
 } // namespace zorse::runtime

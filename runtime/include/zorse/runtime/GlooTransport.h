@@ -7,7 +7,7 @@
 // milliseconds, and the error names the peer. A slow peer causes no failure.
 #pragma once
 
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 #include "zorse/runtime/Transport.h"
 
 #include <map>
@@ -40,6 +40,6 @@ struct GlooOptions {
 /// After an error of any call, the transports of all ranks are unusable. Exception: a call for a
 /// peer that left the job normally fails alone. The destructor closes the connections in order. It
 /// waits at most 10 s until the peers' hosts have acknowledged the last bytes.
-Result<std::unique_ptr<Transport>> makeGlooTransport(Group &group, const GlooOptions &options);
+Result<std::unique_ptr<Transport>> makeGlooTransport(ProcessGroup &group, const GlooOptions &options);
 
 } // namespace zorse::runtime

@@ -53,7 +53,7 @@ struct RankLink {
 /// each node. All ranks call it together. Up to eight nodes, every pair is measured; with more
 /// nodes, each node with its neighbor and with the node halfway around the ring.
 /// \param nodes  by rank. \returns all links, on every rank.
-Result<std::vector<RankLink>> measureLinks(Group &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
+Result<std::vector<RankLink>> measureLinks(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
                                            const std::function<void(const std::string &)> &progress);
 
 /// CPU cost of messages on a rank.
@@ -72,7 +72,7 @@ Result<MovingWork> measureMoving(Transport &transport, uint32_t me, uint32_t dri
 /// from one thread, with the same `entry` (16 per rank are used).
 /// \param threads  by rank, computing threads; 0: the rank is skipped and its values are zero.
 ///   \returns the values of all ranks, on every rank.
-Result<std::vector<MovingWork>> measureMovingOfAll(Group &group, Transport &transport, uint32_t entry, double seconds,
+Result<std::vector<MovingWork>> measureMovingOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
                                                    const std::vector<int> &threads);
 
 /// Options of Job.

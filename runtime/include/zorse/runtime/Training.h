@@ -4,7 +4,7 @@
 
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/Group.h"
+#include "zorse/runtime/ProcessGroup.h"
 #include "zorse/runtime/LearningRate.h"
 
 #include "zorse/runtime/Generation.h"
@@ -70,7 +70,7 @@ struct TrainingRun {
   std::function<void(const StepReport &)> report;
   TextGenerator *generator = nullptr; ///< ExecutorOptions::beforeCall must call its `observe`; null: no text is generated
   uint64_t generateInterval = 0;   ///< steps
-  Group *group = nullptr;     ///< ranks that agree on tokens; required with a sampler
+  ProcessGroup *group = nullptr;     ///< ranks that agree on tokens; required with a sampler
   std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> generated; ///< the first `prompt` ids are the prompt
   StepGate *gate = nullptr;                                                                   ///< null: the run cannot be stopped early
   /// Called in a process with devices that have no work: waits until the job has finished the next

@@ -91,7 +91,7 @@ struct Attempt {
 
 class ConnectionSetup {
 public:
-  ConnectionSetup(Group &group, const GlooOptions &options) : group_(group), options_(options), me_(group.rank()) {}
+  ConnectionSetup(ProcessGroup &group, const GlooOptions &options) : group_(group), options_(options), me_(group.rank()) {}
 
   Result<std::map<uint32_t, Connections>> meet() {
     if (Status status = introduce(); status.failed())
@@ -106,7 +106,7 @@ public:
         return status;
     listener_.reset();
     // No rank uses a connection before all ranks have all of theirs.
-    if (Result<std::vector<std::string>> all = group_.exchange("transport is connected", ""); all.failed())
+    if (Result<std::vector<std::string>> all = group_.allGatherBytes("transport is connected", ""); all.failed())
       return all.error();
     std::map<uint32_t, Connections> connections;
     for (auto &[peer, pending] : pending_) {
@@ -133,7 +133,7 @@ private:
       mine.contexts[peer] = found == options_.contexts.end() ? 1 : found->second;
     }
 
-    Result<std::vector<std::string>> all = group_.exchange("transport addresses", encodeIntroduction(mine));
+    Result<std::vector<std::string>> all = group_.allGatherBytes("transport addresses", encodeIntroduction(mine));
     if (all.failed())
       return all.error();
     for (uint32_t rank = 0; rank < all->size(); ++rank) {
@@ -384,7 +384,7 @@ private:
     return internalError("connections are missing");
   }
 
-  Group &group_;
+  ProcessGroup &group_;
   const GlooOptions &options_;
   const uint32_t me_;
   FileDescriptor listener_;
@@ -401,6 +401,6 @@ std::string zorse::runtime::gloo_transport::rankName(const GlooOptions &options,
   return rank < options.deviceNames.size() ? name + " (" + options.deviceNames[rank] + ")" : name;
 }
 
-Result<std::map<uint32_t, Connections>> zorse::runtime::gloo_transport::connectRanks(Group &group, const GlooOptions &options) {
+Result<std::map<uint32_t, Connections>> zorse::runtime::gloo_transport::connectRanks(ProcessGroup &group, const GlooOptions &options) {
   return ConnectionSetup(group, options).meet();
 }

@@ -297,7 +297,7 @@ void allowDescriptors(size_t peers) {
 
 } // namespace
 
-Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(Group &group, const GlooOptions &options) {
+Result<std::unique_ptr<Transport>> zorse::runtime::makeGlooTransport(ProcessGroup &group, const GlooOptions &options) {
   ignoreBrokenPipes();
   allowDescriptors(group.size());
   Result<std::map<uint32_t, Connections>> connections = connectRanks(group, options);

@@ -43,7 +43,7 @@ bool parse(const std::string &text, UniqueId &id) {
 /// Exchanges the id of each group. The rank with the group's first device publishes it; other ranks
 /// publish an empty line.
 /// \param api  null on a rank without members, which creates no id
-Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DeviceTransportMember> &members, Group &group, const DeviceTransportOptions &options) {
+Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DeviceTransportMember> &members, ProcessGroup &group, const DeviceTransportOptions &options) {
   const size_t count = options.plan.groups.size();
   std::string mine;
   for (const std::vector<uint32_t> &devices : options.plan.groups) {
@@ -55,7 +55,7 @@ Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<
     }
     mine += '\n';
   }
-  Result<std::vector<std::string>> all = group.exchange(options.exchange + " ids", mine);
+  Result<std::vector<std::string>> all = group.allGatherBytes(options.allGatherBytes + " ids", mine);
   if (all.failed())
     return all.error();
   std::vector<UniqueId> ids(count);
@@ -182,7 +182,7 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
   return status.failed() ? Status(failed(status.message())) : status;
 }
 
-Result<std::vector<std::unique_ptr<DeviceTransport>>> zorse::runtime::connectNccl(const std::vector<DeviceTransportMember> &members, Group &group,
+Result<std::vector<std::unique_ptr<DeviceTransport>>> zorse::runtime::connectNccl(const std::vector<DeviceTransportMember> &members, ProcessGroup &group,
                                                                                   const DeviceTransportOptions &given) {
   Result<const NcclApi *> api = members.empty() ? Result<const NcclApi *>(static_cast<const NcclApi *>(nullptr)) : ncclApi();
   if (api.failed())

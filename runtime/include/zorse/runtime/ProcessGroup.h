@@ -14,9 +14,9 @@
 
 namespace zorse::runtime {
 
-class Group {
+class ProcessGroup {
 public:
-  virtual ~Group() = default;
+  virtual ~ProcessGroup() = default;
 
   virtual uint32_t rank() const = 0;
   virtual uint32_t size() const = 0;
@@ -26,11 +26,11 @@ public:
   /// contributions in rank order. Blocks until all ranks have contributed; fails if the job fails
   /// first. A name can be used once per generation. May be called from any thread; exchanges with
   /// different names may run concurrently.
-  virtual Result<std::vector<std::string>> exchange(const std::string &name, const std::string &mine) = 0;
+  virtual Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) = 0;
 };
 
 /// Creates the group of a single process with the given generation.
-std::unique_ptr<Group> makeSoloGroup(uint64_t generation = 0);
+std::unique_ptr<ProcessGroup> makeSingleProcessGroup(uint64_t generation = 0);
 
 /// Coordinates the early stop of a run: no rank stops before work that another rank has begun. Work
 /// is counted in turns, 1, 2, .... A turn is a step or an evaluation, in the order in which all
