@@ -98,12 +98,12 @@ protected:
     training.options = bundle.summary.training();
     NumberedData data;
     training.data = &data;
-    auto gate = makeSoloGate();
-    training.gate = gate.get();
+    auto stopCoordinator = makeSoloStopCoordinator();
+    training.stopCoordinator = stopCoordinator.get();
     training.report = [&](const StepReport &report) {
       out.losses.push_back(report.loss);
       if (report.step >= stopAfter)
-        gate->requestStop();
+        stopCoordinator->requestStop();
     };
     training.stateReader = [&](uint64_t step, bool last) { return (*checkpoints)->beginIfDue(step, last); };
     auto end = train(**executor, bundle, training);

@@ -151,7 +151,7 @@ TEST(ControlFault, DeathAfterSomeHaveLeft) {
   EXPECT_EQ(rig.ears[0].verdicts() + rig.ears[3].verdicts(), 0u) << "they have left";
   EXPECT_EQ(rig.members[0]->fail(ownError("after goodbye")).message, "after goodbye");
   EXPECT_TRUE(rig.members[0]->allGatherBytes("after goodbye", "").failed());
-  EXPECT_FALSE(rig.members[0]->enter(1));
+  EXPECT_FALSE(rig.members[0]->beginIteration(1));
 }
 
 TEST(ControlFault, ACrashAfterTheGoodbyeIsAFailure) {
@@ -374,19 +374,19 @@ TEST(ControlStop, BeforeAnybodyElseHasJoined) {
   auto coordinator = must(Coordinator::start(coordinatorOptions(3)));
   auto first = must(Member::join(memberOptions(0, 3, coordinator->port())));
   for (uint64_t step = 1; step <= 3; ++step)
-    EXPECT_TRUE(first->enter(step));
+    EXPECT_TRUE(first->beginIteration(step));
   first->requestStop();
   sleepFor(agreed());
-  EXPECT_FALSE(first->enter(4));
+  EXPECT_FALSE(first->beginIteration(4));
   const uint64_t last = 3;
   auto late = must(Member::join(memberOptions(1, 3, coordinator->port())));
   for (uint64_t step = 1; step <= last; ++step)
-    EXPECT_TRUE(late->enter(step));
-  EXPECT_FALSE(late->enter(last + 1));
+    EXPECT_TRUE(late->beginIteration(step));
+  EXPECT_FALSE(late->beginIteration(last + 1));
   coordinator->requestStop();
   auto later = must(Member::join(memberOptions(2, 3, coordinator->port())));
-  EXPECT_TRUE(later->enter(last));
-  EXPECT_FALSE(later->enter(last + 1));
+  EXPECT_TRUE(later->beginIteration(last));
+  EXPECT_FALSE(later->beginIteration(last + 1));
 }
 
 TEST(ControlStop, BeforeTheFirstStep) {
@@ -395,7 +395,7 @@ TEST(ControlStop, BeforeTheFirstStep) {
   sleepFor(0.05);
   for (uint32_t rank = 0; rank < 2; ++rank) {
     auto member = must(Member::join(memberOptions(rank, 2, coordinator->port())));
-    EXPECT_FALSE(member->enter(1));
+    EXPECT_FALSE(member->beginIteration(1));
     member->leave();
   }
   EXPECT_TRUE(coordinator->waitUntilOver(5 * patience()));
@@ -405,15 +405,15 @@ TEST(ControlStop, BeforeTheFirstStep) {
 TEST(ControlStop, WhenSomeHaveFinishedAlready) {
   Rig rig(3);
   for (uint64_t step = 1; step <= 8; ++step)
-    EXPECT_TRUE(rig.members[1]->enter(step));
+    EXPECT_TRUE(rig.members[1]->beginIteration(step));
   rig.members[1]->leave(); // completed all 8 steps
-  EXPECT_TRUE(rig.members[0]->enter(1));
+  EXPECT_TRUE(rig.members[0]->beginIteration(1));
   rig.members[2]->requestStop();
   sleepFor(agreed());
   for (uint32_t rank : {0u, 2u}) {
     for (uint64_t step = rank == 0 ? 2 : 1; step <= 8; ++step)
-      EXPECT_TRUE(rig.members[rank]->enter(step)) << "the finished rank's steps need the others";
-    EXPECT_FALSE(rig.members[rank]->enter(9));
+      EXPECT_TRUE(rig.members[rank]->beginIteration(step)) << "the finished rank's steps need the others";
+    EXPECT_FALSE(rig.members[rank]->beginIteration(9));
   }
 }
 
@@ -428,7 +428,7 @@ TEST(ControlStop, DeathWhileTheRanksAgree) {
   sleepFor(0.15);
   rig.members[0]->requestStop();
   std::thread entering([&] {
-    for (uint64_t step = 1; rig.members[0]->enter(step); ++step)
+    for (uint64_t step = 1; rig.members[0]->beginIteration(step); ++step)
       sleepFor(0.01);
   });
   sleepFor(0.2);
@@ -465,7 +465,7 @@ void randomJob(uint32_t seed) {
     double begin = monotonicSeconds();
     Result<std::vector<std::string>> hello = member.allGatherBytes("hello", std::to_string(rank));
     for (uint64_t step = 1; step <= 40; ++step) {
-      if (!member.enter(step))
+      if (!member.beginIteration(step))
         break;
       last[rank] = step;
       sleepFor(0.0005 * (1 + (rank + seed) % 3));

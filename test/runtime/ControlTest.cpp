@@ -118,7 +118,7 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
     ASSERT_TRUE(all.failed());
     EXPECT_TRUE(contains(all.message(), "disk full"));
     ++failedExchanges;
-    EXPECT_FALSE(member.enter(7));
+    EXPECT_FALSE(member.beginIteration(7));
   });
   EXPECT_EQ(failedExchanges, 3);
   EXPECT_TRUE(rig.coordinator->waitUntilOver(5 * patience()));
@@ -134,8 +134,8 @@ TEST(Control, FailureOfARankReachesAllOnceWithItsOwnWords) {
 TEST(Control, EarlyStopAtTheHighestStepEntered) {
   Rig rig(3);
   for (uint64_t step = 1; step <= 5; ++step)
-    EXPECT_TRUE(rig.members[0]->enter(step));
-  EXPECT_TRUE(rig.members[1]->enter(1)); // rank 2 has entered no step
+    EXPECT_TRUE(rig.members[0]->beginIteration(step));
+  EXPECT_TRUE(rig.members[1]->beginIteration(1)); // rank 2 has entered no step
   rig.members[1]->requestStop();
   rig.members[1]->requestStop();
   rig.coordinator->requestStop();
@@ -143,7 +143,7 @@ TEST(Control, EarlyStopAtTheHighestStepEntered) {
   rig.each([&](uint32_t rank, Member &member) {
     last[rank] = rank == 0 ? 5 : rank == 1 ? 1 : 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    while (member.enter(last[rank] + 1))
+    while (member.beginIteration(last[rank] + 1))
       ++last[rank];
   });
   EXPECT_EQ(last[1], last[0]);

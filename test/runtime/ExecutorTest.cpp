@@ -326,15 +326,15 @@ TEST_F(ExecutorTest, TwoExecutorsOfOneDeviceEachTrainAsOneOfBoth) {
 }
 
 TEST_F(ExecutorTest, AStoppedRunEndsAfterWhatItHasEntered) {
-  auto gate = makeSoloGate();
+  auto stopCoordinator = makeSoloStopCoordinator();
   auto executor = make();
   std::vector<StepReport> reports;
   TrainingRun run = training(1000, reports);
-  run.gate = gate.get();
+  run.stopCoordinator = stopCoordinator.get();
   run.report = [&](const StepReport &report) {
     reports.push_back(report);
     if (report.step == 3)
-      gate->requestStop();
+      stopCoordinator->requestStop();
   };
   Result<TrainingEnd> end = train(*executor, two.bundle, run);
   ASSERT_FALSE(end.failed()) << end.message();

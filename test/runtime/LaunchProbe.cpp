@@ -44,7 +44,7 @@ int rank(uint64_t steps) {
     return 3;
   }
   for (uint64_t step = 1; step <= steps; ++step) {
-    if (!(*member)->enter(step)) {
+    if (!(*member)->beginIteration(step)) {
       printf("stopped before step %llu\n", (unsigned long long)step);
       (*member)->leave();
       return 130;

@@ -338,7 +338,7 @@ private:
     training.evaluationData = evaluation.get();
     training.evaluateEvery = o.evaluateEvery;
     training.evaluationBatches = o.evaluationBatches;
-    training.gate = &process.gate;
+    training.stopCoordinator = &process.stopCoordinator;
     training.generator = generator.get();
     training.generateInterval = o.generateInterval;
     training.group = &process.group;

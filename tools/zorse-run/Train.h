@@ -17,9 +17,9 @@ class JobOutput;
 
 /// This process among the processes of its job.
 struct ProcessContext {
-  ProcessContext(runtime::ProcessGroup &group, runtime::StepGate &gate) : group(group), gate(gate) {}
+  ProcessContext(runtime::ProcessGroup &group, runtime::StopCoordinator &stopCoordinator) : group(group), stopCoordinator(stopCoordinator) {}
   runtime::ProcessGroup &group;
-  runtime::StepGate &gate;
+  runtime::StopCoordinator &stopCoordinator;
   runtime::Member *member = nullptr; ///< null: the only process
   JobOutput *output = nullptr;       ///< output of the whole job; set on rank 0 or if this is the only process
   bool resume = false;

@@ -82,10 +82,10 @@ Status runThreads(const Options &o, bool &finished) {
     fingerprint = *print;
   }
   std::unique_ptr<ProcessGroup> group = makeSingleProcessGroup(generation);
-  std::unique_ptr<StepGate> gate = makeSoloGate();
-  onSignals([gate = gate.get()] { gate->requestStop(); });
+  std::unique_ptr<StopCoordinator> stopCoordinator = makeSoloStopCoordinator();
+  onSignals([stopCoordinator = stopCoordinator.get()] { stopCoordinator->requestStop(); });
   JobOutput output(o, *bundle);
-  ProcessContext process(*group, *gate);
+  ProcessContext process(*group, *stopCoordinator);
   process.output = &output;
   process.resume = o.resume;
   process.fingerprint = fingerprint;

@@ -19,9 +19,9 @@ private:
   uint64_t generation_;
 };
 
-class SingleProcessStopCoordinator final : public StepGate {
+class SingleProcessStopCoordinator final : public StopCoordinator {
 public:
-  bool enter(uint64_t) override {
+  bool beginIteration(uint64_t) override {
     std::lock_guard<std::mutex> lock(mutex_);
     return !stopped_;
   }
@@ -38,4 +38,4 @@ private:
 } // namespace
 
 std::unique_ptr<ProcessGroup> zorse::runtime::makeSingleProcessGroup(uint64_t generation) { return std::make_unique<SingleProcessGroup>(generation); }
-std::unique_ptr<StepGate> zorse::runtime::makeSoloGate() { return std::make_unique<SingleProcessStopCoordinator>(); }
+std::unique_ptr<StopCoordinator> zorse::runtime::makeSoloStopCoordinator() { return std::make_unique<SingleProcessStopCoordinator>(); }

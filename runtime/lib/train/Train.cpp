@@ -96,7 +96,7 @@ private:
   }
 
   /// Returns false if the job ends before this turn.
-  bool enter() { return !run_.gate || run_.gate->enter(++turn_); }
+  bool enter() { return !run_.stopCoordinator || run_.stopCoordinator->beginIteration(++turn_); }
 
   struct PendingStep {
     uint64_t step;

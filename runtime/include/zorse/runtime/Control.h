@@ -124,7 +124,7 @@ public:
   /// \param how  text after the rank's name: "was killed by signal 9 (Killed)", "exited with code
   /// 3"
   void processEnded(uint32_t rank, bool failed, const std::string &how, int exitCode);
-  /// Ends the run early, as StepGate::requestStop of a rank does.
+  /// Ends the run early, as StopCoordinator::requestStop of a rank does.
   void requestStop();
   /// The root cause, if the job has failed.
   std::optional<Failure> failure() const;
@@ -157,7 +157,7 @@ struct MemberOptions {
   std::function<void(const std::string &)> reported; ///< receives the `report` of some rank; in order, in the control thread
 };
 
-class Member : public ProcessGroup, public StepGate {
+class Member : public ProcessGroup, public StopCoordinator {
 public:
   /// Connects, proves the secret in both directions, and joins. Returns once the coordinator has
   /// admitted this rank; others may still be missing.
@@ -168,7 +168,7 @@ public:
   uint32_t size() const override;
   uint64_t generation() const override;
   Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override;
-  bool enter(uint64_t turn) override;
+  bool beginIteration(uint64_t iteration) override;
   void requestStop() override;
 
   /// Replaces the progress function. When it returns, the old function is not running and is not

@@ -35,17 +35,17 @@ std::unique_ptr<ProcessGroup> makeSingleProcessGroup(uint64_t generation = 0);
 /// Coordinates the early stop of a run: no rank stops before work that another rank has begun. Work
 /// is counted in turns, 1, 2, .... A turn is a step or an evaluation, in the order in which all
 /// ranks submit them.
-class StepGate {
+class StopCoordinator {
 public:
-  virtual ~StepGate() = default;
+  virtual ~StopCoordinator() = default;
   /// Called before a turn is submitted, with ascending turns. Blocks while the ranks agree. Returns
   /// false if this turn and all later ones are not to be done.
-  virtual bool enter(uint64_t turn) = 0;
+  virtual bool beginIteration(uint64_t iteration) = 0;
   /// Ends the run after the turns that some rank has entered. May be called from any thread (not
   /// from a signal handler) and repeatedly.
   virtual void requestStop() = 0;
 };
 
-std::unique_ptr<StepGate> makeSoloGate();
+std::unique_ptr<StopCoordinator> makeSoloStopCoordinator();
 
 } // namespace zorse::runtime

@@ -72,7 +72,7 @@ struct TrainingRun {
   uint64_t generateInterval = 0;   ///< steps
   ProcessGroup *group = nullptr;     ///< ranks that agree on tokens; required with a sampler
   std::function<void(uint64_t step, const std::vector<int64_t> &ids, size_t prompt)> generated; ///< the first `prompt` ids are the prompt
-  StepGate *gate = nullptr;                                                                   ///< null: the run cannot be stopped early
+  StopCoordinator *stopCoordinator = nullptr;                                                                   ///< null: the run cannot be stopped early
   /// Called in a process with devices that have no work: waits until the job has finished the next
   /// turn. Null: the entries set the pace.
   std::function<void()> pace;
