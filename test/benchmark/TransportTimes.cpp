@@ -193,7 +193,7 @@ GlooOptions options(uint32_t rank, uint32_t contexts) {
   options.job = "transport-times";
   options.secret = "not a secret at all";
   options.peers = {1 - rank};
-  options.contexts[1 - rank] = contexts;
+  options.dataConnections[1 - rank] = contexts;
   return options;
 }
 

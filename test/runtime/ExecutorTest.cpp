@@ -36,7 +36,7 @@ public:
     }
     return inner_->receive(o, peer, data, bytes);
   }
-  void expect(Operation o, uint32_t, void *data, size_t bytes) override {
+  void postReceive(Operation o, uint32_t, void *data, size_t bytes) override {
     ++announced_;
     // Early arrival: the memory may not be read or written between this call and the receive.
     std::memset(data, 0xa5, bytes);

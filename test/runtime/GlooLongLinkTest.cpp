@@ -29,7 +29,7 @@ struct LongLink {
         zorse::test::FileGroup group(directory.path("."), rank, 2);
         zorse::test::ProxiedGroup far(group, milliseconds, window);
         GlooOptions options = glooOptions(rank, 2);
-        options.contexts[1 - rank] = contexts;
+        options.dataConnections[1 - rank] = contexts;
         auto made = makeGlooTransport(far, options);
         proxies[rank] = far.takeProxy();
         if (!made.failed())
@@ -48,7 +48,7 @@ double arrival(LongLink &link, bool announced, uint32_t entry) {
   for (uint64_t step = 0; step < 9; ++step) {
     std::vector<std::byte> from(4096, std::byte(step)), to(4096);
     if (announced) {
-      link.transports[1]->expect({entry, step}, 0, to.data(), to.size());
+      link.transports[1]->postReceive({entry, step}, 0, to.data(), to.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(int(2 * delay()))); // computes
     }
     double begin = now();

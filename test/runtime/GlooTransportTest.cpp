@@ -21,7 +21,7 @@ std::vector<std::unique_ptr<Transport>> striped(uint32_t devices) {
   return makeGlooTransports(devices, [&](uint32_t rank, GlooOptions &options) {
     if (rank == 0) // a request by one end is enough
       for (uint32_t peer = 1; peer < devices; ++peer)
-        options.contexts[peer] = 3;
+        options.dataConnections[peer] = 3;
   });
 }
 

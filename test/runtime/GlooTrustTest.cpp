@@ -243,7 +243,7 @@ TEST(GlooTrust, OptionsAreChecked) {
   EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.listenAddress = "192.0.2.1"; }).find("cannot listen on '192.0.2.1'"), std::string::npos);
   EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.listenAddress = "no.such.host.invalid"; }).find("is not known"), std::string::npos);
   EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.peers = {4}; }).find("no peer of rank 4"), std::string::npos);
-  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.contexts[0] = 99; }).find("1 to 16"), std::string::npos);
+  EXPECT_NE(messageOf([](uint32_t, GlooOptions &o) { o.dataConnections[0] = 99; }).find("1 to 16"), std::string::npos);
 }
 
 } // namespace

@@ -117,7 +117,7 @@ int main(int argc, char **argv) {
       continue;
     options.peers.push_back(peer);
     if (peer < options.nodes.size() && options.nodes[peer] != options.nodes[rank])
-      options.contexts[peer] = number("--contexts");
+      options.dataConnections[peer] = number("--contexts");
   }
   zorse::test::FileGroup group(given["--folder"], rank, ranks);
   Result<std::unique_ptr<Transport>> made = makeGlooTransport(group, options);

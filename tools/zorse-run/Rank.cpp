@@ -285,7 +285,7 @@ private:
     options.nodes = *nodes;
     for (uint32_t peer : options.peers)
       if (!nodes->empty() && (*nodes)[peer] != (*nodes)[environment.rank])
-        options.contexts[peer] = o.nodeConnections;
+        options.dataConnections[peer] = o.nodeConnections;
     options.heartbeatSeconds = o.heartbeatSeconds;
     options.heartbeatTimeoutSeconds = o.heartbeatTimeoutSeconds;
     options.connectSeconds = o.joinSeconds;

@@ -65,6 +65,6 @@ void zorse::runtime::expectAhead(Transport &transport, const PreparedEntry &here
     if (!isFree)
       continue;
     entry.expectedStep = step;
-    transport.expect({entry.entry->id(), step}, entry.entry->receive().peer(), entry.data, region.bytes());
+    transport.postReceive({entry.entry->id(), step}, entry.entry->receive().peer(), entry.data, region.bytes());
   }
 }

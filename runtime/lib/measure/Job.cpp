@@ -96,7 +96,7 @@ Result<std::unique_ptr<Transport>> Job::connect(const std::vector<uint32_t> &nod
       continue;
     options.peers.push_back(peer);
     if (peer < nodes.size() && nodes[peer] != nodes[environment_.rank])
-      options.contexts[peer] = connections;
+      options.dataConnections[peer] = connections;
   }
   return makeGlooTransport(*member_, options);
 }

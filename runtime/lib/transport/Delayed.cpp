@@ -38,10 +38,10 @@ public:
   Status allReduce(Operation operation, const AllReduceArguments &a) override {
     return delayed(operation, [&] { return inner_->allReduce(operation, a); });
   }
-  void expect(Operation operation, uint32_t peer, void *data, size_t bytes) override {
+  void postReceive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
     std::memset(data, 0xff, bytes); // NaNs reveal reads of the previous contents
     if (inner_->gainsFromExpecting())
-      inner_->expect(operation, peer, data, bytes);
+      inner_->postReceive(operation, peer, data, bytes);
   }
   bool gainsFromExpecting() const override { return true; }
   uint64_t moved() const override { return inner_->moved(); }

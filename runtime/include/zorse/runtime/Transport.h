@@ -10,7 +10,7 @@
 //   every step that calls the entry. Several threads may have operations in progress at the same
 //   time.
 // - Data are not buffered: a send returns after the receiver has taken the bytes. It may also write
-//   to memory that the receiver has announced (`expect`).
+//   to memory that the receiver has announced (`postReceive`).
 // - Sums have a fixed order: element by element in the order of the list of contributors or
 //   members, in the element type (f32 for half types). Every run therefore gives the same bits.
 // - After abort() every call, waiting or later, returns an error on every device.
@@ -85,7 +85,7 @@ public:
   /// free from now on, so the data may arrive before the receive is called. Does not block. The
   /// memory must stay valid until the transport is destroyed. A driver without an advantage from it
   /// ignores the call, and its `gainsFromExpecting` returns false.
-  virtual void expect(Operation operation, uint32_t peer, void *data, size_t bytes) {}
+  virtual void postReceive(Operation operation, uint32_t peer, void *data, size_t bytes) {}
   virtual bool gainsFromExpecting() const { return false; }
 
   virtual Status allGather(Operation operation, const AllGatherArguments &arguments) = 0;

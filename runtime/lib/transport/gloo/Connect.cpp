@@ -31,13 +31,13 @@ constexpr uint32_t kMaxContexts = 16;
 struct PeerAddress {
   std::string host;
   uint16_t port = 0;
-  std::map<uint32_t, uint32_t> contexts; ///< key: peer
+  std::map<uint32_t, uint32_t> dataConnections; ///< key: peer
 };
 
 std::string encodeIntroduction(const PeerAddress &address) {
   std::ostringstream text;
   text << address.host << ' ' << address.port;
-  for (auto [peer, contexts] : address.contexts)
+  for (auto [peer, contexts] : address.dataConnections)
     text << ' ' << peer << ':' << contexts;
   return text.str();
 }
@@ -52,7 +52,7 @@ std::optional<PeerAddress> decodeAddress(const std::string &text) {
   while (in >> peer) {
     if (!(in >> colon >> contexts) || colon != ':' || contexts == 0 || contexts > kMaxContexts)
       return std::nullopt;
-    address.contexts[peer] = contexts;
+    address.dataConnections[peer] = contexts;
   }
   return in.eof() ? std::optional<PeerAddress>(address) : std::nullopt;
 }
@@ -129,8 +129,8 @@ private:
     listener_ = std::move(*listener);
     mine.host = options_.advertise.empty() ? options_.listenAddress : options_.advertise;
     for (uint32_t peer : options_.peers) {
-      auto found = options_.contexts.find(peer);
-      mine.contexts[peer] = found == options_.contexts.end() ? 1 : found->second;
+      auto found = options_.dataConnections.find(peer);
+      mine.dataConnections[peer] = found == options_.dataConnections.end() ? 1 : found->second;
     }
 
     Result<std::vector<std::string>> all = group_.allGatherBytes("transport addresses", encodeIntroduction(mine));
@@ -140,13 +140,13 @@ private:
       std::optional<PeerAddress> theirs = decodeAddress((*all)[rank]);
       if (!theirs)
         return internalError(rankName(options_, rank) + " sent an invalid introduction: '" + (*all)[rank].substr(0, 100) + "'");
-      auto here = mine.contexts.find(rank), there = theirs->contexts.find(me_);
-      if (rank == me_ || (here == mine.contexts.end() && there == theirs->contexts.end()))
+      auto here = mine.dataConnections.find(rank), there = theirs->dataConnections.find(me_);
+      if (rank == me_ || (here == mine.dataConnections.end() && there == theirs->dataConnections.end()))
         continue;
       PendingPeer &pending = pending_[rank];
       pending.host = theirs->host;
       pending.port = theirs->port;
-      uint32_t contexts = std::max(here == mine.contexts.end() ? 1 : here->second, there == theirs->contexts.end() ? 1 : there->second);
+      uint32_t contexts = std::max(here == mine.dataConnections.end() ? 1 : here->second, there == theirs->dataConnections.end() ? 1 : there->second);
       pending.made.resize(1 + contexts);
     }
     return Status::success();
@@ -163,7 +163,7 @@ private:
     for (uint32_t peer : options_.peers)
       if (peer >= group_.size() || peer == me_)
         return internalError("rank " + std::to_string(me_) + " of " + std::to_string(group_.size()) + " has no peer of rank " + std::to_string(peer));
-    for (auto [peer, contexts] : options_.contexts)
+    for (auto [peer, contexts] : options_.dataConnections)
       if (contexts < 1 || contexts > kMaxContexts)
         return userError("expected 1 to 16 connections to " + rankName(options_, peer) + ", found " + std::to_string(contexts));
     return Status::success();

@@ -31,9 +31,9 @@ public:
     return messenger_.finish(out);
   }
 
-  void expect(Operation operation, uint32_t peer, void *data, size_t bytes) override {
+  void postReceive(Operation operation, uint32_t peer, void *data, size_t bytes) override {
     Inbox in;
-    if (messenger_.expect(in, operation, 0, peer, data, bytes).failed() || in.back().postAll().failed())
+    if (messenger_.postReceive(in, operation, 0, peer, data, bytes).failed() || in.back().postAll().failed())
       return; // the receive reports the error
     std::lock_guard<std::mutex> lock(mutex_);
     ExpectedReceive &expected = expected_[{slotOf(operation, 0), peer}];
@@ -56,7 +56,7 @@ public:
       }
     }
     if (in.empty()) {
-      ZORSE_TRY(messenger_.expect(in, operation, 0, peer, data, bytes));
+      ZORSE_TRY(messenger_.postReceive(in, operation, 0, peer, data, bytes));
       ZORSE_TRY(in.back().postAll());
     }
     return in.back().finish();
@@ -145,7 +145,7 @@ private:
       uint32_t message = firstMessage + uint32_t(i);
       const bool near = messenger_.site(shard.device) == messenger_.site(rank_); // it comes from its owner, and to all others here, too
       const std::vector<uint32_t> readers = near ? std::vector<uint32_t>() : holdersOf(a.reads, shard);
-      ZORSE_TRY(messenger_.expect(in, operation, message, sourceOf(rank_, shard.device, i, readers), place(shard), bytes(shard)));
+      ZORSE_TRY(messenger_.postReceive(in, operation, message, sourceOf(rank_, shard.device, i, readers), place(shard), bytes(shard)));
       ZORSE_TRY(in.back().postAll());
       if (std::vector<uint32_t> onward = readersFrom(rank_, i, readers); !onward.empty())
         relayed.push_back({&in.back(), place(shard), bytes(shard), message, std::move(onward)});
@@ -168,7 +168,7 @@ private:
         onward.push_back(&out.back());
         ZORSE_TRY(onward.back()->begin());
       }
-      for (size_t part = 0; part < relay.from->parts(); ++part) {
+      for (size_t part = 0; part < relay.from->chunks(); ++part) {
         ZORSE_TRY(relay.from->await(part));
         for (Outgoing *message : onward)
           ZORSE_TRY(message->offer(part));
@@ -192,7 +192,7 @@ private:
     posted.in = std::make_unique<Inbox>();
     for (uint32_t member : posted.members)
       if (member != rank_) {
-        ZORSE_TRY(messenger_.expect(*posted.in, {entry, posted.calls}, 0, member, nullptr, 0));
+        ZORSE_TRY(messenger_.postReceive(*posted.in, {entry, posted.calls}, 0, member, nullptr, 0));
         ZORSE_TRY(posted.in->back().begin());
       }
     return Status::success();
@@ -240,7 +240,7 @@ private:
     Outbox out;
     uint32_t first = a.members[0];
     if (rank_ != first) {
-      ZORSE_TRY(messenger_.expect(in, operation, kSecondPhase, first, a.data, bytes));
+      ZORSE_TRY(messenger_.postReceive(in, operation, kSecondPhase, first, a.data, bytes));
       ZORSE_TRY(in.back().begin());
       ZORSE_TRY(messenger_.post(out, operation, 0, first, a.data, bytes));
       ZORSE_TRY(messenger_.finish(out));
@@ -248,7 +248,7 @@ private:
     }
     std::vector<const void *> addends{a.data};
     for (size_t m = 1; m < a.members.size(); ++m) {
-      ZORSE_TRY(messenger_.expect(in, operation, 0, a.members[m], nullptr, bytes));
+      ZORSE_TRY(messenger_.postReceive(in, operation, 0, a.members[m], nullptr, bytes));
       ZORSE_TRY(in.back().begin());
       addends.push_back(in.back().inlined());
     }

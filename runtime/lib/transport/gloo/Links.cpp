@@ -41,17 +41,17 @@ std::string frame(LinkMessage message, const Error &error) {
   return bytes + error.message.substr(0, length);
 }
 
-Error hasLeft(const Link &link) { return {ErrorKind::User, link.name + " has left the job", link.peer}; }
+Error hasLeft(const PeerConnection &connection) { return {ErrorKind::User, connection.name + " has left the job", connection.peer}; }
 
 } // namespace
 
-Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend) {
+Status Transfer::start(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend) {
   links_ = &links;
-  link_ = &link;
+  connection_ = &connection;
   isSend_ = isSend;
-  pair_ = &link.contexts[context]->pair();
+  pair_ = &connection.dataConnections[context]->pair();
   try {
-    buffer_ = link.contexts[context]->createUnboundBuffer(data, bytes);
+    buffer_ = connection.dataConnections[context]->createUnboundBuffer(data, bytes);
     if (Status status = links.enlist(*this); status.failed()) {
       buffer_.reset();
       return status;
@@ -63,7 +63,7 @@ Status Transfer::start(Links &links, Link &link, uint32_t context, uint64_t slot
       buffer_->recv(PairContext::kPeer, slot, 0, bytes);
   } catch (const std::exception &exception) {
     cancel();
-    return links.whyStopped(link, exception.what());
+    return links.whyStopped(connection, exception.what());
   }
   return Status::success();
 }
@@ -75,14 +75,14 @@ Status Transfer::wait() {
     done = isSend_ ? buffer_->waitSend(nullptr, kForever) : buffer_->waitRecv(nullptr, kForever);
     // Gloo reports the end of waiting before an arrival: if the peer has left, all its data may be
     // here.
-    if (!done && link_->left && !links_->failed())
+    if (!done && connection_->left && !links_->failed())
       done = isSend_ ? buffer_->waitSend(nullptr, kMoment) : buffer_->waitRecv(nullptr, kMoment);
   } catch (const std::exception &exception) {
     problem = exception.what();
   }
   if (!done) {
     cancel();
-    return links_->whyStopped(*link_, problem);
+    return links_->whyStopped(*connection_, problem);
   }
   links_->strike(*this);
   buffer_.reset();
@@ -114,17 +114,17 @@ Status Links::start(const GlooOptions &options, std::map<uint32_t, Connections> 
     if (!connections.empty())
       loop_ = makeEventLoop();
     for (auto &[peer, connection] : connections) {
-      auto link = std::make_unique<Link>();
+      auto link = std::make_unique<PeerConnection>();
       link->peer = peer;
       link->name = rankName(options, peer);
       link->control = std::move(connection.control);
       link->survival.begin(link->control.get(), options.heartbeatTimeoutSeconds);
       for (FileDescriptor &fd : connection.data) {
         auto context = std::make_shared<PairContext>(loop_);
-        link->contexts.push_back(context);
+        link->dataConnections.push_back(context);
         context->connect(loop_.get(), fd.release(), options.heartbeatTimeoutSeconds, [this] { poke(); });
       }
-      links_[peer] = std::move(link);
+      connections_[peer] = std::move(link);
     }
     watcher_ = std::thread([this] { watch(); });
   } catch (const std::exception &exception) {
@@ -138,28 +138,28 @@ Links::~Links() {
   if (!failed()) {
     Clock::time_point deadline = Clock::now() + kDeliveryTime;
     auto delivered = [&] {
-      return std::all_of(links_.begin(), links_.end(), [](const auto &entry) {
-        return std::all_of(entry.second->contexts.begin(), entry.second->contexts.end(),
+      return std::all_of(connections_.begin(), connections_.end(), [](const auto &entry) {
+        return std::all_of(entry.second->dataConnections.begin(), entry.second->dataConnections.end(),
                            [](const auto &context) { return context->pair().delivered(); });
       });
     };
     while (!delivered() && !failed() && Clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::string goodbye = frame(Close, {});
-    for (auto &[peer, link] : links_)
-      writeWhole(link->control.get(), goodbye.data(), goodbye.size());
+    for (auto &[peer, connection] : connections_)
+      writeWhole(connection->control.get(), goodbye.data(), goodbye.size());
   }
   stopping_ = true;
   poke();
   if (watcher_.joinable())
     watcher_.join();
   closePairs();
-  links_.clear();
+  connections_.clear();
 }
 
-Link *Links::to(uint32_t peer) {
-  auto found = links_.find(peer);
-  return found == links_.end() ? nullptr : found->second.get();
+PeerConnection *Links::to(uint32_t peer) {
+  auto found = connections_.find(peer);
+  return found == connections_.end() ? nullptr : found->second.get();
 }
 
 Status Links::failure() const {
@@ -169,18 +169,18 @@ Status Links::failure() const {
 
 uint64_t Links::moved() const {
   uint64_t bytes = 0;
-  for (const auto &[peer, link] : links_)
-    for (const auto &context : link->contexts)
+  for (const auto &[peer, connection] : connections_)
+    for (const auto &context : connection->dataConnections)
       bytes += context->pair().movedBytes();
   return bytes;
 }
 
 std::vector<UnresponsivePeer> Links::unresponsive() const {
   std::vector<UnresponsivePeer> silent;
-  for (const auto &[peer, link] : links_) {
-    if (link->saidGoodbye)
+  for (const auto &[peer, connection] : connections_) {
+    if (connection->saidGoodbye)
       continue;
-    const double unresponsive = now_ - link->lastHeardSeconds, since = link->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
+    const double unresponsive = now_ - connection->lastHeardSeconds, since = connection->undeliveredSince, undelivered = since > 0 ? now_ - since : 0;
     if (unresponsive > 2 * beatSeconds_)
       silent.push_back({peer, unresponsive});
     if (undelivered > 2 * beatSeconds_)
@@ -200,15 +200,15 @@ void Links::fail(const Error &why) {
   }
   changed_.notify_all();
   std::string word = frame(Abort, why);
-  for (auto &[peer, link] : links_)
-    writeWhole(link->control.get(), word.data(), word.size()); // a peer that is gone does not need it
+  for (auto &[peer, connection] : connections_)
+    writeWhole(connection->control.get(), word.data(), word.size()); // a peer that is gone does not need it
   poke();
 }
 
 /// Requires the mutex. Ends the waiting of transfers with one peer, or of all transfers.
-void Links::wake(const Link *only) {
+void Links::wake(const PeerConnection *only) {
   for (Transfer *transfer = inProgress_; transfer; transfer = transfer->next_)
-    if (!only || transfer->link_ == only) {
+    if (!only || transfer->connection_ == only) {
       transfer->buffer_->abortWaitSend();
       transfer->buffer_->abortWaitRecv();
     }
@@ -218,8 +218,8 @@ Status Links::enlist(Transfer &transfer) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (failed())
     return Status(why_);
-  if (transfer.link_->left)
-    return Status(hasLeft(*transfer.link_));
+  if (transfer.connection_->left)
+    return Status(hasLeft(*transfer.connection_));
   transfer.previous_ = nullptr;
   transfer.next_ = inProgress_;
   if (inProgress_)
@@ -236,19 +236,19 @@ void Links::strike(Transfer &transfer) {
 }
 
 /// Returns the error of a transfer that ended early.
-Status Links::whyStopped(Link &link, const std::string &problem) {
-  bool broken = std::any_of(link.contexts.begin(), link.contexts.end(), [](const auto &context) { return context->pair().isClosed(); });
+Status Links::whyStopped(PeerConnection &connection, const std::string &problem) {
+  bool broken = std::any_of(connection.dataConnections.begin(), connection.dataConnections.end(), [](const auto &context) { return context->pair().isClosed(); });
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    auto known = [&] { return failed() || link.left; };
+    auto known = [&] { return failed() || connection.left; };
     if (broken)
       changed_.wait_for(lock, 3 * kWordTime, known); // the watcher thread determines the reason
     if (failed())
       return Status(why_);
-    if (link.left)
-      return Status(hasLeft(link));
+    if (connection.left)
+      return Status(hasLeft(connection));
   }
-  fail({ErrorKind::Internal, "transfers with " + link.name + " stopped: " + problem, link.peer});
+  fail({ErrorKind::Internal, "transfers with " + connection.name + " stopped: " + problem, connection.peer});
   return failure();
 }
 
@@ -260,16 +260,16 @@ void Links::poke() {
 /// Sends heartbeats to all peers and checks the connections.
 void Links::beat(double now) {
   static const std::string word = frame(Heartbeat, {});
-  for (auto &[peer, link] : links_) {
-    link->survival.keep(link->control.get());
+  for (auto &[peer, connection] : connections_) {
+    connection->survival.keep(connection->control.get());
     double since = 0;
-    for (const auto &context : link->contexts)
+    for (const auto &context : connection->dataConnections)
       if (double found = context->pair().look(now); found > 0 && (since == 0 || found < since))
         since = found;
-    link->undeliveredSince = since;
+    connection->undeliveredSince = since;
     int unsent = 0;
-    if (link->controlOpen && ioctl(link->control.get(), SIOCOUTQ, &unsent) == 0 && unsent <= kUnsentBytes)
-      writeWhole(link->control.get(), word.data(), word.size());
+    if (connection->controlOpen && ioctl(connection->control.get(), SIOCOUTQ, &unsent) == 0 && unsent <= kUnsentBytes)
+      writeWhole(connection->control.get(), word.data(), word.size());
   }
 }
 
@@ -282,16 +282,16 @@ void Links::watch() {
       pairsClosed = true;
     }
     std::vector<pollfd> polled{{event_.get(), POLLIN, 0}};
-    std::vector<Link *> order;
+    std::vector<PeerConnection *> order;
     bool doubtful = false;
-    for (auto &[peer, link] : links_) {
-      doubtful = doubtful || (link->brokenSince && !link->left);
-      if (!link->controlOpen || failed())
+    for (auto &[peer, connection] : connections_) {
+      doubtful = doubtful || (connection->brokenSince && !connection->left);
+      if (!connection->controlOpen || failed())
         continue;
-      polled.push_back({link->control.get(), POLLIN, 0});
-      order.push_back(link.get());
+      polled.push_back({connection->control.get(), POLLIN, 0});
+      order.push_back(connection.get());
     }
-    int wait = failed() || links_.empty() ? -1 : std::max(1, int(1000 * std::min(beatSeconds_, beatAt - clock_.now())));
+    int wait = failed() || connections_.empty() ? -1 : std::max(1, int(1000 * std::min(beatSeconds_, beatAt - clock_.now())));
     poll(polled.data(), polled.size(), doubtful && !failed() ? std::min(20, wait) : wait);
     uint64_t count;
     if (polled[0].revents != 0)
@@ -308,74 +308,74 @@ void Links::watch() {
       beat(now);
       beatAt = now + beatSeconds_;
     }
-    for (auto &[peer, link] : links_)
-      judge(*link);
+    for (auto &[peer, connection] : connections_)
+      judge(*connection);
   }
 }
 
-void Links::readControl(Link &link) {
+void Links::readControl(PeerConnection &connection) {
   char buffer[1024];
-  ssize_t got = recv(link.control.get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  ssize_t got = recv(connection.control.get(), buffer, sizeof buffer, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
     return;
   if (got <= 0) {
-    link.controlOpen = false;
-    if (!link.saidGoodbye)
+    connection.controlOpen = false;
+    if (!connection.saidGoodbye)
       fail({ErrorKind::User,
-            link.name + " is gone: its connection closed without a goodbye message" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
-            link.peer});
+            connection.name + " is gone: its connection closed without a goodbye message" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
+            connection.peer});
     return;
   }
-  link.inbox.append(buffer, got);
-  while (link.inbox.size() >= kHeaderBytes) {
-    auto byte = [&](size_t i) { return uint8_t(link.inbox[i]); };
+  connection.inbox.append(buffer, got);
+  while (connection.inbox.size() >= kHeaderBytes) {
+    auto byte = [&](size_t i) { return uint8_t(connection.inbox[i]); };
     size_t length = byte(2) | size_t(byte(3)) << 8;
     if (byte(0) < Close || byte(0) > Heartbeat || byte(1) > uint8_t(ErrorKind::Internal) || length > kMaxReason) {
-      link.controlOpen = false;
-      return fail(internalError(link.name + " sent an invalid transport message"));
+      connection.controlOpen = false;
+      return fail(internalError(connection.name + " sent an invalid transport message"));
     }
-    if (link.inbox.size() < kHeaderBytes + length)
+    if (connection.inbox.size() < kHeaderBytes + length)
       return;
     if (byte(0) == Close)
-      link.saidGoodbye = true;
+      connection.saidGoodbye = true;
     else if (byte(0) == Abort)
-      fail({ErrorKind(byte(1)), link.inbox.substr(kHeaderBytes, length), link.peer});
-    link.inbox.erase(0, kHeaderBytes + length);
+      fail({ErrorKind(byte(1)), connection.inbox.substr(kHeaderBytes, length), connection.peer});
+    connection.inbox.erase(0, kHeaderBytes + length);
   }
 }
 
 /// Determines why a data connection was closed.
-void Links::judge(Link &link) {
-  for (const auto &context : link.contexts)
+void Links::judge(PeerConnection &connection) {
+  for (const auto &context : connection.dataConnections)
     if (context->pair().isClosed())
       context->pair().shut(); // otherwise the event loop is notified repeatedly
-  if (failed() || link.left)
+  if (failed() || connection.left)
     return;
   AdoptedPair *closed = nullptr;
   bool allClosed = true;
-  for (const auto &context : link.contexts) {
+  for (const auto &context : connection.dataConnections) {
     if (!context->pair().isClosed())
       allClosed = false;
     else if (!closed || closed->problem().empty())
       closed = &context->pair();
   }
-  if (!closed || (link.saidGoodbye && !allClosed))
+  if (!closed || (connection.saidGoodbye && !allClosed))
     return;
-  if (link.saidGoodbye) {
+  if (connection.saidGoodbye) {
     // Gloo closes a pair only after it has read all data: transfers that still wait cannot
     // complete.
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      link.left = true;
-      wake(&link);
+      connection.left = true;
+      wake(&connection);
     }
     changed_.notify_all();
   } else if (std::string problem = closed->problem(); !problem.empty()) {
-    fail({ErrorKind::Internal, "transfers with " + link.name + " stopped: " + problem, link.peer});
-  } else if (!link.brokenSince) {
-    link.brokenSince = Clock::now();
-  } else if (Clock::now() - *link.brokenSince > kWordTime) {
-    fail({ErrorKind::User, "the connection to " + link.name + " was lost", link.peer});
+    fail({ErrorKind::Internal, "transfers with " + connection.name + " stopped: " + problem, connection.peer});
+  } else if (!connection.brokenSince) {
+    connection.brokenSince = Clock::now();
+  } else if (Clock::now() - *connection.brokenSince > kWordTime) {
+    fail({ErrorKind::User, "the connection to " + connection.name + " was lost", connection.peer});
   }
 }
 
@@ -384,12 +384,12 @@ void Links::closePairs() {
     return;
   try {
     Ticker ticker(loop_);
-    for (auto &[peer, link] : links_)
-      for (const auto &context : link->contexts)
+    for (auto &[peer, connection] : connections_)
+      for (const auto &context : connection->dataConnections)
         context->pair().shut();
   } catch (const std::exception &) { // no free descriptor: the loop turns more slowly
-    for (auto &[peer, link] : links_)
-      for (const auto &context : link->contexts)
+    for (auto &[peer, connection] : connections_)
+      for (const auto &context : connection->dataConnections)
         context->pair().shut();
   }
 }

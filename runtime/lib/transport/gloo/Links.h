@@ -28,10 +28,10 @@ namespace zorse::runtime::gloo_transport {
 class Links;
 class Transfer;
 
-struct Link {
+struct PeerConnection {
   uint32_t peer = 0;
   std::string name;                                   ///< name of the peer in messages
-  std::vector<std::shared_ptr<PairContext>> contexts; ///< data connections, at least one
+  std::vector<std::shared_ptr<PairContext>> dataConnections; ///< data connections, at least one
   FileDescriptor control;
   OutageSurvival survival; ///< outage handling of `control`
   std::atomic<bool> left{false};
@@ -54,11 +54,11 @@ public:
   Transfer &operator=(const Transfer &) = delete;
   ~Transfer() { cancel(); }
 
-  Status send(Links &links, Link &link, uint32_t context, uint64_t slot, const void *data, size_t bytes) {
-    return start(links, link, context, slot, const_cast<void *>(data), bytes, true);
+  Status send(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, const void *data, size_t bytes) {
+    return start(links, connection, context, slot, const_cast<void *>(data), bytes, true);
   }
-  Status receive(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes) {
-    return start(links, link, context, slot, data, bytes, false);
+  Status receive(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, void *data, size_t bytes) {
+    return start(links, connection, context, slot, data, bytes, false);
   }
   /// Waits for completion. Call it once per start.
   Status wait();
@@ -67,10 +67,10 @@ public:
 
 private:
   friend class Links;
-  Status start(Links &links, Link &link, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend);
+  Status start(Links &links, PeerConnection &connection, uint32_t context, uint64_t slot, void *data, size_t bytes, bool isSend);
 
   Links *links_ = nullptr;
-  Link *link_ = nullptr;
+  PeerConnection *connection_ = nullptr;
   AdoptedPair *pair_ = nullptr;
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer_;
   bool isSend_ = false;
@@ -84,7 +84,7 @@ public:
   ~Links();
 
   /// Returns null if there is no connection to that rank.
-  Link *to(uint32_t peer);
+  PeerConnection *to(uint32_t peer);
   void fail(const Error &why);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Status failure() const;
@@ -100,19 +100,19 @@ private:
   Status start(const GlooOptions &options, std::map<uint32_t, Connections> connections);
   Status enlist(Transfer &transfer);
   void strike(Transfer &transfer);
-  Status whyStopped(Link &link, const std::string &problem);
-  void wake(const Link *only);
+  Status whyStopped(PeerConnection &connection, const std::string &problem);
+  void wake(const PeerConnection *only);
   void poke();
   void watch();
   void beat(double now);
-  void readControl(Link &link);
-  void judge(Link &link);
+  void readControl(PeerConnection &connection);
+  void judge(PeerConnection &connection);
   void closePairs();
 
   const double beatSeconds_;
   FairClock clock_;            ///< clock of the watcher thread
   std::atomic<double> now_{0}; ///< its latest reading
-  std::map<uint32_t, std::unique_ptr<Link>> links_;
+  std::map<uint32_t, std::unique_ptr<PeerConnection>> connections_;
   std::shared_ptr<tcp::Device> loop_;
   std::thread watcher_;
   FileDescriptor event_; ///< wakes the watcher thread

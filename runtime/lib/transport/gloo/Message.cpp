@@ -22,11 +22,11 @@ void Blocks::give(std::vector<Block> &free, Block block) {
   free.push_back(std::move(block));
 }
 
-Message::Message(Links &links, Blocks &blocks, Link &link, uint64_t slot, size_t bytes)
-    : links_(links), blocks_(blocks), link_(link), slot_(slot), bytes_(bytes), block_(blocks.takeHead()), parts_(partsOf(bytes)) {}
+Message::Message(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, size_t bytes)
+    : links_(links), blocks_(blocks), connection_(connection), slot_(slot), bytes_(bytes), block_(blocks.takeHead()), parts_(partsOf(bytes)) {}
 
 Message::~Message() {
-  head_.cancel();
+  header_.cancel();
   blocks_.giveHead(std::move(block_));
 }
 
@@ -43,11 +43,11 @@ Status Outgoing::begin() {
   size_t inlined = parts_.empty() ? bytes_ : 0;
   if (inlined > 0)
     std::memcpy(block_.get() + kHeadBytes, data_, inlined);
-  return head_.send(links_, link_, 0, slot_, block_.get(), kHeadBytes + inlined);
+  return header_.send(links_, connection_, 0, slot_, block_.get(), kHeadBytes + inlined);
 }
 
 Status Outgoing::offer(size_t part, const void *place) {
-  return parts_[part].send(links_, link_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+  return parts_[part].send(links_, connection_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
 }
 
 Status Outgoing::offerAll() {
@@ -60,15 +60,15 @@ Status Outgoing::offerAll() {
 }
 
 Status Outgoing::finishFrom(size_t part) {
-  if (Status status = head_.wait(); status.failed())
+  if (Status status = header_.wait(); status.failed())
     return status;
   return awaitParts(part);
 }
 
-Status Incoming::begin() { return head_.receive(links_, link_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }
+Status Incoming::begin() { return header_.receive(links_, connection_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }
 
 Status Incoming::post(size_t part, void *place) {
-  return parts_[part].receive(links_, link_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+  return parts_[part].receive(links_, connection_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
 }
 
 Status Incoming::postAll() {
@@ -81,12 +81,12 @@ Status Incoming::postAll() {
 }
 
 Status Incoming::awaitHead(size_t bytes) {
-  if (Status status = head_.wait(); status.failed())
+  if (Status status = header_.wait(); status.failed())
     return status;
   uint64_t words[2];
   std::memcpy(words, block_.get(), kHeadBytes);
   if (words[0] != slot_ || words[1] != bytes) {
-    links_.fail(internalError("entry " + std::to_string(slot_ >> 32) + ": expected " + std::to_string(bytes) + " bytes from " + link_.name +
+    links_.fail(internalError("entry " + std::to_string(slot_ >> 32) + ": expected " + std::to_string(bytes) + " bytes from " + connection_.name +
                               ", which sent " + std::to_string(words[1])));
     return links_.failure();
   }

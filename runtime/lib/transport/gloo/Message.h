@@ -33,47 +33,47 @@ inline size_t bytesOfPart(size_t bytes, size_t part) { return std::min(partBytes
 class Blocks {
 public:
   using Block = std::unique_ptr<std::byte[]>;
-  Block takeHead() { return take(heads_, kHeadBytes + kInlineBytes); }
+  Block takeHead() { return take(headers_, kHeadBytes + kInlineBytes); }
   Block takePart() { return take(parts_, kMaxPartBytes); }
-  void giveHead(Block block) { give(heads_, std::move(block)); }
+  void giveHead(Block block) { give(headers_, std::move(block)); }
   void givePart(Block block) { give(parts_, std::move(block)); }
 
 private:
   Block take(std::vector<Block> &free, size_t bytes);
   void give(std::vector<Block> &free, Block block);
   std::mutex mutex_;
-  std::vector<Block> heads_, parts_;
+  std::vector<Block> headers_, parts_;
 };
 
 class Message {
 protected:
-  Message(Links &links, Blocks &blocks, Link &link, uint64_t slot, size_t bytes);
+  Message(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, size_t bytes);
   ~Message();
   Message(const Message &) = delete;
 
   Links &links_;
   Blocks &blocks_;
-  Link &link_;
+  PeerConnection &connection_;
   const uint64_t slot_;
   const size_t bytes_;
   Blocks::Block block_;
-  Transfer head_; ///< declared after block_, so that it is destroyed before its memory
+  Transfer header_; ///< declared after block_, so that it is destroyed before its memory
   std::deque<Transfer> parts_;
 
-  uint32_t contextOf(size_t part) const { return uint32_t(part % link_.contexts.size()); }
+  uint32_t contextOf(size_t part) const { return uint32_t(part % connection_.dataConnections.size()); }
   /// Waits for the parts, the last one first: over one connection they complete in order, so this
   /// sleeps once and not once per part.
   Status awaitParts(size_t from = 0);
 
 public:
-  size_t parts() const { return parts_.size(); }
-  Link &link() const { return link_; }
+  size_t chunks() const { return parts_.size(); }
+  PeerConnection &connection() const { return connection_; }
 };
 
 class Outgoing : public Message {
 public:
-  Outgoing(Links &links, Blocks &blocks, Link &link, uint64_t slot, const void *data, size_t bytes)
-      : Message(links, blocks, link, slot, bytes), data_(static_cast<const std::byte *>(data)) {}
+  Outgoing(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, const void *data, size_t bytes)
+      : Message(links, blocks, connection, slot, bytes), data_(static_cast<const std::byte *>(data)) {}
   /// Sends the header. A small message is complete then, and its memory may be reused.
   Status begin();
   /// Sends a part from `place`, or from its position in the data if `place` is null.
@@ -93,8 +93,8 @@ class Incoming : public Message {
 public:
   /// If `data` is null, the destination of each part is given when it is posted, and a small
   /// message stays in the header block (`inlined`).
-  Incoming(Links &links, Blocks &blocks, Link &link, uint64_t slot, void *data, size_t bytes)
-      : Message(links, blocks, link, slot, bytes), data_(static_cast<std::byte *>(data)) {}
+  Incoming(Links &links, Blocks &blocks, PeerConnection &connection, uint64_t slot, void *data, size_t bytes)
+      : Message(links, blocks, connection, slot, bytes), data_(static_cast<std::byte *>(data)) {}
   Status begin();
   Status post(size_t part, void *place = nullptr);
   Status postAll();

@@ -25,19 +25,19 @@ struct Messenger {
 
   uint32_t site(uint32_t of) const { return of < nodes.size() ? nodes[of] : 0; }
 
-  Result<Link *> to(uint32_t peer) const {
+  Result<PeerConnection *> to(uint32_t peer) const {
     if (links.failed())
       return links.failure().error();
-    if (Link *link = links.to(peer))
-      return link;
+    if (PeerConnection *connection = links.to(peer))
+      return connection;
     return internalError("rank " + std::to_string(rank) + " is not connected to rank " + std::to_string(peer) + ", which its program needs");
   }
 
   Status compose(Outbox &out, Operation operation, uint32_t message, uint32_t peer, const void *data, size_t bytes) const {
-    Result<Link *> link = to(peer);
-    if (link.failed())
-      return link.error();
-    out.emplace_back(links, blocks, **link, slotOf(operation, message), data, bytes);
+    Result<PeerConnection *> connection = to(peer);
+    if (connection.failed())
+      return connection.error();
+    out.emplace_back(links, blocks, **connection, slotOf(operation, message), data, bytes);
     return Status::success();
   }
 
@@ -47,11 +47,11 @@ struct Messenger {
     return out.back().offerAll();
   }
 
-  Status expect(Inbox &in, Operation operation, uint32_t message, uint32_t peer, void *data, size_t bytes) const {
-    Result<Link *> link = to(peer);
-    if (link.failed())
-      return link.error();
-    in.emplace_back(links, blocks, **link, slotOf(operation, message), data, bytes);
+  Status postReceive(Inbox &in, Operation operation, uint32_t message, uint32_t peer, void *data, size_t bytes) const {
+    Result<PeerConnection *> connection = to(peer);
+    if (connection.failed())
+      return connection.error();
+    in.emplace_back(links, blocks, **connection, slotOf(operation, message), data, bytes);
     return Status::success();
   }
 

@@ -30,7 +30,7 @@ public:
 
   /// Adds an addend that is received from a peer, and posts its receives.
   Status addRemote(Operation operation, uint32_t message, uint32_t peer) {
-    ZORSE_TRY(messenger_.expect(in_, operation, message, peer, nullptr, bytes_));
+    ZORSE_TRY(messenger_.postReceive(in_, operation, message, peer, nullptr, bytes_));
     Source &source = sources_.emplace_back();
     source.remote = &in_.back();
     fill(source.ring);
@@ -145,7 +145,7 @@ Status runTogether(std::list<Sum> &sums) {
 
 } // namespace
 
-std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &messenger, const ReduceScatterArguments &a, size_t shard) {
+std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger &messenger, const ReduceScatterArguments &a, size_t shard) {
   uint32_t owner = a.shards[shard].device, home = messenger.site(owner);
   const std::vector<uint32_t> contributors = holdersOf(a.terms, a.shards[shard]);
   std::vector<std::vector<uint32_t>> runs; ///< of contributors at one site
@@ -167,21 +167,21 @@ std::vector<Stage> zorse::runtime::gloo_transport::stagesOf(const Messenger &mes
   size_t crossings = first ? 1 : away(runs[0]) ? runs[0].size() : 0, chained = runs.size() - 1 + away(runs.back());
   for (size_t r = 1; r < runs.size(); ++r)
     crossings += away(runs[r]) ? runs[r].size() : 0;
-  std::vector<Stage> stages;
+  std::vector<ReductionHop> hops;
   if (chained < crossings || (chained == crossings && shard % 2 == 1)) { // a tie: odd and even shards use opposite directions of the link
     for (const std::vector<uint32_t> &run : runs)
-      stages.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
-    if (stages.back().rank != owner)
-      stages.push_back({owner, {}});
-    return stages;
+      hops.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
+    if (hops.back().rank != owner)
+      hops.push_back({owner, {}});
+    return hops;
   }
   size_t from = 0;
   if (first) {
-    stages.push_back({collector(runs[0]), runs[0]});
+    hops.push_back({collector(runs[0]), runs[0]});
     from = runs[0].size();
   }
-  stages.push_back({owner, {contributors.begin() + from, contributors.end()}});
-  return stages;
+  hops.push_back({owner, {contributors.begin() + from, contributors.end()}});
+  return hops;
 }
 
 Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Operation operation, const ReduceScatterArguments &a) {
@@ -191,38 +191,38 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
   auto term = [&](size_t i) { return static_cast<const std::byte *>(a.full) + size_t(held.whole.place(a.shards[i])) * element; };
   auto target = [&](size_t i) { return static_cast<std::byte *>(a.shard) + size_t(held.shards.place(a.shards[i])) * element; };
   auto bytesIn = [&](size_t i) { return size_t(a.shards[i].size()) * element; };
-  std::vector<std::vector<Stage>> stages(a.shards.size());
+  std::vector<std::vector<ReductionHop>> hops(a.shards.size());
   for (size_t i = 0; i < a.shards.size(); ++i)
     if (bytesIn(i) > 0)
-      stages[i] = stagesOf(messenger, a, i);
+      hops[i] = hopsOf(messenger, a, i);
 
   // All receives are posted before any send, in the same order of shards and stages at both ends.
   std::list<Sum> sums;
   for (size_t i = 0; i < a.shards.size(); ++i)
-    for (size_t s = 0; s < stages[i].size(); ++s) {
-      const Stage &stage = stages[i][s];
-      if (stage.rank != messenger.rank)
+    for (size_t s = 0; s < hops[i].size(); ++s) {
+      const ReductionHop &hop = hops[i][s];
+      if (hop.rank != messenger.rank)
         continue;
-      bool last = s + 1 == stages[i].size();
+      bool last = s + 1 == hops[i].size();
       Sum &sum = sums.emplace_back(messenger, a.type, bytesIn(i), last ? target(i) : nullptr);
       if (s > 0) {
-        ZORSE_TRY(sum.addRemote(operation, kPartialSums + uint32_t(i), stages[i][s - 1].rank));
+        ZORSE_TRY(sum.addRemote(operation, kPartialSums + uint32_t(i), hops[i][s - 1].rank));
         sum.hasPartial = true;
       }
-      for (uint32_t contributor : stage.contributors) {
+      for (uint32_t contributor : hop.contributors) {
         if (contributor == messenger.rank)
           sum.addLocal(term(i));
         else
           ZORSE_TRY(sum.addRemote(operation, uint32_t(i), contributor));
       }
       if (!last)
-        ZORSE_TRY(sum.passOn(operation, kPartialSums + uint32_t(i), stages[i][s + 1].rank));
+        ZORSE_TRY(sum.passOn(operation, kPartialSums + uint32_t(i), hops[i][s + 1].rank));
     }
   Outbox out;
   for (size_t i = 0; i < a.shards.size(); ++i)
-    for (const Stage &stage : stages[i])
-      if (stage.rank != messenger.rank && std::find(stage.contributors.begin(), stage.contributors.end(), messenger.rank) != stage.contributors.end())
-        ZORSE_TRY(messenger.post(out, operation, uint32_t(i), stage.rank, term(i), bytesIn(i)));
+    for (const ReductionHop &hop : hops[i])
+      if (hop.rank != messenger.rank && std::find(hop.contributors.begin(), hop.contributors.end(), messenger.rank) != hop.contributors.end())
+        ZORSE_TRY(messenger.post(out, operation, uint32_t(i), hop.rank, term(i), bytesIn(i)));
 
   if (std::any_of(sums.begin(), sums.end(), [](const Sum &sum) { return sum.dependsOnStages(); })) {
     ZORSE_TRY(runTogether(sums));

@@ -19,10 +19,10 @@ Status reduceScatter(Messenger &messenger, Operation operation, const ReduceScat
 
 /// A rank that computes a part of a shard's sum. Each stage adds contributions to the sum that the
 /// previous stage sends. The last stage is at the owner.
-struct Stage {
+struct ReductionHop {
   uint32_t rank;
   std::vector<uint32_t> contributors; ///< in the order of summation
 };
-std::vector<Stage> stagesOf(const Messenger &messenger, const ReduceScatterArguments &arguments, size_t shard);
+std::vector<ReductionHop> hopsOf(const Messenger &messenger, const ReduceScatterArguments &arguments, size_t shard);
 
 } // namespace zorse::runtime::gloo_transport
