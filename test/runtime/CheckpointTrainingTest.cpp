@@ -105,7 +105,7 @@ protected:
       if (report.step >= stopAfter)
         stopCoordinator->requestStop();
     };
-    training.stateReader = [&](uint64_t step, bool last) { return (*checkpoints)->beginIfDue(step, last); };
+    training.stateObserver = [&](uint64_t step, bool last) { return (*checkpoints)->beginIfDue(step, last); };
     auto end = train(**executor, bundle, training);
     EXPECT_FALSE(end.failed()) << end.message();
     if (!end.failed())
@@ -179,15 +179,15 @@ TEST_F(CheckpointTrainingTest, ARunThatFailsLeavesWithoutWaitingForWhatNeverCome
   options.every = 1;
   auto checkpoints = CheckpointManager::open(**executor, bundle, *group, options, {});
   ASSERT_FALSE(checkpoints.failed());
-  StateReader *reader = (*checkpoints)->beginIfDue(1, false);
-  ASSERT_NE(reader, nullptr);
+  StateObserver *observer = (*checkpoints)->beginIfDue(1, false);
+  ASSERT_NE(observer, nullptr);
   EXPECT_NE((*checkpoints)->beginIfDue(2, false), nullptr); // does not wait for a snapshot that is not copied yet
   (*executor)->abort(userError("the end"));
   Status status = (*checkpoints)->finish();
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("was not taken"), std::string::npos);
   checkpoints->reset();
-  reader->stateIsStill(0, 1); // a late call of the executor is ignored
+  observer->onStateQuiescent(0, 1); // a late call of the executor is ignored
 }
 
 } // namespace

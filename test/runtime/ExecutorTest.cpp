@@ -248,8 +248,8 @@ TEST_F(ExecutorTest, WeightsThatDoNotFitAreNamed) {
 TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
   // Reads parameters some time after each step, while the next step runs. They must equal the parameters at the end of
   // the step in a run without a reader.
-  struct Reader : StateReader {
-    void stateIsStill(uint32_t device, uint64_t step) override {
+  struct Reader : StateObserver {
+    void onStateQuiescent(uint32_t device, uint64_t step) override {
       std::lock_guard<std::mutex> lock(mutex);
       threads.emplace_back([this, device, step] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -274,7 +274,7 @@ TEST_F(ExecutorTest, StateIsStillUntilItIsReleased) {
   reader.executor = executor.get();
   std::vector<StepReport> reports;
   TrainingRun run = training(6, reports);
-  run.stateReader = [&](uint64_t step, bool) { return step % 2 == 0 ? &reader : nullptr; };
+  run.stateObserver = [&](uint64_t step, bool) { return step % 2 == 0 ? &reader : nullptr; };
   Result<TrainingEnd> end = train(*executor, two.bundle, run);
   for (std::thread &thread : reader.threads)
     thread.join();

@@ -353,7 +353,7 @@ private:
     if (checkpoints)
       training.stopping = [this] { (void)checkpoints->finish(); }; // the run already ends with an error
     if (checkpoints)
-      training.stateReader = [this](uint64_t step, bool last) { return checkpoints->beginIfDue(step, last); };
+      training.stateObserver = [this](uint64_t step, bool last) { return checkpoints->beginIfDue(step, last); };
 
     // Clocks of ranks are compared from here on: all ranks leave this exchange at nearly the same
     // time.

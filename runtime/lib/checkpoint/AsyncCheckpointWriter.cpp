@@ -39,12 +39,12 @@ struct AsyncCheckpointWriter::WriterHandle {
   AsyncCheckpointWriter *writer = nullptr;
 };
 
-class AsyncCheckpointWriter::Job final : public StateReader {
+class AsyncCheckpointWriter::Job final : public StateObserver {
 public:
   Job(std::shared_ptr<WriterHandle> hub, uint64_t step, bool release, size_t devices)
       : hub(std::move(hub)), step(step), release(release), copied(devices, false) {}
 
-  void stateIsStill(uint32_t device, uint64_t) override {
+  void onStateQuiescent(uint32_t device, uint64_t) override {
     std::lock_guard<std::mutex> lock(hub->mutex);
     if (hub->writer)
       hub->writer->stateIsStill(*this, device);
@@ -149,7 +149,7 @@ AsyncCheckpointWriter::Job *AsyncCheckpointWriter::addJob(uint64_t step, bool re
   return jobs_.back().get();
 }
 
-StateReader *AsyncCheckpointWriter::due(uint64_t step, bool last) {
+StateObserver *AsyncCheckpointWriter::due(uint64_t step, bool last) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (superseded_ || step <= lastDue_ || !(last || (context_.options.every > 0 && step % context_.options.every == 0)))
     return nullptr;

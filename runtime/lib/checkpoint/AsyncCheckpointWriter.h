@@ -43,7 +43,7 @@ public:
   /// Sets the start of the run: the resumed step, or 0 and 0.
   void startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged);
 
-  StateReader *due(uint64_t step, bool last);
+  StateObserver *due(uint64_t step, bool last);
   void saveNow(uint64_t step);
   CheckpointManager::Counts counts() const;
   uint64_t memory() const;

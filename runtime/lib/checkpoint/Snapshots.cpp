@@ -159,7 +159,7 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
   return std::optional<ResumePoint>();
 }
 
-StateReader *CheckpointManager::beginIfDue(uint64_t step, bool last) { return implementation_->writer->due(step, last); }
+StateObserver *CheckpointManager::beginIfDue(uint64_t step, bool last) { return implementation_->writer->due(step, last); }
 void CheckpointManager::saveNow(uint64_t step) { implementation_->writer->saveNow(step); }
 CheckpointManager::Counts CheckpointManager::counts() const { return implementation_->writer->counts(); }
 uint64_t CheckpointManager::memory() const { return implementation_->writer->memory(); }

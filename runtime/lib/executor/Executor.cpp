@@ -131,7 +131,7 @@ public:
       for (DeviceStep &device : running)
         if (device.program->changingQueues == 0) {
           device.latch.acquire();
-          request.afterStep->stateIsStill(device.program->index, request.scalars.step);
+          request.afterStep->onStateQuiescent(device.program->index, request.scalars.step);
         }
     uint64_t step = 0;
     Slot *slot = nullptr;
@@ -141,7 +141,7 @@ public:
       slot = &ring[step % ring.size()];
       *slot = {std::move(request), {}, queuesInUse};
       for (DeviceStep &device : running) {
-        device.releasesNeeded[step % ring.size()] = device.latch.lent();
+        device.releasesNeeded[step % ring.size()] = device.latch.acquired();
         device.changingQueuesLeft[step % ring.size()] = device.program->changingQueues;
       }
       if (failure)
@@ -357,7 +357,7 @@ private:
       return;
     if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && slot.request.afterStep) {
       lock.unlock();
-      slot.request.afterStep->stateIsStill(device.program->index, slot.request.scalars.step);
+      slot.request.afterStep->onStateQuiescent(device.program->index, slot.request.scalars.step);
       lock.lock();
     }
     if (--slot.queuesLeft == 0) {

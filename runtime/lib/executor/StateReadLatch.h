@@ -11,8 +11,8 @@ namespace zorse::runtime {
 /// the state was lent and released.
 class StateReadLatch {
 public:
-  void acquire() { ++lent_; } ///< only for the thread that submits steps, like `lent`
-  uint64_t lent() const { return lent_; }
+  void acquire() { ++lent_; } ///< only for the thread that submits steps, like `acquired`
+  uint64_t acquired() const { return lent_; }
 
   void release() {
     {

@@ -135,8 +135,8 @@ private:
     StepRequest request;
     request.evaluation = evaluation;
     request.batch = batch;
-    if (!evaluation && run_.stateReader)
-      request.afterStep = run_.stateReader(step, step == run_.firstStep + run_.steps - 1);
+    if (!evaluation && run_.stateObserver)
+      request.afterStep = run_.stateObserver(step, step == run_.firstStep + run_.steps - 1);
     zorse::abi::StepScalars &scalars = request.scalars;
     scalars.step = step;
     scalars.seed = run_.options.seed();

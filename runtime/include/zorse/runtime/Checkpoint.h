@@ -78,7 +78,7 @@ public:
   /// Returns the reader for StepRequest.afterStep if the state after `step` is to be saved,
   /// otherwise null. `last`: the run ends with this step. Waits while the previous snapshot is
   /// being written (counted in `waits`). Call it with ascending steps, equal on all ranks.
-  StateReader *beginIfDue(uint64_t step, bool last);
+  StateObserver *beginIfDue(uint64_t step, bool last);
 
   /// Saves the state after `step` if no step is in progress, for a run that ends early. Does
   /// nothing if that snapshot has been taken already.

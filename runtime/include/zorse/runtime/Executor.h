@@ -32,21 +32,21 @@ struct Batch {
 
 /// Callback that saves the state after a step. A device's persistent state does not change between
 /// the last entry of a step and the first update of the next one.
-class StateReader {
+class StateObserver {
 public:
-  virtual ~StateReader() = default;
+  virtual ~StateObserver() = default;
   /// Called after the device's last entry of the step (StepScalars.step), in a thread of the
   /// device, or in that of Executor::submit if the device computes nothing. The state does not
   /// change until Executor::releaseState(device). That must be called once and soon, because later
   /// updates wait for it. Must not block.
-  virtual void stateIsStill(uint32_t device, uint64_t step) = 0;
+  virtual void onStateQuiescent(uint32_t device, uint64_t step) = 0;
 };
 
 struct StepRequest {
   bool evaluation = false; ///< execute only entries of the phases LOAD, GATHER, FORWARD and REPORT
   zorse::abi::StepScalars scalars = {};
   std::shared_ptr<const Batch> batch;
-  StateReader *afterStep = nullptr; ///< must live until the step has been waited for
+  StateObserver *afterStep = nullptr; ///< must live until the step has been waited for
 };
 
 struct StepResult {
@@ -110,14 +110,14 @@ public:
   const std::vector<uint32_t> &devices() const;
 
   // Access to the bytes of a region of a local device, from `offset` on. Safe while no step is in
-  // progress; for persistent state also between StateReader::stateIsStill and releaseState. May be
+  // progress; for persistent state also between StateObserver::onStateQuiescent and releaseState. May be
   // called from any thread.
   Status read(uint32_t device, const bundle::Region &region, uint64_t offset, void *to, size_t bytes) const;
   Status write(uint32_t device, const bundle::Region &region, uint64_t offset, const void *from, size_t bytes);
   /// Sets the whole region to zero.
   Status clear(uint32_t device, const bundle::Region &region);
 
-  /// Lets the device's updates continue after StateReader::stateIsStill. May be called from any
+  /// Lets the device's updates continue after StateObserver::onStateQuiescent. May be called from any
   /// thread.
   void releaseState(uint32_t device);
 
