@@ -78,14 +78,14 @@ Status JobOutput::begin(uint64_t lastStep) {
   return Status::success();
 }
 
-Status JobOutput::writePage(const TimeShares &shares, const bundle::TrainingOptions &training) const {
+Status JobOutput::writePage(const TimeBreakdown &breakdown, const bundle::TrainingOptions &training) const {
   RunSummary run;
   run.training = training;
   run.shuffle = options_.shuffle;
   run.steps = options_.steps;
   run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
   run.secondsAStep = secondsAStep();
-  return page_.write(options_.page, bundle_, shares, run);
+  return report_.write(options_.page, bundle_, breakdown, run);
 }
 
 void JobOutput::take(const std::string &said) {
@@ -170,7 +170,7 @@ void JobOutput::understand(const std::string &said) {
       metrics_->step(*report);
     if (tensorBoard_)
       tensorBoard_->step(*report);
-    page_.step(*report);
+    report_.step(*report);
     if (report->evaluation)
       evaluated_ = *report;
     else if (steps_++ > 0)

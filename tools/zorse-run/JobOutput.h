@@ -6,7 +6,7 @@
 
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/Report.h"
-#include "zorse/runtime/RunPage.h"
+#include "zorse/runtime/HtmlReport.h"
 #include "zorse/runtime/TensorBoard.h"
 
 #include <chrono>
@@ -49,9 +49,9 @@ public:
   // Call the following functions only after drain().
   runtime::Status closeTensorBoard() { return tensorBoard_->close(); }
   /// Returns the time breakdown of steps, computed from the trace.
-  runtime::TimeShares shares() const { return runtime::timeShares(bundle_, trace_); }
+  runtime::TimeBreakdown breakdown() const { return runtime::timeBreakdown(bundle_, trace_); }
   double secondsAStep() const { return steps_ > 1 ? secondsOfSteps_ / double(steps_ - 1) : 0; } ///< 0: unknown
-  runtime::Status writePage(const runtime::TimeShares &shares, const bundle::TrainingOptions &training) const;
+  runtime::Status writePage(const runtime::TimeBreakdown &breakdown, const bundle::TrainingOptions &training) const;
   const std::optional<runtime::StepReport> &lastEvaluation() const { return evaluated_; }
   runtime::Status writeMetrics() { return metrics_->close(); }
   runtime::Status writeTrace() { return runtime::writeTrace(options_.trace, bundle_, std::move(trace_)); }
@@ -73,7 +73,7 @@ private:
   std::unique_ptr<runtime::ConsoleReport> console_;
   std::unique_ptr<runtime::MetricsFile> metrics_;
   std::unique_ptr<runtime::TensorBoardFile> tensorBoard_;
-  runtime::RunPage page_;
+  runtime::HtmlReport report_;
   std::optional<runtime::StepReport> evaluated_;
   double secondsOfSteps_ = 0; ///< without the first step
   uint64_t steps_ = 0;

@@ -14,7 +14,7 @@
 #include "zorse/runtime/Checkpoint.h"
 #include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/State.h"
-#include "zorse/runtime/TimeShares.h"
+#include "zorse/runtime/TimeBreakdown.h"
 
 #include <algorithm>
 #include <chrono>
@@ -87,7 +87,7 @@ private:
     options.poison = o.poison || !o.memoryReport.empty();
     options.poisonAfterLastUse = o.poisonAfterLastUse;
     options.trace = !o.trace.empty() || showsTimes();
-    options.traceSteps = o.trace.empty() ? stepsForShares(bundle) : o.traceSteps;
+    options.traceSteps = o.trace.empty() ? stepsForBreakdown(bundle) : o.traceSteps;
     options.oneThreadPerQueue = o.threadPerQueue;
     options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0; // in a job, the coordinator detects stalls because it sees all ranks
     if (!o.gradients.empty() || !o.lossRows.empty())
@@ -462,7 +462,7 @@ private:
       fprintf(stderr, "interrupted after step %llu of %llu\n", (unsigned long long)stepsDone, (unsigned long long)o.steps);
     if (stepsDone < o.steps && !o.checkpointDirectory.empty() && !first)
       fprintf(stderr, "to resume: %s\n", resumeCommand(o, process.member != nullptr).c_str());
-    const TimeShares shares = showsTimes() ? process.output->shares() : TimeShares();
+    const TimeBreakdown breakdown = showsTimes() ? process.output->breakdown() : TimeBreakdown();
     struct {
       const std::string &path;
       const char *what;
@@ -474,7 +474,7 @@ private:
         {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
         {o.lossRows, "per-sample losses", [&] { return lossRows.write(o.lossRows); }},
         {o.memoryReport, "memory report", [&] { return writeMemoryReport(o.memoryReport, bundle, process.output->memoryUses(), emptyExecutor); }},
-        {o.page, "page", [&] { return process.output->writePage(shares, training.options); }},
+        {o.page, "page", [&] { return process.output->writePage(breakdown, training.options); }},
         {o.trace, "trace", [&] { return process.output->writeTrace(); }},
     };
     for (const auto &output : outputs) {
@@ -492,7 +492,7 @@ private:
         printf("%s: %s\n", output.what, output.path.c_str());
     }
     if (!o.quiet)
-      fputs(describeShares(bundle, shares, process.output->secondsAStep()).c_str(), stdout);
+      fputs(describeBreakdown(bundle, breakdown, process.output->secondsAStep()).c_str(), stdout);
     if (o.evaluate && !o.quiet)
       sayEvaluation();
     removeParts();

@@ -1,10 +1,10 @@
-// Writes the report as one self-contained HTML page. Its data is JSON; lib/Pages/assets/plan.js
+// Writes the report as one self-contained HTML page. Its data is JSON; lib/Html/assets/plan.js
 // draws it.
 #include "zorse/Planning/Report.h"
 
 #include "Text.h"
 #include "zorse/Base/Format.h"
-#include "zorse/Pages/Page.h"
+#include "zorse/Html/Page.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,7 @@
 using namespace zorse;
 using namespace zorse::planning;
 using nlohmann::json;
-using pages::escape;
+using html::escape;
 
 namespace {
 
@@ -256,6 +256,6 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
   page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
           "what</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
   page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) + "</pre>\n";
-  return pages::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
-                     pages::kPlanScript);
+  return html::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
+                     html::kPlanScript);
 }

@@ -1,4 +1,4 @@
-#include "zorse/Pages/Page.h"
+#include "zorse/Html/Page.h"
 
 #include "Assets.h"
 
@@ -7,10 +7,10 @@
 using namespace zorse;
 using nlohmann::json;
 
-const char *const pages::kPlanScript = assets::plan_js;
-const char *const pages::kRunScript = assets::run_js;
+const char *const html::kPlanScript = assets::plan_js;
+const char *const html::kRunScript = assets::run_js;
 
-std::string pages::escape(const std::string &text) {
+std::string html::escape(const std::string &text) {
   std::string out;
   for (char c : text)
     out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
@@ -29,7 +29,7 @@ std::string inScript(const json &data) {
 
 } // namespace
 
-std::string pages::page(const std::string &title, const std::string &body, const json &data, const char *script) {
+std::string html::page(const std::string &title, const std::string &body, const json &data, const char *script) {
   std::string heading = escape(title);
   return "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>" +
          heading + "</title>\n<style>" + assets::page_css + "</style>\n<h1>" + heading + "</h1>\n" + body +

@@ -1,7 +1,7 @@
-#include "zorse/runtime/RunPage.h"
+#include "zorse/runtime/HtmlReport.h"
 
 #include "zorse/Base/Format.h"
-#include "zorse/Pages/Page.h"
+#include "zorse/Html/Page.h"
 #include "zorse/runtime/OutputFile.h"
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ using namespace zorse;
 using namespace zorse::runtime;
 using nlohmann::json;
 
-RunPage::Point RunPage::join(const Point &a, const Point &b) {
+HtmlReport::Point HtmlReport::join(const Point &a, const Point &b) {
   const double all = double(a.steps + b.steps);
   auto mean = [&](double x, double y) { return (x * double(a.steps) + y * double(b.steps)) / all; }; // NaN if one is NaN: it must be visible
   return {a.first,
@@ -28,7 +28,7 @@ RunPage::Point RunPage::join(const Point &a, const Point &b) {
           a.steps + b.steps};
 }
 
-void RunPage::step(const StepReport &r) {
+void HtmlReport::step(const StepReport &r) {
   if (r.evaluation) {
     evaluations_.emplace_back(r.step, r.loss);
     if (evaluations_.size() > kMostPoints) // removes every second one; the newest remains
@@ -55,15 +55,15 @@ void RunPage::step(const StepReport &r) {
 
 namespace {
 
-std::string shareBars(const Bundle &bundle, const TimeShares &shares) {
+std::string shareBars(const Bundle &bundle, const TimeBreakdown &breakdown) {
   std::string text = "<table class=shares>\n";
-  for (size_t d = 0; d < shares.devices.size(); ++d) {
-    const DeviceShares &s = shares.devices[d];
-    text += "<tr><td>" + pages::escape(bundle.devices[d].name);
+  for (size_t d = 0; d < breakdown.devices.size(); ++d) {
+    const DeviceTimeBreakdown &s = breakdown.devices[d];
+    text += "<tr><td>" + html::escape(bundle.devices[d].name);
     text += format(
         "<td class=track><i style=\"width:%.2f%%;background:var(--f)\"></i><i style=\"width:%.2f%%;background:var(--s)\"></i><td class=n>%.1f %%"
         "<td class=n>%.1f %%<td class=n>%.1f %%</tr>\n",
-        100 * s.computing, 100 * s.moving, 100 * s.computing, 100 * s.moving, 100 * s.waiting);
+        100 * s.computing, 100 * s.exposedCommunication, 100 * s.computing, 100 * s.exposedCommunication, 100 * s.idle);
   }
   return text + "</table>\n<div class=legend><span><b style=\"background:var(--f)\"></b>computing</span><span><b "
                 "style=\"background:var(--s)\"></b>transferring data "
@@ -85,7 +85,7 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 std::string table(const Rows &rows) {
   std::string text = "<table class=facts>\n";
   for (const auto &[name, value] : rows)
-    text += "<tr><td class=what>" + pages::escape(name) + "<td>" + pages::escape(value) + "</tr>\n";
+    text += "<tr><td class=what>" + html::escape(name) + "<td>" + html::escape(value) + "</tr>\n";
   return text + "</table>\n";
 }
 
@@ -118,7 +118,7 @@ Rows hyperParameters(const Bundle &bundle, const RunSummary &run) {
 
 } // namespace
 
-Status RunPage::write(const std::string &path, const Bundle &bundle, const TimeShares &shares, const RunSummary &run) const {
+Status HtmlReport::write(const std::string &path, const Bundle &bundle, const TimeBreakdown &breakdown, const RunSummary &run) const {
   json data;
   data["points"] = json::array();
   for (const Point &p : points_)
@@ -147,8 +147,8 @@ Status RunPage::write(const std::string &path, const Bundle &bundle, const TimeS
   body += "<h2>Gradient norm before clipping</h2>\n<canvas id=norm></canvas>\n<h2>Learning rate</h2>\n<canvas id=lr></canvas>\n<h2>" +
           std::string(bundle.sequence > 0 ? "Tokens" : "Samples") + " a second</h2>\n<canvas id=rate></canvas>\n";
   body += "<h2>Hyper-parameters</h2>\n" + table(hyperParameters(bundle, run));
-  if (shares.steps > 0)
-    body += "<h2>Where the time went</h2>\n" + shareBars(bundle, shares) + "<pre class=wrap>" +
-            pages::escape(describeShares(bundle, shares, run.secondsAStep)) + "</pre>\n";
-  return writeOutput(path, pages::page(bundle.model + ": training", body, data, pages::kRunScript));
+  if (breakdown.steps > 0)
+    body += "<h2>Where the time went</h2>\n" + shareBars(bundle, breakdown) + "<pre class=wrap>" +
+            html::escape(describeBreakdown(bundle, breakdown, run.secondsAStep)) + "</pre>\n";
+  return writeOutput(path, html::page(bundle.model + ": training", body, data, html::kRunScript));
 }

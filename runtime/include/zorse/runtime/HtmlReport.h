@@ -3,7 +3,7 @@
 
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Status.h"
-#include "zorse/runtime/TimeShares.h"
+#include "zorse/runtime/TimeBreakdown.h"
 #include "zorse/runtime/Training.h"
 
 #include <optional>
@@ -22,12 +22,12 @@ struct RunSummary {
 };
 
 /// Collects steps in bounded memory and writes the report.
-class RunPage {
+class HtmlReport {
 public:
   void step(const StepReport &report);
 
   /// Writes HTML that needs no other file.
-  Status write(const std::string &path, const Bundle &bundle, const TimeShares &shares, const RunSummary &run) const;
+  Status write(const std::string &path, const Bundle &bundle, const TimeBreakdown &breakdown, const RunSummary &run) const;
 
 private:
   static constexpr size_t kMostPoints = 2000;

@@ -1,4 +1,4 @@
-#include "zorse/runtime/TimeShares.h"
+#include "zorse/runtime/TimeBreakdown.h"
 #include "zorse/Base/Format.h"
 
 #include <algorithm>
@@ -31,22 +31,22 @@ double covered(std::vector<Interval> &intervals, double begin, double end) {
 }
 
 /// Suggests how to shorten the step. The suggestion with the largest expected gain comes first.
-std::string advice(const Bundle &bundle, const TimeShares &shares, double measured) {
+std::string advice(const Bundle &bundle, const TimeBreakdown &breakdown, double measured) {
   double waiting = 0, moving = 0, slowest = 0, fastest = 0;
   size_t slow = 0, fast = 0, busiest = 0, computes = 0;
-  for (size_t d = 0; d < shares.devices.size(); ++d) {
-    const DeviceShares &device = shares.devices[d];
-    if (device.computing > shares.devices[busiest].computing)
+  for (size_t d = 0; d < breakdown.devices.size(); ++d) {
+    const DeviceTimeBreakdown &device = breakdown.devices[d];
+    if (device.computing > breakdown.devices[busiest].computing)
       busiest = d;
-    if (device.slower == 0)
+    if (device.slowdown == 0)
       continue;
     ++computes;
-    waiting += device.waiting;
-    moving += device.moving;
-    if (slowest == 0 || device.slower > slowest)
-      slowest = device.slower, slow = d;
-    if (fastest == 0 || device.slower < fastest)
-      fastest = device.slower, fast = d;
+    waiting += device.idle;
+    moving += device.exposedCommunication;
+    if (slowest == 0 || device.slowdown > slowest)
+      slowest = device.slowdown, slow = d;
+    if (fastest == 0 || device.slowdown < fastest)
+      fastest = device.slowdown, fast = d;
   }
   if (computes == 0)
     return {};
@@ -62,11 +62,11 @@ std::string advice(const Bundle &bundle, const TimeShares &shares, double measur
     return format("%s of the time is spent on transfers while nothing computes: a larger --global-batch-size transfers data less often, and zorse-plan --explain "
                   "shows the effect of other links or fewer devices",
                   showPercent(moving).c_str());
-  if (waiting > 0.2 && shares.devices.size() > 1)
+  if (waiting > 0.2 && breakdown.devices.size() > 1)
     return format("devices wait %s of their time, while %s computes %s of it: a larger --global-batch-size fills the gaps of a pipeline; if times differ from "
                   "those planned, zorse-profile and --profile let the planner divide the work again",
-                  showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(shares.devices[busiest].computing).c_str());
-  if (shares.planned > 0 && (measured > 1.25 * shares.planned || measured < 0.8 * shares.planned))
+                  showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(breakdown.devices[busiest].computing).c_str());
+  if (breakdown.planned > 0 && (measured > 1.25 * breakdown.planned || measured < 0.8 * breakdown.planned))
     return "nothing in the plan: all devices deviate from their planned speed by about the same factor, so another division of the work would not "
            "help. "
            "zorse-profile "
@@ -76,7 +76,7 @@ std::string advice(const Bundle &bundle, const TimeShares &shares, double measur
 
 } // namespace
 
-uint64_t zorse::runtime::stepsForShares(const Bundle &bundle) {
+uint64_t zorse::runtime::stepsForBreakdown(const Bundle &bundle) {
   constexpr uint64_t kEvents = 1 << 19, kSteps = 9; // 20 MB
   uint64_t entries = 1;
   for (const bundle::Program &program : bundle.programs)
@@ -84,8 +84,8 @@ uint64_t zorse::runtime::stepsForShares(const Bundle &bundle) {
   return std::clamp<uint64_t>(kEvents / entries, 2, kSteps);
 }
 
-TimeShares zorse::runtime::timeShares(const Bundle &bundle, const std::vector<TraceEvent> &events) {
-  TimeShares shares;
+TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vector<TraceEvent> &events) {
+  TimeBreakdown breakdown;
   struct Step {
     double begin = 0, end = 0;
     bool learns = false;
@@ -104,7 +104,7 @@ TimeShares zorse::runtime::timeShares(const Bundle &bundle, const std::vector<Tr
   for (const bundle::Program &program : bundle.programs) {
     whole += size_t(program.entries_size());
     for (const bundle::Entry &entry : program.entries())
-      shares.planned = std::max(shares.planned, entry.planned_end());
+      breakdown.planned = std::max(breakdown.planned, entry.planned_end());
   }
   uint64_t first = 0, count = 0, begin = 0, length = 0;
   for (const auto &[number, step] : steps) {
@@ -116,13 +116,13 @@ TimeShares zorse::runtime::timeShares(const Bundle &bundle, const std::vector<Tr
       first = begin, count = length;
   }
   if (count == 0)
-    return shares;
-  shares.steps = count > 1 ? count - 1 : 1;
+    return breakdown;
+  breakdown.steps = count > 1 ? count - 1 : 1;
   double from = count > 1 ? steps[first].end : steps[first].begin, to = steps[first + count - 1].end;
-  shares.seconds = (to - from) / double(shares.steps);
+  breakdown.seconds = (to - from) / double(breakdown.steps);
   if (to <= from) {
-    shares.steps = 0;
-    return shares;
+    breakdown.steps = 0;
+    return breakdown;
   }
 
   auto entryOf = [&](const TraceEvent &event) -> const bundle::Entry & { return bundle.programs[event.device].entries(int(event.entry)); };
@@ -142,48 +142,48 @@ TimeShares zorse::runtime::timeShares(const Bundle &bundle, const std::vector<Tr
       computing[event.device].push_back(interval);
   }
   for (size_t d = 0; d < bundle.programs.size(); ++d) {
-    DeviceShares device;
+    DeviceTimeBreakdown device;
     double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to), window = to - from, planned = 0;
     for (const bundle::Entry &entry : bundle.programs[d].entries())
       if (entry.has_compute())
         planned += entry.planned_end() - entry.planned_start();
     device.computing = computed / window;
-    device.moving = (worked - computed) / window;
-    device.waiting = 1 - worked / window;
-    device.slower = planned > 0 ? computed / double(shares.steps) / planned : 0;
-    shares.devices.push_back(device);
+    device.exposedCommunication = (worked - computed) / window;
+    device.idle = 1 - worked / window;
+    device.slowdown = planned > 0 ? computed / double(breakdown.steps) / planned : 0;
+    breakdown.devices.push_back(device);
   }
-  return shares;
+  return breakdown;
 }
 
-std::string zorse::runtime::describeShares(const Bundle &bundle, const TimeShares &shares, double measured) {
-  if (shares.steps == 0)
+std::string zorse::runtime::describeBreakdown(const Bundle &bundle, const TimeBreakdown &breakdown, double measured) {
+  if (breakdown.steps == 0)
     return {};
   if (measured == 0)
-    measured = shares.seconds;
+    measured = breakdown.seconds;
   std::string text = "a step took " + showDuration(measured);
-  if (shares.planned > 0)
-    text += ", predicted " + showDuration(shares.planned) + format(" (%.2f times)", measured / shares.planned);
-  text += "; of " + std::to_string(shares.steps) + " step" + (shares.steps == 1 ? "" : "s") + " looked at:\n";
+  if (breakdown.planned > 0)
+    text += ", predicted " + showDuration(breakdown.planned) + format(" (%.2f times)", measured / breakdown.planned);
+  text += "; of " + std::to_string(breakdown.steps) + " step" + (breakdown.steps == 1 ? "" : "s") + " looked at:\n";
   size_t width = 6;
   for (const BundleDevice &device : bundle.devices)
     width = std::max(width, device.name.size());
   text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), "device", "computing", "moving", "waiting", "computing, measured / planned");
-  std::vector<size_t> order(shares.devices.size());
+  std::vector<size_t> order(breakdown.devices.size());
   for (size_t d = 0; d < order.size(); ++d)
     order[d] = d;
   if (order.size() > kMostRows)
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return shares.devices[a].computing > shares.devices[b].computing; });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return breakdown.devices[a].computing > breakdown.devices[b].computing; });
   for (size_t row = 0; row < order.size(); ++row) {
     if (order.size() > kMostRows && row == kMostRows / 2) {
       text += format("%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMostRows);
       row = order.size() - kMostRows / 2;
     }
-    const DeviceShares &d = shares.devices[order[row]];
-    const std::string slower = d.slower > 0 ? format("%.2f", d.slower) : "-";
+    const DeviceTimeBreakdown &d = breakdown.devices[order[row]];
+    const std::string slower = d.slowdown > 0 ? format("%.2f", d.slowdown) : "-";
     text += format("%-*s  %9s  %9s  %9s  %s\n", int(width), bundle.devices[order[row]].name.c_str(), showPercent(d.computing).c_str(),
-                   showPercent(d.moving).c_str(), showPercent(d.waiting).c_str(), slower.c_str());
+                   showPercent(d.exposedCommunication).c_str(), showPercent(d.idle).c_str(), slower.c_str());
   }
-  std::string change = advice(bundle, shares, measured);
+  std::string change = advice(bundle, breakdown, measured);
   return change.empty() ? text : text + "to change: " + change + "\n";
 }

@@ -1,5 +1,5 @@
 // Page of a run: charts of the loss and other series from `data`, which
-// runtime/lib/report/RunPage.cpp writes.
+// runtime/lib/report/HtmlReport.cpp writes.
 //   points: [first step, last step, mean loss, minimum, maximum, gradient norm, learning rate,
 //   rate], by step; evaluations: [step, loss]; null: not finite
 const SERIES = {step: 1, loss: 2, low: 3, high: 4, norm: 5, lr: 6, rate: 7};
