@@ -495,7 +495,7 @@ private:
   const double begun_ = monotonicSeconds();
   FileDescriptor listener_, epoll_;
   Waker waker_;
-  FairClock clock_;
+  PauseTolerantClock clock_;
   Job job_;
   std::unordered_map<uint64_t, std::unique_ptr<Peer>> peers_;
   std::vector<uint64_t> peerOfRank_;

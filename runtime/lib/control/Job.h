@@ -4,7 +4,7 @@
 //   absent --join--> working --leave--> left
 //
 // A job fails when a rank is lost while it works. It is over when all ranks have left. Times are
-// seconds of a FairClock.
+// seconds of a PauseTolerantClock.
 #pragma once
 
 #include "RootCauseFinder.h"

@@ -468,7 +468,7 @@ private:
   std::unique_ptr<Connection> connection_;
   const Welcome welcome_;
   const Endpoint endpoint_;
-  FairClock clock_;
+  PauseTolerantClock clock_;
   double lastHeardSeconds_ = 0;
   bool concluded_ = false;
   Waker waker_;

@@ -4,7 +4,7 @@
 #include "Frames.h"
 
 #include "zorse/runtime/Control.h"
-#include "zorse/runtime/FairClock.h"
+#include "zorse/runtime/PauseTolerantClock.h"
 #include "zorse/runtime/FileDescriptor.h"
 #include "zorse/runtime/TcpOptions.h"
 
@@ -42,7 +42,7 @@ runtime::Result<std::thread> startThread(std::function<void()> body);
 /// Seconds of CLOCK_MONOTONIC.
 double monotonicSeconds();
 
-using runtime::FairClock;
+using runtime::PauseTolerantClock;
 
 /// "127.0.0.1:4711", "[::1]:4711"
 std::string describe(const runtime::Endpoint &endpoint);

@@ -15,7 +15,7 @@
 #include "Connect.h"
 #include "Pair.h"
 
-#include "zorse/runtime/FairClock.h"
+#include "zorse/runtime/PauseTolerantClock.h"
 #include "zorse/runtime/TcpOptions.h"
 #include "zorse/runtime/Transport.h"
 
@@ -110,7 +110,7 @@ private:
   void closePairs();
 
   const double beatSeconds_;
-  FairClock clock_;            ///< clock of the watcher thread
+  PauseTolerantClock clock_;            ///< clock of the watcher thread
   std::atomic<double> now_{0}; ///< its latest reading
   std::map<uint32_t, std::unique_ptr<PeerConnection>> connections_;
   std::shared_ptr<tcp::Device> loop_;
