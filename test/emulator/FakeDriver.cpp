@@ -8,7 +8,7 @@
 //                               "Tesla T4,75,15360,41". CUDA_DEVICE_ORDER sets their order; CUDA_VISIBLE_DEVICES takes numbers and
 //                               UUIDs. All models are replaced by the emulator's architecture, "emu", unless the list ends with ";real"
 //   ZORSE_EMULATOR_PACE=rate    work takes the time of its bytes of GPU memory at this rate (bytes/s); streams have threads
-//   ZORSE_EMULATOR_LINK=rate    at a pace: transfers between a GPU and the host, or between GPUs (StandInNccl.cpp), take the time of
+//   ZORSE_EMULATOR_LINK=rate    at a pace: transfers between a GPU and the host, or between GPUs (FakeNccl.cpp), take the time of
 //                               their bytes at this rate; default: no additional time
 //   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products only take their time and compute nothing, so that times do not depend
 //                               on the machine
