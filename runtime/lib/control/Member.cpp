@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kReadAtOnce = size_t(4) << 20;
 /// Longest time for which leave() waits for the coordinator's answer.
-constexpr double kGoodbyeSeconds = 5;
+constexpr double kCloseSeconds = 5;
 
 std::string secondsText(double value) { return zorse::format("%.1f s", value); }
 
@@ -154,7 +154,7 @@ public:
     Message message;
     message.mutable_leave()->set_highest(highest_);
     queue(message);
-    changed_.wait_for(lock, std::chrono::duration<double>(kGoodbyeSeconds), [&] { return rootCause_ || goodbye_ == Goodbye::Answered; });
+    changed_.wait_for(lock, std::chrono::duration<double>(kCloseSeconds), [&] { return rootCause_ || goodbye_ == Goodbye::Answered; });
     goodbye_ = Goodbye::Answered;
   }
 

@@ -61,7 +61,7 @@ public:
   int run();
 
 private:
-  struct Cause {
+  struct RootCause {
     uint32_t rank = kNoRank;
     int code = 2;
     std::string text; ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
@@ -76,8 +76,8 @@ private:
   void noticeEnd(RankProcess &rank);
   void escalate();
   void endLingering();
-  void fail(Cause cause);
-  std::optional<Cause> firstCause() const;
+  void fail(RootCause cause);
+  std::optional<RootCause> rootCause() const;
   bool anyRunning() const;
   bool over() const;
   void pause(double seconds);
@@ -101,7 +101,7 @@ private:
   // For the current start
   std::unique_ptr<Coordinator> coordinator_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
-  std::optional<Cause> failure_;
+  std::optional<RootCause> failure_;
   double failedAt_ = 0, killedAt_ = 0, lastEndAt_ = 0, allLeftAt_ = 0;
   bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
@@ -167,18 +167,18 @@ Status Launcher::startRanks(uint64_t generation, uint64_t restarts) {
   return Status::success();
 }
 
-void Launcher::fail(Cause cause) {
+void Launcher::fail(RootCause cause) {
   failure_ = std::move(cause);
   failedAt_ = now();
 }
 
 /// The first cause by the coordinator. It may be a different rank than the one whose process ended
 /// first. The exit code is that of the rank's process, if it ended by itself.
-std::optional<Launcher::Cause> Launcher::firstCause() const {
+std::optional<Launcher::RootCause> Launcher::rootCause() const {
   std::optional<Failure> verdict = coordinator_ ? coordinator_->failure() : std::nullopt;
   if (!verdict)
     return failure_;
-  Cause cause{verdict->rank, verdict->exitCode, firstLine(verdict->message)};
+  RootCause cause{verdict->rank, verdict->exitCode, firstLine(verdict->message)};
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     if (rank->rank() == verdict->rank && !rank->running() && !rank->endedByUs() && rank->exitCode() != 0) {
       cause.code = rank->exitCode();
@@ -390,7 +390,7 @@ int Launcher::runOnce(uint64_t restarts) {
   }
   for (const std::unique_ptr<RankProcess> &rank : ranks_)
     rank->closePipes();
-  failure_ = firstCause();
+  failure_ = rootCause();
   coordinator_.reset();
   if (lost_)
     for (std::unique_ptr<RankProcess> &rank : ranks_)

@@ -9,7 +9,7 @@ namespace {
 // Most calls finish within a few microseconds, which is less than the time to suspend and wake a
 // thread.
 constexpr std::chrono::microseconds kSpin(40), kAsk(50);
-constexpr std::chrono::seconds kGoodbye(5);
+constexpr std::chrono::seconds kClose(5);
 } // namespace
 
 Communicator::Communicator(const NcclApi &api, std::vector<uint32_t> devices, uint32_t me, const SharedFailure &failure)
@@ -21,7 +21,7 @@ Communicator::~Communicator() {
   if (!comm_)
     return;
   const Comm comm = comm_;
-  if (failure_.get() || run("ncclCommFinalize", [&](Comm) { return api_.ncclCommFinalize(comm); }, Clock::now() + kGoodbye).failed())
+  if (failure_.get() || run("ncclCommFinalize", [&](Comm) { return api_.ncclCommFinalize(comm); }, Clock::now() + kClose).failed())
     abort();
   else
     api_.ncclCommDestroy(comm);
