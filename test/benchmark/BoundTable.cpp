@@ -10,7 +10,7 @@
 #include "LlamaOnClusters.h"
 
 #include "zorse/Baselines/Baselines.h"
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/Search.h"
 
 #include <chrono>

@@ -2,7 +2,7 @@
 // of the plan.
 #include "Layout/StrategySimulator.h"
 
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/CostModel.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"

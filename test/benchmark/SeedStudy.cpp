@@ -9,7 +9,7 @@
 
 #include "DescribeStrategy.h"
 
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/ModelShape.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "Optima.h"
 
 #include "RandomPlan.h"
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 // two plans.
 #pragma once
 
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/Strategy.h"
 
 #include <functional>

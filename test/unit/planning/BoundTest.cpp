@@ -1,7 +1,7 @@
 // Compares the lower bound with values computed by hand.
 #include "PlanningTestSupport.h"
 
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Lower bounds of the step time, and a breakdown of a plan's time. docs/bound.md derives them.
-#include "zorse/Planning/Bound.h"
+#include "zorse/Planning/LowerBound.h"
 
 #include "LinearProgram.h"
 
