@@ -18,7 +18,7 @@ using namespace zorse::planning;
 namespace {
 
 constexpr int64_t kDenseRows = 1024; ///< maximum number of rows with an entry each
-constexpr int64_t kModelledRows = 64;
+constexpr int64_t kEstimatedRows = 64;
 constexpr double kUnknownCopy = 5e9; ///< bytes/s of copies if no bandwidth is known
 
 constexpr size_t F = size_t(step::UnitTask::Forward), B = size_t(step::UnitTask::Backward), I = size_t(step::UnitTask::InputGradients),
@@ -38,9 +38,9 @@ Curve Curve::roofline(const ClusterDevice &device, double speed, const Work &wor
   return curve;
 }
 
-Curve Curve::modelled(std::function<double(int64_t)> seconds) {
+Curve Curve::estimated(std::function<double(int64_t)> seconds) {
   Curve curve;
-  for (int64_t rows = 0; rows <= kModelledRows; ++rows)
+  for (int64_t rows = 0; rows <= kEstimatedRows; ++rows)
     curve.dense.push_back(rows == 0 ? 0 : seconds(rows));
   curve.model = std::make_shared<const std::function<double(int64_t)>>(std::move(seconds));
   return curve;
@@ -199,7 +199,7 @@ void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target,
   auto task = [&](Function::Task what, bool backward) {
     const bundle::TaskWork *of = workOf(unitClass, what, target);
     return !of || of->launches() == 0 ? Curve()
-                                      : Curve::modelled([of = *of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
+                                      : Curve::estimated([of = *of, backward, rates](int64_t rows) { return gpuSeconds(of, backward, rows, rates); });
   };
   curves[F] = task(Function::FORWARD, false);
   curves[B] = task(Function::BACKWARD, true);

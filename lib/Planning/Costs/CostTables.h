@@ -47,7 +47,7 @@ public:
   /// No work: always 0 seconds.
   Curve() = default;
   static Curve roofline(const ClusterDevice &device, double speed, const Work &work);
-  static Curve modelled(std::function<double(int64_t rows)> seconds);
+  static Curve estimated(std::function<double(int64_t rows)> seconds);
   static Curve measured(std::vector<Point> points); ///< ascending rows, at least one
 
   double at(int64_t rows) const {
@@ -69,7 +69,7 @@ private:
   std::shared_ptr<const std::function<double(int64_t)>> model; ///< multiplied by `scale`
   double scale = 1;
   std::vector<Point> points;
-  std::vector<double> dense; ///< seconds by rows, up to the last point, kDenseRows, or, for modeled times, kModelledRows
+  std::vector<double> dense; ///< seconds by rows, up to the last point, kDenseRows, or, for modeled times, kEstimatedRows
 };
 
 /// seconds = fixed + each · n
