@@ -96,7 +96,7 @@ double zorse::planning::baseline::parameterBytes(const bundle::ModelSummary &sum
 double zorse::planning::baseline::bandwidth(const Problem &problem, uint32_t a, uint32_t b) {
   const sim::Network &network = problem.costs.network();
   sim::Route route = network.route(a, b);
-  double least = route.flow > 0 ? route.flow : kUnlimited;
+  double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kUnlimited;
   for (uint8_t i = 0; i < route.count; ++i)
     least = std::min(least, network.bandwidth(route.resources[i]));
   return least;

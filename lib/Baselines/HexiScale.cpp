@@ -118,7 +118,7 @@ public:
   }
 
 private:
-  double speedOf(uint32_t device) const { return problem.cluster.devices[device].speed[type]; }
+  double speedOf(uint32_t device) const { return problem.cluster.devices[device].flopsPerSecond[type]; }
 
   /// Devices that replicate the same layers synchronize gradients: fast links between pipelines,
   /// slow ones inside.

@@ -43,8 +43,8 @@ Network::Network(const bundle::Topology &topology) {
     NodeLinks of;
     of.site = node.site();
     of.portLatency = node.port().latency();
-    of.portFlow = node.port().flow();
-    of.portRamp = rampOf(node.port());
+    of.deviceLinkPerFlowBandwidth = node.port().flow();
+    of.deviceLinkStartupSeconds = rampOf(node.port());
     of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow(), rampOf(node.bus())};
     of.card = {addResource(node.nic(), Kind::CardOut, n), addResource(node.nic(), Kind::CardIn, n), node.nic().latency(), node.nic().flow(),
                rampOf(node.nic())};
@@ -105,21 +105,21 @@ Route Network::route(uint32_t from, uint32_t to) const {
     cross(node.bus.resource);
     cross(b.portIn);
     r.latency = node.portLatency + node.bus.latency;
-    r.flow = tighter(node.portFlow, node.bus.flow);
-    r.ramp = std::max(node.portRamp, node.bus.ramp);
+    r.perFlowBandwidth = tighter(node.deviceLinkPerFlowBandwidth, node.bus.perFlowBandwidth);
+    r.startupSeconds = std::max(node.deviceLinkStartupSeconds, node.bus.startupSeconds);
     return r;
   }
   const NodeLinks &m = nodeLinks[a.node], &n = nodeLinks[b.node];
   r.latency = m.card.latency + n.card.latency;
-  r.flow = tighter(m.card.flow, n.card.flow);
-  r.ramp = std::max(m.card.ramp, n.card.ramp);
+  r.perFlowBandwidth = tighter(m.card.perFlowBandwidth, n.card.perFlowBandwidth);
+  r.startupSeconds = std::max(m.card.startupSeconds, n.card.startupSeconds);
   cross(m.card.out);
   if (m.site == n.site) {
     const SharedLink &fabric = siteLinks[m.site].fabric;
     cross(fabric.resource);
     r.latency += fabric.latency;
-    r.flow = tighter(r.flow, fabric.flow);
-    r.ramp = std::max(r.ramp, fabric.ramp);
+    r.perFlowBandwidth = tighter(r.perFlowBandwidth, fabric.perFlowBandwidth);
+    r.startupSeconds = std::max(r.startupSeconds, fabric.startupSeconds);
   } else {
     const DuplexLink &up = siteLinks[m.site].uplink, &down = siteLinks[n.site].uplink;
     const SharedLink &between = pair(m.site, n.site);
@@ -127,8 +127,8 @@ Route Network::route(uint32_t from, uint32_t to) const {
     cross(between.resource);
     cross(down.in);
     r.latency += up.latency + between.latency + down.latency;
-    r.flow = tighter(tighter(r.flow, between.flow), tighter(up.flow, down.flow));
-    r.ramp = std::max({r.ramp, up.ramp, between.ramp, down.ramp});
+    r.perFlowBandwidth = tighter(tighter(r.perFlowBandwidth, between.perFlowBandwidth), tighter(up.perFlowBandwidth, down.perFlowBandwidth));
+    r.startupSeconds = std::max({r.startupSeconds, up.startupSeconds, between.startupSeconds, down.startupSeconds});
   }
   cross(n.card.in);
   return r;

@@ -48,8 +48,8 @@ Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
     for (uint32_t device : {from, to})
       begin += delay(device, start);
   if (bytes > 0)
-    begin += route.ramp;
-  double sent = route.flow > 0 ? begin + bytes / route.flow : begin;
+    begin += route.startupSeconds;
+  double sent = route.perFlowBandwidth > 0 ? begin + bytes / route.perFlowBandwidth : begin;
   if (!backlogs.empty() && from != to)
     for (uint32_t device : {from, to}) {
       charge(device, network->communicationCost(device).work(bytes), start);
@@ -106,7 +106,7 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
   lastHop = route.latency;
   if (!(bytes > 0))
     return;
-  lastHop += route.ramp;
+  lastHop += route.startupSeconds;
   if (!backlogs.empty() && from != to)
     for (uint32_t device : {from, to}) {
       if (work.empty())
@@ -124,8 +124,8 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
     load[r] += bytes;
     least = std::max(least, bytes * network->secondsPerByte(r));
   }
-  if (route.flow > 0)
-    least = std::max(least, bytes / (route.flow * static_cast<double>(several)));
+  if (route.perFlowBandwidth > 0)
+    least = std::max(least, bytes / (route.perFlowBandwidth * static_cast<double>(several)));
 }
 
 /// A ring over members [begin, end) with the parts that they own. Between nodes it is `several`

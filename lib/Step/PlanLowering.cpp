@@ -123,7 +123,7 @@ uint32_t PlanLowering::addOp(double duration, uint8_t rank, int64_t sample, int3
 
 uint32_t PlanLowering::addTransfer(uint32_t from, uint32_t to, uint64_t bytes, uint8_t rank, int64_t sample, int32_t unit) {
   sim::Route route = costs->network().route(from, to);
-  double slowest = route.flow > 0 ? 1 / route.flow : 0;
+  double slowest = route.perFlowBandwidth > 0 ? 1 / route.perFlowBandwidth : 0;
   for (uint32_t r = 0; r < route.count; ++r) {
     const double seconds = costs->network().secondsPerByte(route.resources[r]);
     slowest = std::max(slowest, seconds);

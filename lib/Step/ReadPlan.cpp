@@ -114,7 +114,7 @@ private:
           fail(path, "missing key \"name\"");
         device.name = toText(list[i]["name"], path + ".name");
         if (list[i].contains("flops_per_second"))
-          device.speed = toNumber(list[i]["flops_per_second"], path + ".flops_per_second");
+          device.flopsPerSecond = toNumber(list[i]["flops_per_second"], path + ".flops_per_second");
         if (list[i].contains("memory"))
           device.memory = toCount(list[i]["memory"], path + ".memory");
         if (list[i].contains("node"))

@@ -46,7 +46,7 @@ public:
   double unit(uint32_t device, int32_t unit, UnitTask task, int64_t rows) const override {
     // Every launch has a constant cost. Without it, cells of one row would seem to cost nothing extra.
     constexpr double kCallSeconds = 5e-6;
-    return (plan.devices[device].speed > 0 ? kCallSeconds : 0) +
+    return (plan.devices[device].flopsPerSecond > 0 ? kCallSeconds : 0) +
            compute(device, unitFunction(summary, unit, task).flops_per_row() * static_cast<double>(rows));
   }
   double update(uint32_t device, int64_t elements) const override { return compute(device, 10.0 * static_cast<double>(elements)); }
@@ -61,7 +61,7 @@ public:
 private:
   double compute(uint32_t device, double flops) const {
     constexpr double kDefaultSpeed = 1e9, kLeast = 1e-9;
-    double speed = plan.devices[device].speed;
+    double speed = plan.devices[device].flopsPerSecond;
     return std::max(flops / (speed > 0 ? speed : kDefaultSpeed), kLeast);
   }
 

@@ -72,8 +72,8 @@ void writeDevices(std::string &out, const Plan &plan) {
   std::vector<ordered_json> rows;
   for (const PlanDevice &device : plan.devices) {
     ordered_json row = {{"name", device.name}};
-    if (device.speed > 0)
-      row["flops_per_second"] = device.speed;
+    if (device.flopsPerSecond > 0)
+      row["flops_per_second"] = device.flopsPerSecond;
     if (device.memory > 0)
       row["memory"] = device.memory;
     if (!device.node.empty())

@@ -53,7 +53,7 @@ void scaleLinks(Cluster &cluster, double factor) {
 
 void scaleSpeeds(Cluster &cluster, double factor) {
   for (ClusterDevice &device : cluster.devices)
-    for (double &speed : device.speed)
+    for (double &speed : device.flopsPerSecond)
       speed *= factor;
 }
 

@@ -48,7 +48,7 @@ planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
     device.name = plan.devices[d].name;
     device.kind = random() % 2 ? "sim" : "cpu";
     device.node = uint32_t(cluster.nodes.size() - 1);
-    device.speed[0] = between(1e8, 1e10);
+    device.flopsPerSecond[0] = between(1e8, 1e10);
     cluster.devices.push_back(device);
     t.add_node_of_device(device.node);
   }

@@ -63,7 +63,7 @@ public:
 private:
   double alone(uint32_t from, uint32_t to, double bytes) const {
     sim::Route route = costs.network().route(from, to);
-    double perByte = route.flow > 0 ? 1 / route.flow : 0;
+    double perByte = route.perFlowBandwidth > 0 ? 1 / route.perFlowBandwidth : 0;
     for (uint32_t r = 0; r < route.count; ++r)
       perByte = std::max(perByte, costs.network().secondsPerByte(route.resources[r]));
     return bytes * perByte + route.latency;

@@ -28,7 +28,7 @@ Tables::Tables(const Problem &problem)
       if (a == b)
         continue;
       sim::Route route = network.route(a, b);
-      double least = route.flow > 0 ? route.flow : INFINITY;
+      double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : INFINITY;
       for (uint8_t i = 0; i < route.count; ++i)
         least = std::min(least, network.bandwidth(route.resources[i]));
       latency[a][b] = route.latency;

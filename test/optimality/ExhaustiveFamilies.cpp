@@ -25,7 +25,7 @@ std::vector<std::vector<int>> symmetries(const Problem &problem) {
         if ((network.node(a) == network.node(b)) != (network.node(p[a]) == network.node(p[b])))
           return false;
         sim::Route x = network.route(a, b), y = network.route(p[a], p[b]);
-        if (x.count != y.count || x.latency != y.latency || x.flow != y.flow)
+        if (x.count != y.count || x.latency != y.latency || x.perFlowBandwidth != y.perFlowBandwidth)
           return false;
         for (uint8_t i = 0; i < x.count; ++i)
           if (network.bandwidth(x.resources[i]) != network.bandwidth(y.resources[i]))

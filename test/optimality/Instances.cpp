@@ -145,10 +145,10 @@ void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batc
     device.type = "type" + std::to_string(typeOf[d]);
     device.kind = "sim";
     device.node = static_cast<uint32_t>(cluster.nodes.size() - 1);
-    std::fill(std::begin(device.speed), std::end(device.speed), type.speed);
-    device.halfRows = type.halfRows;
+    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), type.speed);
+    device.halfPeakRows = type.halfRows;
     device.memoryBandwidth = type.speed / 10;
-    device.launch = 1e-5;
+    device.launchOverhead = 1e-5;
     device.memory = static_cast<uint64_t>(type.memory);
     cluster.devices.push_back(device);
     cluster.topology.add_node_of_device(device.node);

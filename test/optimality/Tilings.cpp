@@ -91,7 +91,7 @@ private:
       return 0;
     const sim::Network &network = problem.costs.network();
     sim::Route route = network.route(a, b);
-    double least = route.flow > 0 ? route.flow : INFINITY;
+    double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : INFINITY;
     for (uint8_t i = 0; i < route.count; ++i)
       least = std::min(least, network.bandwidth(route.resources[i]));
     return route.latency + bytes / least;

@@ -166,7 +166,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   for (uint32_t d = 0; d < devices; ++d) {
     PlanDevice device;
     device.name = "d" + std::to_string(d);
-    device.speed = static_cast<double>(random.between(1, 9)) * 1e9;
+    device.flopsPerSecond = static_cast<double>(random.between(1, 9)) * 1e9;
     device.node = random.chance(70) ? "n0" : "n1";
     plan.devices.push_back(device);
   }

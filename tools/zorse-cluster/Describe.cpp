@@ -134,15 +134,15 @@ private:
       device.kind = "cuda";
       if (known) {
         device.type = known->name;
-        std::copy(std::begin(known->speed), std::end(known->speed), device.speed);
+        std::copy(std::begin(known->flopsPerSecond), std::end(known->flopsPerSecond), device.flopsPerSecond);
         device.multiprocessors = known->multiprocessors;
         device.memoryBandwidth = known->memoryBandwidth;
-        device.launch = known->launch;
+        device.launchOverhead = known->launchOverhead;
       } else {
         device.type = nameFor(gpu.name);
-        std::fill(std::begin(device.speed), std::end(device.speed), 10e12);
+        std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), 10e12);
         device.memoryBandwidth = planning::kDeviceBandwidth;
-        device.launch = planning::kDeviceLaunch;
+        device.launchOverhead = planning::kDeviceLaunch;
         note(gpu.name + " is not in the table of GPU types: assuming 10 TFLOP/s. Set its 'flops_per_second', or measure it with zorse-profile");
       }
       device.arch = archOfGpu(gpu);
@@ -199,15 +199,15 @@ private:
       device.reservedMemory = static_cast<uint64_t>(memory / 8);
     }
     device.memoryBandwidth = planning::kThreadBandwidth * device.threads;
-    device.launch = planning::kCpuLaunch;
-    double speed = planning::findDeviceType("cpu-thread")->speed[0] * usable;
+    device.launchOverhead = planning::kCpuLaunch;
+    double speed = planning::findDeviceType("cpu-thread")->flopsPerSecond[0] * usable;
     if (o.measure) {
       Result<double> measured = measureMatmuls(static_cast<int>(device.threads));
       if (measured.failed())
         return measured.error();
       speed = *measured;
     }
-    std::fill(std::begin(device.speed), std::end(device.speed), speed);
+    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), speed);
     devices.push_back(device);
     described.mutable_port()->set_bandwidth(described.port().bandwidth() > 0 ? described.port().bandwidth() : 10e9);
     note((model.empty() ? "a processor" : model) + ", " + std::to_string(cpus) + " processors; " + format("%.3g GFLOP/s ", speed / 1e9) +

@@ -57,7 +57,7 @@ Result<planning::Cluster> zorse::cluster::gather(const RankEnvironment &environm
     std::vector<planning::LinkProfile> found;
     for (const RankLink &link : *links) {
       found.push_back({all.nodes[nodes[link.a]].name, all.nodes[nodes[link.b]].name, std::max(link.alone.bandwidth, link.together),
-                       link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0, std::floor(link.alone.halfSize)});
+                       link.alone.latency, link.together > 0 ? link.alone.bandwidth : 0, std::floor(link.alone.halfBandwidthBytes)});
       char text[96];
       std::snprintf(text, sizeof text, ": %.4g MB/s, %.4g us", found.back().bandwidth / 1e6, found.back().latency * 1e6);
       if (options.say && environment.rank == 0)

@@ -87,7 +87,7 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
     return userError("--model-shape needs --seq-length, the tokens of a sample");
   if (!precision && cluster)
     for (const planning::ClusterDevice &device : cluster->devices)
-      if (device.speed[planning::speedIndex(bundle::BF16)] <= 0)
+      if (device.flopsPerSecond[planning::speedIndex(bundle::BF16)] <= 0)
         shape.computeType = bundle::F16;
   LoadedModel model;
   Result<bundle::ModelSummary> summary = planning::makeSummary(shape);

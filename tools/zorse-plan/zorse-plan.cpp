@@ -74,7 +74,7 @@ planning::Cluster clusterOf(const step::Plan &plan) {
       topologyNode->mutable_port()->set_latency(plan.intraNode.latency);
       topologyNode->mutable_nic()->set_bandwidth(plan.interNode.bandwidth);
     }
-    std::fill(std::begin(described.speed), std::end(described.speed), device.speed > 0 ? device.speed : 1e9);
+    std::fill(std::begin(described.flopsPerSecond), std::end(described.flopsPerSecond), device.flopsPerSecond > 0 ? device.flopsPerSecond : 1e9);
     described.memory = device.memory;
     cluster.devices.push_back(described);
     cluster.topology.add_node_of_device(described.node);

@@ -374,8 +374,8 @@ private:
         }));
       if (failure.failed())
         return failure;
-      profile.launch = pace * median(samples);
-      std::snprintf(text, sizeof text, ", a call %.3g us", profile.launch * 1e6);
+      profile.launchOverhead = pace * median(samples);
+      std::snprintf(text, sizeof text, ", a call %.3g us", profile.launchOverhead * 1e6);
       report += text;
     }
     say(report);

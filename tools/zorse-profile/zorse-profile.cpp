@@ -312,10 +312,10 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
                                 std::max(link.alone.bandwidth, link.together),
                                 link.alone.latency,
                                 link.together > 0 ? link.alone.bandwidth : 0,
-                                link.alone.halfSize};
+                                link.alone.halfBandwidthBytes};
     if (say)
       say(entry.from + " to " + entry.to + format(": %.4g MB/s, %.4g us", entry.bandwidth / 1e6, entry.latency * 1e6) +
-          (entry.flow > 0 ? format(", one flow %.4g MB/s", entry.flow / 1e6) : ""));
+          (entry.perFlowBandwidth > 0 ? format(", one flow %.4g MB/s", entry.perFlowBandwidth / 1e6) : ""));
     profile.links.push_back(entry);
   }
   return moving(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);

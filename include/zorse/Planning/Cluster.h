@@ -17,7 +17,7 @@ struct Precision;
 
 namespace zorse::planning {
 
-/// Types in which devices multiply matrices, in the order of ClusterDevice::speed. A model's
+/// Types in which devices multiply matrices, in the order of ClusterDevice::flopsPerSecond. A model's
 /// compute type selects one. A device that does not support it cannot run the model.
 inline constexpr bundle::ElementType kSpeedTypes[] = {bundle::F32, bundle::F16, bundle::BF16};
 inline constexpr size_t kSpeeds = std::size(kSpeedTypes);
@@ -32,12 +32,12 @@ struct ClusterDevice {
   std::string gpu;                   ///< UUID or PCI bus address of the GPU in its node; empty: any GPU that can run the code
   std::string type;                  ///< an entry of the table of device types, or free text
   uint32_t node = 0;                 ///< index in Cluster.nodes
-  double speed[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
+  double flopsPerSecond[kSpeeds] = {0, 0, 0}; ///< FLOP/s that large matrix products reach, by kSpeedTypes; 0: not supported
   uint32_t multiprocessors = 0;      ///< multiprocessors of a GPU with times modeled kernel by kernel; 0: a roofline
-  double halfRows = 0;               ///< roofline: matrix rows (samples x positions) at which products reach half of `speed`
+  double halfPeakRows = 0;               ///< roofline: matrix rows (samples x positions) at which products reach half of `flopsPerSecond`
   bool eager = false;                ///< modeled as slow as a framework that launches every operation separately
   double memoryBandwidth = 0;        ///< bytes/s of the device's memory; 0: unknown, elementwise work then costs FLOPs only
-  double launch = 0;                 ///< seconds of overhead per call of a unit function
+  double launchOverhead = 0;                 ///< seconds of overhead per call of a unit function
   uint64_t memory = 0;               ///< bytes, as described; 0: unlimited
   uint64_t reservedMemory = 0;              ///< bytes of `memory` that programs must not use (context, libraries)
   uint32_t threads = 1;              ///< cpu: threads that share a launch
@@ -76,10 +76,10 @@ struct DeviceType {
   const char *name;
   const char *kind;
   double peak[kSpeeds];  ///< dense FLOP/s in the vendor's data sheet
-  double speed[kSpeeds]; ///< FLOP/s that large products reach
+  double flopsPerSecond[kSpeeds]; ///< FLOP/s that large products reach
   uint32_t multiprocessors;
   double memoryBandwidth;
-  double launch;
+  double launchOverhead;
   uint64_t memory, reservedMemory;
   double port; ///< bytes/s, each direction, to other devices of the node (NVLink or PCIe)
   double pcie;
@@ -122,7 +122,7 @@ std::string writeCluster(const Cluster &cluster);
 /// memory to memory (step::PlanDevice::deviceToDevice); -1: the device has no direct peer.
 std::vector<int32_t> d2dGroups(const Cluster &cluster);
 
-/// Returns a cluster's devices as a plan lists them: `speed` is the speed of the compute type,
+/// Returns a cluster's devices as a plan lists them: `flopsPerSecond` is the speed of the compute type,
 /// `memory` the capacity.
 std::vector<step::PlanDevice> planDevices(const Cluster &cluster, bundle::ElementType computeType);
 

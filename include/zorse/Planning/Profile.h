@@ -31,7 +31,7 @@ struct DeviceProfile {
   double normPerElement = -1, normFixed = 0;
   double copyPerByte = -1, copyFixed = 0;
   double loadPerByte = -1, loadFixed = 0;
-  double launch = -1; ///< seconds of a call of an empty function; replaces ClusterDevice.launch in rooflines
+  double launchOverhead = -1; ///< seconds of a call of an empty function; replaces ClusterDevice.launch in rooflines
   /// Costs of communication by a device that moves its messages with its own CPUs: seconds of
   /// compute time lost per byte and per message, and seconds that a message waits for a CPU while
   /// the device computes.
@@ -42,8 +42,8 @@ struct DeviceProfile {
 struct LinkProfile {
   std::string from, to;              ///< device names, or node names
   double bandwidth = 0, latency = 0; ///< bytes/s of as many flows as needed, seconds one way
-  double flow = 0;                   ///< bytes/s that one flow reached; 0: not measured
-  double halfSize = 0;               ///< bytes of the message that reached half of its flow's rate
+  double perFlowBandwidth = 0;                   ///< bytes/s that one flow reached; 0: not measured
+  double halfBandwidthBytes = 0;               ///< bytes of the message that reached half of its flow's rate
 };
 
 struct Profile {

@@ -23,8 +23,8 @@ struct Route {
   std::array<uint32_t, 5> resources;
   uint32_t count = 0;
   double latency = 0; ///< seconds
-  double flow = 0;    ///< maximum bytes/s of one flow; 0: unlimited
-  double ramp = 0;    ///< seconds of a message in addition to the time of its bytes; the resources are free for others during this time
+  double perFlowBandwidth = 0;    ///< maximum bytes/s of one flow; 0: unlimited
+  double startupSeconds = 0;    ///< seconds of a message in addition to the time of its bytes; the resources are free for others during this time
 };
 
 /// Parameters of a device that moves data with its own CPUs. Moving data takes compute time from
@@ -44,7 +44,7 @@ struct CpuCommunicationCost {
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes
 /// (n + half_size) / rate over a link (Hockney's n1/2), and the largest such delay on the route
-/// counts (Route::ramp). With more than kMostSitesInPairs sites, pairs of sites are not shared
+/// counts (Route::startupSeconds). With more than kMostSitesInPairs sites, pairs of sites are not shared
 /// resources: their bandwidth limits each flow separately.
 class Network {
 public:
@@ -80,18 +80,18 @@ private:
   /// Both directions of a link; a resource may be kNoResource.
   struct DuplexLink {
     uint32_t out = kNoResource, in = kNoResource;
-    double latency = 0, flow = 0, ramp = 0;
+    double latency = 0, perFlowBandwidth = 0, startupSeconds = 0;
   };
   struct SharedLink {
     uint32_t resource = kNoResource;
-    double latency = 0, flow = 0, ramp = 0;
+    double latency = 0, perFlowBandwidth = 0, startupSeconds = 0;
   };
   struct DeviceLinks {
     uint32_t node, portOut, portIn;
   };
   struct NodeLinks {
     uint32_t site;
-    double portLatency, portFlow, portRamp;
+    double portLatency, deviceLinkPerFlowBandwidth, deviceLinkStartupSeconds;
     SharedLink bus;
     DuplexLink card;
   };

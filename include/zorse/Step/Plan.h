@@ -21,7 +21,7 @@ namespace zorse::step {
 /// A device in the plan and the simulation. Names are for users; programs use the index.
 struct PlanDevice {
   std::string name;
-  double speed = 0;    ///< FLOP/s; 0: unknown, all devices are assumed equally fast.
+  double flopsPerSecond = 0;    ///< FLOP/s; 0: unknown, all devices are assumed equally fast.
   uint64_t memory = 0; ///< bytes; 0: unlimited.
   std::string node;    ///< devices of one node use the intra-node link; "": all devices are in one node.
   /// Transports access only host memory, so sent and received data is copied between device and

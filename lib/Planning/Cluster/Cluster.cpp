@@ -13,7 +13,7 @@ using namespace zorse::planning;
 std::vector<zorse::step::PlanDevice> zorse::planning::planDevices(const Cluster &cluster, bundle::ElementType computeType) {
   std::vector<step::PlanDevice> devices;
   for (const ClusterDevice &device : cluster.devices)
-    devices.push_back({device.name, device.speed[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
+    devices.push_back({device.name, device.flopsPerSecond[speedIndex(computeType)], device.capacity(), cluster.nodes[device.node].name});
   return devices;
 }
 
@@ -22,7 +22,7 @@ static std::vector<std::string> allowSumsInF16(Cluster &cluster) {
   size_t fast = 0;
   for (ClusterDevice &device : cluster.devices)
     if (const DeviceType *type = findDeviceType(device.type, device.memory); type && type->halfRateSums)
-      ++fast, device.speed[speedIndex(bundle::F16)] *= 1.5;
+      ++fast, device.flopsPerSecond[speedIndex(bundle::F16)] *= 1.5;
   return {"sums in f16: " + std::to_string(fast) + " of " + std::to_string(cluster.devices.size()) +
           " devices multiply faster with them (GeForce); results depend on the plan to within the rounding of f16, because CPUs sum in f32"};
 }
@@ -31,9 +31,9 @@ static Result<std::vector<std::string>> allowTf32(Cluster &cluster) {
   std::string lack;
   size_t count = 0;
   for (ClusterDevice &device : cluster.devices) {
-    double &speed = device.speed[speedIndex(bundle::F32)];
+    double &speed = device.flopsPerSecond[speedIndex(bundle::F32)];
     if (DeviceKind::hasTf32(device.arch))
-      speed = std::max(speed, device.speed[speedIndex(bundle::BF16)] / 2);
+      speed = std::max(speed, device.flopsPerSecond[speedIndex(bundle::BF16)] / 2);
     else if (++count <= 3)
       lack += (lack.empty() ? "" : ", ") + device.name;
   }
@@ -95,8 +95,8 @@ Status zorse::planning::applyCluster(step::Plan &plan, const Cluster &cluster, b
                (cluster.devices.size() > 12 ? ", ..." : "");
       continue;
     }
-    if (device.speed <= 0)
-      device.speed = it->second->speed[speedIndex(computeType)];
+    if (device.flopsPerSecond <= 0)
+      device.flopsPerSecond = it->second->flopsPerSecond[speedIndex(computeType)];
     if (device.memory == 0)
       device.memory = it->second->capacity();
     if (device.node.empty())

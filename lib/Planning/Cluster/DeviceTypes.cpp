@@ -102,11 +102,11 @@ DeviceType typeOf(const Row &row, const char *kind, bool bfloat) {
                speed[kSpeeds] = {std::round(90 * row.f32) / 100 * T, reached, bfloat ? reached : 0};
   for (size_t t = 0; t < kSpeeds; ++t) {
     type.peak[t] = peak[t];
-    type.speed[t] = speed[t];
+    type.flopsPerSecond[t] = speed[t];
   }
   type.multiprocessors = row.multiprocessors;
   type.memoryBandwidth = row.bandwidth * G;
-  type.launch = kDeviceLaunch;
+  type.launchOverhead = kDeviceLaunch;
   type.memory = row.memory * GB;
   type.reservedMemory = 2 * GB;
   type.port = row.port * G;

@@ -17,13 +17,13 @@ void readSpeed(const YAML::Node &node, const std::string &what, const DeviceType
   if (!node.IsMap()) {
     double speed = toSpeed(node, what);
     for (size_t t = 0; t < kSpeeds; ++t)
-      device.speed[t] = type && type->speed[t] <= 0 ? 0 : speed;
+      device.flopsPerSecond[t] = type && type->flopsPerSecond[t] <= 0 ? 0 : speed;
     return;
   }
   checkKeys(node, what, {"f32", "f16", "bf16"});
   for (size_t t = 0; t < kSpeeds; ++t)
     if (YAML::Node speed = node[elementTypeName(kSpeedTypes[t])])
-      device.speed[t] = toSpeed(speed, what + "." + elementTypeName(kSpeedTypes[t]), /*zero=*/true);
+      device.flopsPerSecond[t] = toSpeed(speed, what + "." + elementTypeName(kSpeedTypes[t]), /*zero=*/true);
 }
 
 std::vector<std::string> typeNames() {
@@ -39,17 +39,17 @@ void zorse::planning::setDefaults(ClusterDevice &device, const DeviceType *type)
   const bool cpu = deviceKindOf(device.kind).hostCpus;
   if (!type) { // described without a type: elementwise work and calls take time on every device
     device.memoryBandwidth = cpu ? kThreadBandwidth * device.threads : kDeviceBandwidth;
-    device.launch = cpu ? kCpuLaunch : kDeviceLaunch;
+    device.launchOverhead = cpu ? kCpuLaunch : kDeviceLaunch;
     return;
   }
   if (device.arch.empty() && device.kind == type->kind)
     device.arch = type->arch;
   const double threads = cpu ? device.threads : 1; // the table has values per thread
   for (size_t t = 0; t < kSpeeds; ++t)
-    device.speed[t] = type->speed[t] * threads;
+    device.flopsPerSecond[t] = type->flopsPerSecond[t] * threads;
   device.multiprocessors = cpu ? 0 : type->multiprocessors;
   device.memoryBandwidth = type->memoryBandwidth * threads;
-  device.launch = type->launch;
+  device.launchOverhead = type->launchOverhead;
   device.memory = type->memory;
   device.reservedMemory = type->reservedMemory;
 }
@@ -92,7 +92,7 @@ public:
     readTimes();
     readEfficiency();
     if (YAML::Node launch = fields["launch_overhead"])
-      device.launch = toSeconds(launch, what + ": launch_overhead");
+      device.launchOverhead = toSeconds(launch, what + ": launch_overhead");
     if (YAML::Node price = fields["price"])
       device.price = toPrice(price, what + ": price");
     if (YAML::Node direct = fields["device_to_device"])
@@ -144,8 +144,8 @@ private:
       readSpeed(speed, what + ": flops_per_second", type, device);
     // One number for all types is none for a type that it lacks. A number of its own says how fast values are that are only stored so.
     if (!DeviceKind::hasBf16(device.arch) && !(fields["flops_per_second"] && fields["flops_per_second"].IsMap()))
-      device.speed[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
-    if (*std::max_element(std::begin(device.speed), std::end(device.speed)) <= 0)
+      device.flopsPerSecond[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
+    if (*std::max_element(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond)) <= 0)
       fail(fields.node(), what + ": its speed is not known; give 'flops_per_second' (FLOP/s) or a 'type' out of " + listed(typeNames()));
   }
 
@@ -170,7 +170,7 @@ private:
            what + ": expected 'half_peak_rows', for times that follow a roofline, or 'sm_count', for times that are modelled launch by launch, found "
                   "both; leave one out");
     if (rows) {
-      device.halfRows = toRows(rows, what + ": half_peak_rows");
+      device.halfPeakRows = toRows(rows, what + ": half_peak_rows");
       device.multiprocessors = 0;
     }
     if (multiprocessors) {

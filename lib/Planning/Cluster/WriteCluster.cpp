@@ -96,22 +96,22 @@ std::string describe(const ClusterDevice &device) {
     put("arch", device.arch);
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));
-  if (!std::equal(std::begin(device.speed), std::end(device.speed), std::begin(known.speed)))
-    put("flops_per_second", "{f32: " + speedOf(device.speed[0]) + ", f16: " + speedOf(device.speed[1]) + ", bf16: " + speedOf(device.speed[2]) + "}");
+  if (!std::equal(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), std::begin(known.flopsPerSecond)))
+    put("flops_per_second", "{f32: " + speedOf(device.flopsPerSecond[0]) + ", f16: " + speedOf(device.flopsPerSecond[1]) + ", bf16: " + speedOf(device.flopsPerSecond[2]) + "}");
   if (device.memory != known.memory)
     put("memory", bytesOf(device.memory));
   if (device.reservedMemory != known.reservedMemory)
     put("reserved_memory", bytesOf(device.reservedMemory));
   if (device.memoryBandwidth != known.memoryBandwidth)
     put("memory_bandwidth", bandwidthOf(device.memoryBandwidth));
-  if (device.halfRows != known.halfRows || (device.multiprocessors == 0 && known.multiprocessors > 0))
-    put("half_peak_rows", number(device.halfRows));
+  if (device.halfPeakRows != known.halfPeakRows || (device.multiprocessors == 0 && known.multiprocessors > 0))
+    put("half_peak_rows", number(device.halfPeakRows));
   else if (device.multiprocessors != known.multiprocessors)
     put("sm_count", std::to_string(device.multiprocessors));
   if (device.eager)
     put("execution_mode", "eager");
-  if (device.launch != known.launch)
-    put("launch_overhead", secondsOf(device.launch));
+  if (device.launchOverhead != known.launchOverhead)
+    put("launch_overhead", secondsOf(device.launchOverhead));
   if (device.price > 0)
     put("price", number(device.price));
   if (!device.deviceToDevice)

@@ -30,11 +30,11 @@ Curve Curve::roofline(const ClusterDevice &device, double speed, const Work &wor
   Curve curve;
   if (work.flops <= 0 && work.bytes <= 0)
     return curve;
-  // FLOPs · r / (speed · r p / (r p + halfRows)): linear in r.
+  // FLOPs · r / (speed · r p / (r p + halfPeakRows)): linear in r.
   curve.perRow = work.flops / speed;
-  curve.fixed = curve.perRow * device.halfRows / work.positions;
+  curve.fixed = curve.perRow * device.halfPeakRows / work.positions;
   curve.memoryPerRow = device.memoryBandwidth > 0 ? work.bytes / device.memoryBandwidth : 0;
-  curve.launch = device.launch;
+  curve.launchOverhead = device.launchOverhead;
   return curve;
 }
 
@@ -73,7 +73,7 @@ double Curve::beyond(int64_t rows) const {
 
 Curve Curve::scaled(double factor) const {
   Curve curve = *this;
-  for (double *value : {&curve.scale, &curve.launch, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
+  for (double *value : {&curve.scale, &curve.launchOverhead, &curve.fixed, &curve.perRow, &curve.memoryPerRow})
     *value *= factor;
   for (Point &point : curve.points)
     point.seconds *= factor;
@@ -218,8 +218,8 @@ void model(const UnitWork &unit, const bundle::UnitClass &unitClass, int target,
 
 std::string rooflineSource(const ClusterDevice &device, double speed) {
   std::string text = speed >= 1e12 ? format("a roofline of %.4g TFLOP/s", speed / 1e12) : format("a roofline of %.4g GFLOP/s", speed / 1e9);
-  if (device.halfRows > 0)
-    text += format(" (half of it at %.4g rows)", device.halfRows);
+  if (device.halfPeakRows > 0)
+    text += format(" (half of it at %.4g rows)", device.halfPeakRows);
   return text + (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
 }
 
@@ -278,17 +278,17 @@ void applyMeasured(const bundle::ModelSummary &summary, const std::vector<UnitWo
 /// Estimates elementwise work over 4-byte state: parameters and optimizer states are read and
 /// written, gradients are read.
 void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &device, double speed, double pcie, double port, DeviceTimes &times) {
-  double flopsPerSecond = device.speed[speedIndex(bundle::F32)] > 0 ? device.speed[speedIndex(bundle::F32)] : speed;
+  double flopsPerSecond = device.flopsPerSecond[speedIndex(bundle::F32)] > 0 ? device.flopsPerSecond[speedIndex(bundle::F32)] : speed;
   const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device) : device.memoryBandwidth, longer = device.eager ? kEagerTimes : 1;
   auto elementwise = [&](double flops, double bytes) {
-    return Rate{longer * device.launch, longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
+    return Rate{longer * device.launchOverhead, longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
   };
   double moments = summary.moments();
   times.update = elementwise(2 + 5 * moments, 4 * (3 + 2 * moments));
   times.norm = elementwise(2, 4);
   double memory = bandwidth > 0 ? bandwidth / 2 : port > 0 ? port : kUnknownCopy; // a copy reads and writes
-  times.copy = {device.launch, 1 / memory};
-  times.load = {device.launch, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
+  times.copy = {device.launchOverhead, 1 / memory};
+  times.load = {device.launchOverhead, 1 / (!deviceKindOf(device.kind).sharesHostMemory && pcie > 0 ? pcie : memory)};
   // A device that is a CPU of its host updates equally fast there. The CPUs of other hosts are
   // unknown.
   times.hostUpdate = deviceKindOf(device.kind).sharesHostMemory ? times.update : Rate{0, step::hostUpdateSeconds(1, 4, summary.moments())};
@@ -313,8 +313,8 @@ void applyMeasuredState(const DeviceProfile &profile, bool sharesHostMemory, Dev
 DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units, const ClusterDevice &described,
                                          double speed, double pcie, double port, const DeviceProfile *profile) {
   ClusterDevice device = described;
-  if (profile && profile->launch >= 0)
-    device.launch = profile->launch;
+  if (profile && profile->launchOverhead >= 0)
+    device.launchOverhead = profile->launchOverhead;
   DeviceTimes times;
   times.curves.resize(units.size() * kUnitTasks);
   const int target = device.multiprocessors > 0 ? targetOf(summary, device.arch) : -1;

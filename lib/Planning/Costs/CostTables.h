@@ -56,7 +56,7 @@ public:
     if (!dense.empty())
       return static_cast<size_t>(rows) < dense.size() ? dense[static_cast<size_t>(rows)] : beyond(rows);
     double r = static_cast<double>(rows);
-    return launch + std::max(fixed + perRow * r, memoryPerRow * r);
+    return launchOverhead + std::max(fixed + perRow * r, memoryPerRow * r);
   }
   /// Returns the curve multiplied by `factor`.
   Curve scaled(double factor) const;
@@ -65,7 +65,7 @@ private:
   double beyond(int64_t rows) const;
   double onLine(int64_t rows) const;
 
-  double launch = 0, fixed = 0, perRow = 0, memoryPerRow = 0;
+  double launchOverhead = 0, fixed = 0, perRow = 0, memoryPerRow = 0;
   std::shared_ptr<const std::function<double(int64_t)>> model; ///< multiplied by `scale`
   double scale = 1;
   std::vector<Point> points;

@@ -73,7 +73,7 @@ double sizeOf(bundle::ElementType type) { return std::max(1.0, static_cast<doubl
 double peakOf(const ClusterDevice &device, bundle::ElementType type, double speed) {
   const DeviceType *known = findDeviceType(device.type);
   const size_t index = speedIndex(type);
-  return known && known->peak[index] > 0 && known->speed[index] > 0 ? known->peak[index] * speed / known->speed[index] : speed;
+  return known && known->peak[index] > 0 && known->flopsPerSecond[index] > 0 ? known->peak[index] * speed / known->flopsPerSecond[index] : speed;
 }
 
 } // namespace
@@ -84,15 +84,15 @@ GpuRates planning::gpuRates(const ClusterDevice &device, bundle::ElementType typ
   GpuRates rates;
   rates.type = type;
   rates.products = speed;
-  rates.productsF32 = isHalf(type) && device.speed[speedIndex(bundle::F32)] > 0 ? device.speed[speedIndex(bundle::F32)] : speed;
+  rates.productsF32 = isHalf(type) && device.flopsPerSecond[speedIndex(bundle::F32)] > 0 ? device.flopsPerSecond[speedIndex(bundle::F32)] : speed;
   const AttentionShare share = attentionShare(device.arch);
   const double peak = peakOf(device, type, speed);
   rates.attentionForward = share.forward * peak;
   rates.attentionBackward = share.backward * peak;
   rates.bandwidth = gpuBandwidth(device);
   rates.multiprocessors = device.multiprocessors;
-  rates.call = device.launch;
-  rates.launch = kLaunchSeconds;
+  rates.call = device.launchOverhead;
+  rates.launchOverhead = kLaunchSeconds;
   return rates;
 }
 
@@ -122,7 +122,7 @@ double planning::productSeconds(const bundle::TaskWork::Product &product, int64_
 double planning::gpuSeconds(const bundle::TaskWork &work, bool backward, int64_t rows, const GpuRates &rates) {
   if (rows <= 0 || work.launches() == 0)
     return 0;
-  double seconds = rates.call + work.launches() * rates.launch;
+  double seconds = rates.call + work.launches() * rates.launchOverhead;
   for (const auto &product : work.products())
     seconds += product.count() * productSeconds(product, rows, rates);
   if (work.attention_flops_per_row() > 0)
@@ -142,5 +142,5 @@ std::string planning::gpuAssumptions(const ClusterDevice &device, const GpuRates
     out += format(", attention %.4g TFLOP/s forward and %.4g backward", rates.attentionForward / 1e12, rates.attentionBackward / 1e12);
   if (rates.bandwidth > 0)
     out += format(", other kernels %.2f of %.4g GB/s", kMemoryShare, device.memoryBandwidth / 1e9);
-  return out + format(", %.2g us a launch", rates.launch * 1e6);
+  return out + format(", %.2g us a launch", rates.launchOverhead * 1e6);
 }

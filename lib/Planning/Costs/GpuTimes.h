@@ -21,7 +21,7 @@ struct GpuRates {
   double bandwidth = 0;                               ///< bytes/s that kernels reach; 0: memory costs nothing
   uint32_t multiprocessors = 0;
   double call = 0;   ///< seconds of overhead per call of a unit function
-  double launch = 0; ///< seconds between two dependent launches
+  double launchOverhead = 0; ///< seconds between two dependent launches
 };
 
 /// Precondition: device.multiprocessors > 0.

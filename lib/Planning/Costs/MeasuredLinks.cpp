@@ -17,9 +17,9 @@ struct BestMeasurement {
   double bandwidth = 0, flow = 0, latency = -1, halfSize = -1;
   void add(const LinkProfile &link) {
     bandwidth = std::max(bandwidth, link.bandwidth);
-    flow = std::max(flow, link.flow);
+    flow = std::max(flow, link.perFlowBandwidth);
     latency = latency < 0 ? link.latency : std::min(latency, link.latency);
-    halfSize = halfSize < 0 ? link.halfSize : std::min(halfSize, link.halfSize);
+    halfSize = halfSize < 0 ? link.halfBandwidthBytes : std::min(halfSize, link.halfBandwidthBytes);
   }
   void put(bundle::LinkClass &link) const {
     if (bandwidth > 0)

@@ -107,7 +107,7 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   readRate(from, "copy", "per_byte", path, device.copyPerByte, device.copyFixed);
   readRate(from, "load", "per_byte", path, device.loadPerByte, device.loadFixed);
   if (from.contains("launch"))
-    device.launch = toSeconds(from["launch"], path + ".launch");
+    device.launchOverhead = toSeconds(from["launch"], path + ".launch");
   if (from.contains("communication")) {
     const json &moving = from["communication"];
     std::string here = path + ".communication";
@@ -137,9 +137,9 @@ LinkProfile readLink(const json &from, const std::string &path) {
   if (from.contains("latency"))
     link.latency = toNumber(from["latency"], path + ".latency", 0, 100, "seconds");
   if (from.contains("per_flow_bandwidth"))
-    link.flow = toNumber(from["per_flow_bandwidth"], path + ".per_flow_bandwidth", 1e3, 1e15, "bytes/s");
+    link.perFlowBandwidth = toNumber(from["per_flow_bandwidth"], path + ".per_flow_bandwidth", 1e3, 1e15, "bytes/s");
   if (from.contains("half_bandwidth_bytes"))
-    link.halfSize = toNumber(from["half_bandwidth_bytes"], path + ".half_bandwidth_bytes", 0, 1e12, "bytes");
+    link.halfBandwidthBytes = toNumber(from["half_bandwidth_bytes"], path + ".half_bandwidth_bytes", 0, 1e12, "bytes");
   return link;
 }
 
@@ -251,7 +251,7 @@ void zorse::planning::mergeProfile(Profile &all, Profile later) {
       device.communicationDelay = known->communicationDelay;
     }
     device.memory = device.memory ? device.memory : known->memory;
-    device.launch = device.launch >= 0 ? device.launch : known->launch;
+    device.launchOverhead = device.launchOverhead >= 0 ? device.launchOverhead : known->launchOverhead;
     *known = std::move(device);
   }
   std::set<std::pair<std::string, std::string>> measured;

@@ -36,8 +36,8 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     out += std::string(d ? "," : "") + "\n    {\"device\": " + text(device.device);
     if (device.memory)
       out += ", \"memory\": " + std::to_string(device.memory);
-    if (device.launch >= 0)
-      out += ", \"launch\": " + text(device.launch);
+    if (device.launchOverhead >= 0)
+      out += ", \"launch\": " + text(device.launchOverhead);
     auto rate = [&](const char *key, const char *each, double perOne, double fixed) {
       if (perOne >= 0)
         out += std::string(",\n     \"") + key + "\": " + text(ordered_json{{each, perOne}, {"fixed", fixed}});
@@ -73,10 +73,10 @@ std::string zorse::planning::writeProfile(const Profile &profile) {
     for (size_t i = 0; i < profile.links.size(); ++i) {
       const LinkProfile &link = profile.links[i];
       ordered_json row = {{"from", link.from}, {"to", link.to}, {"bandwidth", link.bandwidth}, {"latency", link.latency}};
-      if (link.flow > 0)
-        row["per_flow_bandwidth"] = link.flow;
-      if (link.halfSize > 0)
-        row["half_bandwidth_bytes"] = link.halfSize;
+      if (link.perFlowBandwidth > 0)
+        row["per_flow_bandwidth"] = link.perFlowBandwidth;
+      if (link.halfBandwidthBytes > 0)
+        row["half_bandwidth_bytes"] = link.halfBandwidthBytes;
       out += std::string(i ? "," : "") + "\n    " + text(row);
     }
     out += "]";

@@ -23,10 +23,10 @@ std::string signatureOf(const bundle::LinkClass &link) { return link.SerializeAs
 std::string signatureOf(const Problem &problem, uint32_t d) {
   const ClusterDevice &device = problem.cluster.devices[d];
   std::string text = device.kind + "/" + device.arch + "/" + device.type + "/";
-  for (double number : {double(device.multiprocessors), device.halfRows, double(device.eager), device.memoryBandwidth, device.launch,
+  for (double number : {double(device.multiprocessors), device.halfPeakRows, double(device.eager), device.memoryBandwidth, device.launchOverhead,
                         double(device.memory), double(device.reservedMemory), double(device.threads), device.price, double(device.deviceToDevice)})
     add(text, number);
-  for (double speed : device.speed)
+  for (double speed : device.flopsPerSecond)
     add(text, speed);
   std::vector<uint8_t> seen;
   for (int32_t u = 0; u < problem.summary.units_size(); ++u) {
@@ -123,7 +123,7 @@ std::vector<Item> makeDevices(const Problem &problem) {
   const size_t speed = speedIndex(productType(problem.summary));
   std::vector<Item> devices;
   for (uint32_t d = 0; d < from.size(); ++d)
-    devices.push_back({d, from[d].speed[speed], static_cast<double>(from[d].capacity()), signatureOf(problem, d)});
+    devices.push_back({d, from[d].flopsPerSecond[speed], static_cast<double>(from[d].capacity()), signatureOf(problem, d)});
   std::sort(devices.begin(), devices.end());
   return devices;
 }

@@ -354,7 +354,7 @@ Cut CutSolver::solve(const std::vector<DeviceSet> &deviceSets, const CutOptions 
   for (size_t i = 1; i < n; ++i) {
     sim::Route route = model.problem.costs.network().route(deviceSets[i - 1].devices.back(), deviceSets[i].devices.front());
     linkLatency[i] = route.latency;
-    double least = route.flow > 0 ? route.flow : kInfinity;
+    double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kInfinity;
     for (uint32_t k = 0; k < route.count; ++k)
       least = std::min(least, model.problem.costs.network().bandwidth(route.resources[k]));
     linkBandwidth[i] = least < kInfinity ? least : 0;

@@ -114,7 +114,7 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
     beyond.push_back(median(samples));
   }
   if (!beyond.empty())
-    times.halfSize = std::max(0.0, median(beyond) * times.bandwidth);
+    times.halfBandwidthBytes = std::max(0.0, median(beyond) * times.bandwidth);
   if (Result<double> done = conversation.ask(0); done.failed())
     return done.error();
   return times;
@@ -230,7 +230,7 @@ private:
 json describe(const std::vector<RankLink> &links) {
   json rows = json::array();
   for (const RankLink &link : links)
-    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together, link.alone.halfSize});
+    rows.push_back({link.a, link.b, link.alone.latency, link.alone.bandwidth, link.together, link.alone.halfBandwidthBytes});
   return rows;
 }
 

@@ -67,7 +67,7 @@ TEST_F(DescribeMachine, Processors) {
   EXPECT_EQ(cluster.devices[0].name, "gpu-07-cpu");
   EXPECT_EQ(cluster.devices[0].kind, "cpu");
   EXPECT_EQ(cluster.devices[0].threads, 16u);
-  EXPECT_EQ(cluster.devices[0].speed[0], 16 * 50e9);
+  EXPECT_EQ(cluster.devices[0].flopsPerSecond[0], 16 * 50e9);
   EXPECT_EQ(cluster.devices[0].memory, 1024000000u);
   EXPECT_EQ(cluster.devices[0].capacity(), 896000000u);
   EXPECT_EQ(cluster.nodes[0].hostMemory, 1024000000u);
@@ -83,7 +83,7 @@ TEST_F(DescribeMachine, ControlGroups) {
   write("sys/fs/cgroup/memory.max", "524288000\n");
   planning::Cluster cluster = described();
   EXPECT_EQ(cluster.devices[0].threads, 3u);
-  EXPECT_EQ(cluster.devices[0].speed[0], 2.5 * 50e9);
+  EXPECT_EQ(cluster.devices[0].flopsPerSecond[0], 2.5 * 50e9);
   EXPECT_EQ(cluster.nodes[0].hostMemory, 524288000u);
   EXPECT_NE(notes.find("leaves 2.5 of 16 processors"), std::string::npos) << notes;
   EXPECT_NE(notes.find("leaves 0.524 GB of 1.02 GB of memory"), std::string::npos) << notes;
@@ -109,8 +109,8 @@ TEST_F(DescribeMachine, Gpus) {
   EXPECT_EQ(cluster.devices[1].arch, "sm_80");
   EXPECT_EQ(cluster.devices[2].arch, "sm_86"); // its own architecture, sm_87, is not supported
   EXPECT_EQ(cluster.devices[1].memory, 42505273344u);
-  EXPECT_EQ(cluster.devices[1].speed[planning::speedIndex(bundle::BF16)], 253e12);
-  EXPECT_EQ(cluster.devices[2].speed[0], 10e12);
+  EXPECT_EQ(cluster.devices[1].flopsPerSecond[planning::speedIndex(bundle::BF16)], 253e12);
+  EXPECT_EQ(cluster.devices[2].flopsPerSecond[0], 10e12);
   EXPECT_NE(notes.find("Mystery 9000 is not in the table of GPU types"), std::string::npos) << notes;
   EXPECT_NE(notes.find("PCIe 4 x16, 12 NVLinks"), std::string::npos) << notes;
   // The slowest device: the GPU without NVLink, PCIe 4 x8.

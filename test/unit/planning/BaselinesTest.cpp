@@ -51,7 +51,7 @@ struct Setting {
         device.name = "d" + std::to_string(cluster.devices.size());
         device.kind = "sim";
         device.node = static_cast<uint32_t>(cluster.nodes.size());
-        std::fill(std::begin(device.speed), std::end(device.speed), group.speed);
+        std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), group.speed);
         device.memory = group.memory;
         cluster.devices.push_back(device);
         cluster.topology.add_node_of_device(device.node);

@@ -30,8 +30,8 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.speed[0], v.speed[1], v.speed[2], v.multiprocessors, v.halfRows,
-                             v.eager, v.memoryBandwidth, v.launch, v.memory, v.reservedMemory, v.threads, v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.flopsPerSecond[0], v.flopsPerSecond[1], v.flopsPerSecond[2], v.multiprocessors, v.halfPeakRows,
+                             v.eager, v.memoryBandwidth, v.launchOverhead, v.memory, v.reservedMemory, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -125,13 +125,13 @@ TEST(Cluster, Everything) {
   EXPECT_EQ(c.devices[16].name, "t:2");
   const ClusterDevice &v = c.devices[18];
   EXPECT_EQ(v.name, "v:1");
-  EXPECT_EQ(v.speed[speedIndex(bundle::F16)], 80e12);
-  EXPECT_EQ(v.speed[speedIndex(bundle::BF16)], 0);
-  EXPECT_EQ(v.speed[speedIndex(bundle::F32)], 14.13e12);
-  EXPECT_EQ(v.halfRows, 70);
-  EXPECT_EQ(v.launch, 8e-6);
+  EXPECT_EQ(v.flopsPerSecond[speedIndex(bundle::F16)], 80e12);
+  EXPECT_EQ(v.flopsPerSecond[speedIndex(bundle::BF16)], 0);
+  EXPECT_EQ(v.flopsPerSecond[speedIndex(bundle::F32)], 14.13e12);
+  EXPECT_EQ(v.halfPeakRows, 70);
+  EXPECT_EQ(v.launchOverhead, 8e-6);
   EXPECT_EQ(v.memoryBandwidth, 800e9);
-  EXPECT_EQ(c.devices[19].speed[0], 8 * findDeviceType("cpu-thread")->speed[0]);
+  EXPECT_EQ(c.devices[19].flopsPerSecond[0], 8 * findDeviceType("cpu-thread")->flopsPerSecond[0]);
   EXPECT_EQ(c.devices[20].kind, "sim");
   EXPECT_EQ(c.devices[20].memory, 0u);
 
@@ -199,22 +199,22 @@ links:
 )";
   Cluster cluster = read(yaml);
   ASSERT_EQ(cluster.devices.size(), 4u);
-  EXPECT_EQ(cluster.devices[0].speed[0], 40e9);
+  EXPECT_EQ(cluster.devices[0].flopsPerSecond[0], 40e9);
   // Defaults of devices without a type: per thread of a CPU, and for others (docs/cluster.md).
   EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
-  EXPECT_EQ(cluster.devices[0].launch, 5e-6);
+  EXPECT_EQ(cluster.devices[0].launchOverhead, 5e-6);
   EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);
   Cluster others = read("nodes: [{name: n, devices: [{name: s, kind: sim, flops_per_second: 1e12}, {name: u, flops_per_second: 1e12, "
                         "memory_bandwidth: unlimited, launch_overhead: 0}]}]");
   EXPECT_EQ(others.devices[0].memoryBandwidth, 500e9);
-  EXPECT_EQ(others.devices[0].launch, 1e-5);
+  EXPECT_EQ(others.devices[0].launchOverhead, 1e-5);
   EXPECT_EQ(others.devices[1].memoryBandwidth, 0);
-  EXPECT_EQ(others.devices[1].launch, 0);
+  EXPECT_EQ(others.devices[1].launchOverhead, 0);
   expectSame(others, read(writeCluster(others)));
   EXPECT_EQ(cluster.devices[0].memory, 2ull << 30);
   EXPECT_EQ(cluster.devices[1].name, "t4:0");
   EXPECT_EQ(cluster.devices[2].kind, "cuda");
-  EXPECT_EQ(cluster.devices[3].speed[0], 200e9);
+  EXPECT_EQ(cluster.devices[3].flopsPerSecond[0], 200e9);
   EXPECT_EQ(cluster.nodes[cluster.devices[3].node].name, "n1");
   EXPECT_EQ(cluster.topology.nodes(0).port().bandwidth(), 8e9);
   EXPECT_EQ(cluster.topology.nodes(0).nic().bandwidth(), 1.25e9);
@@ -251,11 +251,11 @@ TEST(Cluster, KindsAndArchitectures) {
 TEST(Cluster, GpusWithoutBf16) {
   for (const char *arch : {"sm_60", "sm_70", "sm_75", "sm_61"}) {
     const std::string by = std::string("memory: 8 GiB, kind: cuda, arch: ") + arch;
-    EXPECT_EQ(read(device("flops_per_second: 1e12, " + by)).devices[0].speed[2], 0) << arch;
-    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 0}, " + by)).devices[0].speed[2], 0) << arch;
-    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].speed[2], 1e12) << "stored so, computed in f32: " << arch;
+    EXPECT_EQ(read(device("flops_per_second: 1e12, " + by)).devices[0].flopsPerSecond[2], 0) << arch;
+    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 0}, " + by)).devices[0].flopsPerSecond[2], 0) << arch;
+    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].flopsPerSecond[2], 1e12) << "stored so, computed in f32: " << arch;
   }
-  EXPECT_EQ(read(device("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].speed[2], 1e12);
+  EXPECT_EQ(read(device("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].flopsPerSecond[2], 1e12);
 }
 
 TEST(Cluster, AGpuIsNamedOnce) {
@@ -274,7 +274,7 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   const double halfRows[] = {0, 100, 0, 0, 0, 0};
   for (size_t d = 0; d < c.devices.size(); ++d) {
     EXPECT_EQ(c.devices[d].multiprocessors, multiprocessors[d]) << c.devices[d].name;
-    EXPECT_EQ(c.devices[d].halfRows, halfRows[d]) << c.devices[d].name;
+    EXPECT_EQ(c.devices[d].halfPeakRows, halfRows[d]) << c.devices[d].name;
     EXPECT_EQ(c.devices[d].eager, c.devices[d].name == "own") << c.devices[d].name;
   }
   expectSame(c, read(writeCluster(c)));
@@ -373,8 +373,8 @@ TEST(Cluster, TypesAreFoundByTheirUsualNames) {
     EXPECT_EQ(type(known.name), known.name);
     EXPECT_NE(std::string(known.source), "") << known.name;
     for (size_t t = 0; t < kSpeeds && std::string(known.kind) != "cpu"; ++t) {
-      EXPECT_EQ(known.peak[t] > 0, known.speed[t] > 0) << known.name;
-      EXPECT_LT(known.speed[t], known.peak[t] + 1) << known.name;
+      EXPECT_EQ(known.peak[t] > 0, known.flopsPerSecond[t] > 0) << known.name;
+      EXPECT_LT(known.flopsPerSecond[t], known.peak[t] + 1) << known.name;
     }
   }
 }
@@ -503,14 +503,14 @@ TEST(Cluster, Sites) {
 
 TEST(Cluster, Tf32) {
   Cluster cluster = read("nodes: [{name: n, devices: [{name: a, type: A100-80}, {name: t, type: T4}, {name: c, type: cpu-thread, memory: 1 GB}]}]");
-  const double bf16 = cluster.devices[0].speed[speedIndex(bundle::BF16)], old = cluster.devices[1].speed[speedIndex(bundle::F32)];
+  const double bf16 = cluster.devices[0].flopsPerSecond[speedIndex(bundle::BF16)], old = cluster.devices[1].flopsPerSecond[speedIndex(bundle::F32)];
   std::string error;
   auto assumed = adaptToPrecision(cluster, *parsePrecision("tf32"));
   ASSERT_FALSE(assumed.failed()) << assumed.message();
   ASSERT_EQ(assumed->size(), 1u);
   EXPECT_NE(assumed->front().find("2 devices have no TF32 (t, c)"), std::string::npos) << assumed->front();
-  EXPECT_EQ(cluster.devices[0].speed[speedIndex(bundle::F32)], bf16 / 2);
-  EXPECT_EQ(cluster.devices[1].speed[speedIndex(bundle::F32)], old);
+  EXPECT_EQ(cluster.devices[0].flopsPerSecond[speedIndex(bundle::F32)], bf16 / 2);
+  EXPECT_EQ(cluster.devices[1].flopsPerSecond[speedIndex(bundle::F32)], old);
   cluster.devices.erase(cluster.devices.begin());
   error = adaptToPrecision(cluster, *parsePrecision("tf32")).message();
   EXPECT_NE(error.find("no device of the cluster has TF32 (t, c); GPUs of NVIDIA from sm_80 on have it"), std::string::npos) << error;
@@ -520,7 +520,7 @@ TEST(Cluster, SumsInF16) {
   Cluster cluster = read("nodes: [{name: n, devices: [{name: g, type: RTX3090}, {name: w, type: RTX6000Ada}, {name: a, type: A100-80}]}]");
   double old[3];
   for (int i = 0; i < 3; ++i)
-    old[i] = cluster.devices[i].speed[speedIndex(bundle::F16)];
+    old[i] = cluster.devices[i].flopsPerSecond[speedIndex(bundle::F16)];
   Precision precision = *parsePrecision("f16");
   EXPECT_TRUE(adaptToPrecision(cluster, precision)->empty());
   precision.sumsF16 = true;
@@ -529,7 +529,7 @@ TEST(Cluster, SumsInF16) {
   ASSERT_FALSE(assumed.failed()) << assumed.message();
   EXPECT_NE(assumed->front().find("1 of 3 devices"), std::string::npos) << assumed->front();
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(cluster.devices[i].speed[speedIndex(bundle::F16)], i == 0 ? 1.5 * old[i] : old[i]);
+    EXPECT_EQ(cluster.devices[i].flopsPerSecond[speedIndex(bundle::F16)], i == 0 ? 1.5 * old[i] : old[i]);
 }
 
 TEST(Cluster, Limits) {

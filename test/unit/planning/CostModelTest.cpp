@@ -42,7 +42,7 @@ TEST(CostModel, NoForwardTakesNoTime) {
   test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 0, 1e6);
   Cluster cluster = test::twoNodes();
   for (ClusterDevice &device : cluster.devices)
-    device.memoryBandwidth = device.launch = 0;
+    device.memoryBandwidth = device.launchOverhead = 0;
   CostModel costs = model(summary, cluster);
   EXPECT_GT(costs.unit(0, 0, UnitTask::Forward, 1), 0);
   EXPECT_EQ(costs.unit(0, 0, UnitTask::Forward, 0), 0);
@@ -52,7 +52,7 @@ TEST(CostModel, PositionsOfIdsAndImages) {
   bundle::ModelSummary summary = test::chain();
   Cluster cluster = test::twoNodes();
   for (ClusterDevice &device : cluster.devices)
-    device.memoryBandwidth = device.launch = 0;
+    device.memoryBandwidth = device.launchOverhead = 0;
   // A unit that reads only ids: 128 positions, so half speed at one row.
   summary.mutable_units(0)->clear_values_out();
   test::addFunction(summary, 0, bundle::UnitFunction::FORWARD, 1e9, 1e6);
@@ -185,7 +185,7 @@ TEST(CostModel, Refuses) {
   bundle::ModelSummary summary = test::chain();
   summary.set_compute_type(bundle::BF16);
   Cluster cluster = test::twoNodes();
-  cluster.devices[2].speed[speedIndex(bundle::BF16)] = 0;
+  cluster.devices[2].flopsPerSecond[speedIndex(bundle::BF16)] = 0;
   error = CostModel::make(summary, cluster, nullptr, {}).message();
   EXPECT_NE(error.find("computes in bf16, which these devices do not support: 'slow' (S1)"), std::string::npos) << error;
   // A plan without this device is accepted; a plan with an unknown device is not.

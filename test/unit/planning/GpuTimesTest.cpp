@@ -44,7 +44,7 @@ Cluster one(const std::string &keys) {
 
 GpuRates a100() {
   Cluster cluster = one("type: A100-80");
-  return gpuRates(cluster.devices[0], bundle::BF16, cluster.devices[0].speed[speedIndex(bundle::BF16)]);
+  return gpuRates(cluster.devices[0], bundle::BF16, cluster.devices[0].flopsPerSecond[speedIndex(bundle::BF16)]);
 }
 
 bundle::ModelSummary llama(const char *precision = "bf16") {

@@ -78,7 +78,7 @@ TEST(Layers, TimesAreTheTables) {
   Cluster cluster = test::twoNodes();
   for (ClusterDevice &device : cluster.devices) {
     device.type = "F1";
-    std::fill(std::begin(device.speed), std::end(device.speed), 1e12);
+    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), 1e12);
   }
   ASSERT_EQ(checkLayerTimes(*read, cluster, read->profile).message(), "");
   Result<CostModel> costs = CostModel::make(read->summary, cluster, &read->profile, {});

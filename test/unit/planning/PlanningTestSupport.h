@@ -64,10 +64,10 @@ inline planning::Cluster twoNodes() {
     bool fast = device.name != "slow";
     device.type = fast ? "F1" : "S1";
     device.node = fast ? 0 : 1;
-    std::fill(std::begin(device.speed), std::end(device.speed), fast ? 1e12 : 0.25e12);
-    device.halfRows = fast ? 128 : 0;
+    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), fast ? 1e12 : 0.25e12);
+    device.halfPeakRows = fast ? 128 : 0;
     device.memoryBandwidth = fast ? 1e9 : 0;
-    device.launch = fast ? 1e-5 : 0;
+    device.launchOverhead = fast ? 1e-5 : 0;
     cluster.devices.push_back(device);
     cluster.topology.add_node_of_device(device.node);
   }

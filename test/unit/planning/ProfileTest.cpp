@@ -52,8 +52,8 @@ TEST(Profile, ReadAndWritten) {
   EXPECT_EQ(device.classes.at("block mlp")[0].points[1].backward, -1);
   EXPECT_EQ(device.classes.at("head")[1].degree, 2u);
   EXPECT_EQ(profile->devices[1].updatePerElement, -1);
-  EXPECT_EQ(profile->links[0].flow, 2e8);
-  EXPECT_EQ(profile->links[0].halfSize, 65536);
+  EXPECT_EQ(profile->links[0].perFlowBandwidth, 2e8);
+  EXPECT_EQ(profile->links[0].halfBandwidthBytes, 65536);
   EXPECT_EQ(profile->links[1].latency, 0);
 
   std::string text = writeProfile(*profile);

@@ -41,10 +41,10 @@ std::unique_ptr<Setup> setUp(std::vector<double> speeds, int each, int64_t layer
       device.name = "d" + std::to_string(made->cluster.devices.size());
       device.type = "T" + std::to_string(int(speeds[n]));
       device.node = static_cast<uint32_t>(n);
-      std::fill(std::begin(device.speed), std::end(device.speed), speeds[n] * 1e12);
-      device.halfRows = 100;
+      std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), speeds[n] * 1e12);
+      device.halfPeakRows = 100;
       device.memoryBandwidth = 1e12;
-      device.launch = 1e-6;
+      device.launchOverhead = 1e-6;
       device.memory = memory;
       made->cluster.devices.push_back(device);
       made->cluster.topology.add_node_of_device(static_cast<uint32_t>(n));
@@ -265,7 +265,7 @@ TEST(Search, MeasuredTimesDecide) {
   Profile profile;
   profile.devices.emplace_back();
   profile.devices[0].device = "d0"; // twice as fast by its description
-  profile.devices[0].launch = 1;
+  profile.devices[0].launchOverhead = 1;
   made->costs = must(CostModel::make(made->summary, made->cluster, &profile, {}));
   SearchOptions options;
   options.candidates = 200;

@@ -50,10 +50,10 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight) {
       ClusterDevice device;
       device.name = "d" + std::to_string(made->cluster.devices.size());
       device.node = static_cast<uint32_t>(n);
-      std::fill(std::begin(device.speed), std::end(device.speed), 1e13 * speed);
-      device.halfRows = 30 * speed;
+      std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), 1e13 * speed);
+      device.halfPeakRows = 30 * speed;
       device.memoryBandwidth = 3e11;
-      device.launch = 1e-6;
+      device.launchOverhead = 1e-6;
       made->cluster.devices.push_back(device);
       made->cluster.topology.add_node_of_device(static_cast<uint32_t>(n));
     }

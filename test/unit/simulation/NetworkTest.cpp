@@ -39,8 +39,8 @@ TEST(Network, RoutesCrossWhatTheDocumentationSays) {
   EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // latency of the port
   EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // latencies of the fabric and both NICs
   EXPECT_DOUBLE_EQ(network.route(3, 4).latency, 4 + 0.75 + 2 * 0.25);
-  EXPECT_EQ(network.route(1, 2).flow, 0);
-  EXPECT_EQ(network.route(3, 4).flow, 20);
+  EXPECT_EQ(network.route(1, 2).perFlowBandwidth, 0);
+  EXPECT_EQ(network.route(3, 4).perFlowBandwidth, 20);
   EXPECT_EQ(network.node(3), 1u);
   EXPECT_EQ(network.site(5), 1u);
 }

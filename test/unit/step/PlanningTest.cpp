@@ -33,7 +33,7 @@ Cluster clusterOf(std::vector<double> speeds, uint64_t memory = 0) {
     device.name = "d" + std::to_string(d);
     device.node = d % 3 ? 1 : 0;
     cluster.topology.add_node_of_device(device.node);
-    std::fill(std::begin(device.speed), std::end(device.speed), speeds[d] * 1e9);
+    std::fill(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), speeds[d] * 1e9);
     device.memory = memory;
     cluster.devices.push_back(device);
   }
@@ -45,7 +45,7 @@ TEST(ApplyCluster, UnknownDevice) {
   plan.devices = {{"d0", 0, 0, ""}, {"x", 0, 0, ""}};
   const std::string error = applyCluster(plan, clusterOf({1, 2}), bundle::F32).message();
   EXPECT_EQ(error, "device 'x' of the plan is not in the cluster, which has d0, d1");
-  EXPECT_EQ(plan.devices[0].speed, 1e9);
+  EXPECT_EQ(plan.devices[0].flopsPerSecond, 1e9);
 }
 
 Result<SearchResult> search(const bundle::ModelSummary &summary, const Cluster &cluster, int64_t batch, const SearchOptions &options = {}) {

@@ -35,7 +35,7 @@ double median(std::vector<double> values, double *spread = nullptr);
 struct LinkTimes {
   double latency = 0;   ///< seconds in one direction: half a round trip of the smallest messages
   double bandwidth = 0; ///< bytes/s of one stream of large messages
-  double halfSize = 0;  ///< message size in bytes that reaches half the bandwidth, from the time of smaller messages minus latency and transfer
+  double halfBandwidthBytes = 0;  ///< message size in bytes that reaches half the bandwidth, from the time of smaller messages minus latency and transfer
 };
 
 /// Measures the link between ranks `a` and `b`. Both call it together with the same `entry`
