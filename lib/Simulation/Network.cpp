@@ -42,19 +42,19 @@ Network::Network(const bundle::Topology &topology) {
     nodeNames.push_back(node.name());
     NodeLinks of;
     of.site = node.site();
-    of.portLatency = node.port().latency();
+    of.deviceLinkLatency = node.port().latency();
     of.deviceLinkPerFlowBandwidth = node.port().flow();
     of.deviceLinkStartupSeconds = rampOf(node.port());
     of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow(), rampOf(node.bus())};
-    of.card = {addResource(node.nic(), Kind::CardOut, n), addResource(node.nic(), Kind::CardIn, n), node.nic().latency(), node.nic().flow(),
+    of.nic = {addResource(node.nic(), Kind::NicOut, n), addResource(node.nic(), Kind::NicIn, n), node.nic().latency(), node.nic().flow(),
                rampOf(node.nic())};
     nodeLinks.push_back(of);
   }
   for (uint32_t node : topology.node_of_device()) {
     uint32_t d = static_cast<uint32_t>(deviceLinks.size());
     const auto &port = topology.nodes(static_cast<int>(node)).port();
-    uint32_t out = addResource(port, Kind::PortOut, d);
-    deviceLinks.push_back({node, out, addResource(port, Kind::PortIn, d)});
+    uint32_t out = addResource(port, Kind::DeviceLinkOut, d);
+    deviceLinks.push_back({node, out, addResource(port, Kind::DeviceLinkIn, d)});
   }
 
   if (topology.algorithms_size() > 0)
@@ -101,19 +101,19 @@ Route Network::route(uint32_t from, uint32_t to) const {
   const DeviceLinks &a = deviceLinks[from], &b = deviceLinks[to];
   if (a.node == b.node) {
     const NodeLinks &node = nodeLinks[a.node];
-    cross(a.portOut);
+    cross(a.deviceLinkOut);
     cross(node.bus.resource);
-    cross(b.portIn);
-    r.latency = node.portLatency + node.bus.latency;
+    cross(b.deviceLinkIn);
+    r.latency = node.deviceLinkLatency + node.bus.latency;
     r.perFlowBandwidth = tighter(node.deviceLinkPerFlowBandwidth, node.bus.perFlowBandwidth);
     r.startupSeconds = std::max(node.deviceLinkStartupSeconds, node.bus.startupSeconds);
     return r;
   }
   const NodeLinks &m = nodeLinks[a.node], &n = nodeLinks[b.node];
-  r.latency = m.card.latency + n.card.latency;
-  r.perFlowBandwidth = tighter(m.card.perFlowBandwidth, n.card.perFlowBandwidth);
-  r.startupSeconds = std::max(m.card.startupSeconds, n.card.startupSeconds);
-  cross(m.card.out);
+  r.latency = m.nic.latency + n.nic.latency;
+  r.perFlowBandwidth = tighter(m.nic.perFlowBandwidth, n.nic.perFlowBandwidth);
+  r.startupSeconds = std::max(m.nic.startupSeconds, n.nic.startupSeconds);
+  cross(m.nic.out);
   if (m.site == n.site) {
     const SharedLink &fabric = siteLinks[m.site].fabric;
     cross(fabric.resource);
@@ -130,22 +130,22 @@ Route Network::route(uint32_t from, uint32_t to) const {
     r.perFlowBandwidth = tighter(tighter(r.perFlowBandwidth, between.perFlowBandwidth), tighter(up.perFlowBandwidth, down.perFlowBandwidth));
     r.startupSeconds = std::max({r.startupSeconds, up.startupSeconds, between.startupSeconds, down.startupSeconds});
   }
-  cross(n.card.in);
+  cross(n.nic.in);
   return r;
 }
 
 std::string Network::name(uint32_t resource, const std::vector<std::string> &deviceNames) const {
   auto [kind, owner] = owners[resource];
   switch (kind) {
-  case Kind::PortOut:
-  case Kind::PortIn:
+  case Kind::DeviceLinkOut:
+  case Kind::DeviceLinkIn:
     return "port of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
-           (kind == Kind::PortOut ? ", out" : ", in");
+           (kind == Kind::DeviceLinkOut ? ", out" : ", in");
   case Kind::Bus:
     return "bus of node " + nodeNames[owner];
-  case Kind::CardOut:
-  case Kind::CardIn:
-    return "card of node " + nodeNames[owner] + (kind == Kind::CardOut ? ", out" : ", in");
+  case Kind::NicOut:
+  case Kind::NicIn:
+    return "card of node " + nodeNames[owner] + (kind == Kind::NicOut ? ", out" : ", in");
   case Kind::Fabric:
     return "fabric of site " + siteNames[owner];
   case Kind::UplinkOut:

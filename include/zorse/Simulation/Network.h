@@ -87,19 +87,19 @@ private:
     double latency = 0, perFlowBandwidth = 0, startupSeconds = 0;
   };
   struct DeviceLinks {
-    uint32_t node, portOut, portIn;
+    uint32_t node, deviceLinkOut, deviceLinkIn;
   };
   struct NodeLinks {
     uint32_t site;
-    double portLatency, deviceLinkPerFlowBandwidth, deviceLinkStartupSeconds;
+    double deviceLinkLatency, deviceLinkPerFlowBandwidth, deviceLinkStartupSeconds;
     SharedLink bus;
-    DuplexLink card;
+    DuplexLink nic;
   };
   struct SiteLinks {
     SharedLink fabric;
     DuplexLink uplink;
   };
-  enum class Kind : uint8_t { PortOut, PortIn, Bus, CardOut, CardIn, Fabric, UplinkOut, UplinkIn, Pair };
+  enum class Kind : uint8_t { DeviceLinkOut, DeviceLinkIn, Bus, NicOut, NicIn, Fabric, UplinkOut, UplinkIn, Pair };
 
   uint32_t addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner);
   const SharedLink &pair(uint32_t from, uint32_t to) const;

@@ -16,7 +16,7 @@ using namespace zorse::planning::fields;
 namespace {
 
 constexpr size_t kMostSites = 256;
-constexpr double kDefaultPort = 10e9, kDefaultPortLatency = 2e-6, kDefaultCard = 1.25e9, kDefaultFabricLatency = 1e-4;
+constexpr double kDefaultDeviceLink = 10e9, kDefaultPortLatency = 2e-6, kDefaultNic = 1.25e9, kDefaultFabricLatency = 1e-4;
 
 class Reader {
 public:
@@ -70,7 +70,7 @@ private:
   /// Reads `links`: defaults of nodes that do not specify their own.
   void readDefaults() {
     port.set_latency(kDefaultPortLatency);
-    card.set_bandwidth(kDefaultCard);
+    card.set_bandwidth(kDefaultNic);
     fabric.set_latency(kDefaultFabricLatency);
     const YAML::Node links = root["links"];
     if (!links.IsDefined())
@@ -269,7 +269,7 @@ private:
     bundle::LinkClass defaults = port;
     if (!portKnown) {
       double least = leastOfTypes(entries, &DeviceType::port);
-      defaults.set_bandwidth(least > 0 ? least : kDefaultPort);
+      defaults.set_bandwidth(least > 0 ? least : kDefaultDeviceLink);
     }
     return readLink(fields["device_link"], what + "device_link", defaults);
   }

@@ -43,7 +43,7 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
     return it == nodes.end() ? kNowhere : it->second;
   };
 
-  std::map<uint32_t, BestMeasurement> ports, cards, fabrics;
+  std::map<uint32_t, BestMeasurement> ports, nics, fabrics;
   std::map<std::pair<uint32_t, uint32_t>, BestMeasurement> sitePairs;
   for (const LinkProfile &link : links) {
     uint32_t a = nodeOf(link.from), b = nodeOf(link.to);
@@ -58,16 +58,16 @@ void zorse::planning::applyLinks(const std::vector<LinkProfile> &links, const Cl
       sitePairs[{std::min(s, t), std::max(s, t)}].add(link);
       continue;
     }
-    cards[a].add(link);
-    cards[b].add(link);
+    nics[a].add(link);
+    nics[b].add(link);
     fabrics[s].add(link);
   }
   for (auto &[n, best] : ports)
     best.put(*topology.mutable_nodes(static_cast<int>(n))->mutable_port());
-  for (auto &[n, best] : cards) {
-    bundle::LinkClass &card = *topology.mutable_nodes(static_cast<int>(n))->mutable_nic();
-    best.put(card);
-    card.set_latency(0); // the fabric has the latency of the whole path
+  for (auto &[n, best] : nics) {
+    bundle::LinkClass &nic = *topology.mutable_nodes(static_cast<int>(n))->mutable_nic();
+    best.put(nic);
+    nic.set_latency(0); // the fabric has the latency of the whole path
   }
   for (auto &[s, best] : fabrics)
     topology.mutable_sites(static_cast<int>(s))->mutable_fabric()->set_latency(best.latency);

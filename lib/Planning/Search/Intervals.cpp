@@ -17,7 +17,7 @@ constexpr uint32_t kSkip = UINT32_MAX;
 constexpr double kFillWithSplit = 0.5;
 /// Share of the time that a card or a device's flow can be busy. A device sends and receives one
 /// transfer at a time, and the first transfer may wait for the other end's card.
-constexpr double kCardShare = 0.75;
+constexpr double kNicFraction = 0.75;
 /// Ratio of a transfer's time to its time on an idle link, because transfers wait for others.
 constexpr double kQueues = 1.5;
 /// Factor for gaps between placed buffers.
@@ -86,10 +86,10 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   }
   // Gradients of units that are shared with an adjacent stage on another node are gathered and
   // reduced with it.
-  if (model.boundaryVariants() > 1 && stage.cardWire > 0 && !stage.shared)
+  if (model.boundaryVariants() > 1 && stage.nicWire > 0 && !stage.shared)
     for (int32_t cut : {u, v})
       if (model.isInsideUnit(cut) && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
-        double in = model.gatherBytes(cut, cut + 1) / stage.cardWire, out = model.reduceBytes(cut, cut + 1) / stage.cardWire;
+        double in = model.gatherBytes(cut, cut + 1) / stage.nicWire, out = model.reduceBytes(cut, cut + 1) / stage.nicWire;
         gather += in;
         reduce += out;
         sync += in + out;
@@ -113,12 +113,12 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
     if (busy > budget)
       return kInfinity;
   }
-  double card = 0;
-  if (stage.card > 0) { // the stage's cards, one direction
+  double nic = 0;
+  if (stage.nic > 0) { // the stage's cards, one direction
     double bytes = samples * ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
                               (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
-    card = std::max(bytes / stage.card, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kCardShare + sync;
-    if (card > time)
+    nic = std::max(bytes / stage.nic, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) / kNicFraction + sync;
+    if (nic > time)
       return kInfinity;
   }
   const CellMemory &cell = cellMemory(r, u, v, options.split);
@@ -135,7 +135,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
       counts[i] = stage.counts[stage.typeList[i]];
     busy = makespan(static_cast<int64_t>(cells), counts, seconds, stage.typeCount);
   }
-  return std::max(busy + reduce, card);
+  return std::max(busy + reduce, nic);
 }
 
 void CutSolver::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const {
@@ -148,20 +148,20 @@ void CutSolver::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint3
       stage.typeList[stage.typeCount++] = c;
     }
     ++stage.devices;
-    const double part = model.cardBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // this device's share of the card
-    stage.card += part;
+    const double part = model.nicBandwidth(node) / std::max(1u, model.devicesOfNode(node)); // this device's share of the card
+    stage.nic += part;
     if (node != lastNode) {
       // Gathered data crosses every card; other devices of the node use a share of it.
       if (stage.nodes > 0)
-        stage.oneFlow = lower(stage.oneFlow, stage.cardHere);
+        stage.oneFlow = lower(stage.oneFlow, stage.nicHere);
       lastNode = node;
-      stage.cardHere = 0;
+      stage.nicHere = 0;
       stage.fewestBefore = stage.nodes > 0 ? std::min(stage.fewestBefore, stage.devicesHere) : UINT32_MAX;
       stage.devicesHere = 0;
       ++stage.nodes;
     }
     ++stage.devicesHere;
-    stage.cardHere += part;
+    stage.nicHere += part;
     stage.port = lower(stage.port, model.portBandwidth(node));
     stage.flow = lower(stage.flow, topology.nodes(static_cast<int>(node)).nic().flow());
   }
@@ -181,8 +181,8 @@ void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begi
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
-  stage.cardWire = lower(lower(stage.oneFlow, stage.cardHere), stage.flow * fewest);
-  stage.wire = stage.shared ? stage.cardWire : stage.port;
+  stage.nicWire = lower(lower(stage.oneFlow, stage.nicHere), stage.flow * fewest);
+  stage.wire = stage.shared ? stage.nicWire : stage.port;
 }
 
 void CutSolver::setCells(StageChoice &stage, const CutOptions &options, size_t r) const {

@@ -69,7 +69,7 @@ private:
     uint32_t devices, nodes;
     uint32_t devicesHere, fewestBefore; ///< number of devices on its last node, and the minimum over the nodes before
     bool shared;                        ///< whether gradients cross cards
-    double card, cardHere, flow, oneFlow, port, wire, cardWire, crossFront, crossBehind, members, ring, cells, cellsEach;
+    double nic, nicHere, flow, oneFlow, port, wire, nicWire, crossFront, crossBehind, members, ring, cells, cellsEach;
   };
   struct CellMemory { ///< memory of a cell in bytes; hold < 0: not computed yet
     double residentBytes = -1, transientBytes = 0;

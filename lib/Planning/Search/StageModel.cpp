@@ -146,12 +146,12 @@ void StageModel::sumState() {
 
 void StageModel::describeCluster() {
   for (int n = 0; n < problem.cluster.topology.nodes_size(); ++n) {
-    cards.push_back(problem.cluster.topology.nodes(n).nic().bandwidth());
+    nics.push_back(problem.cluster.topology.nodes(n).nic().bandwidth());
     ports.push_back(problem.cluster.topology.nodes(n).port().bandwidth());
   }
-  cards.resize(std::max(cards.size(), problem.cluster.nodes.size()), 0);
-  ports.resize(cards.size(), 0);
-  devicesIn.assign(cards.size(), 0);
+  nics.resize(std::max(nics.size(), problem.cluster.nodes.size()), 0);
+  ports.resize(nics.size(), 0);
+  devicesIn.assign(nics.size(), 0);
   for (const ClusterDevice &device : problem.cluster.devices)
     ++devicesIn[device.node];
   for (uint32_t c = 0; c < deviceTypes(); ++c) {

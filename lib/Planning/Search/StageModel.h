@@ -62,7 +62,7 @@ public:
   double backwardBytesAt(int32_t cut) const { return backwardAt[cut]; }
 
   /// Bytes/s of a node's card; 0: unlimited.
-  double cardBandwidth(uint32_t node) const { return cards[node]; }
+  double nicBandwidth(uint32_t node) const { return nics[node]; }
   /// Whether collectives between nodes cross every card once for its node, instead of once for each
   /// of its devices.
   bool mayUseRails() const {
@@ -98,7 +98,7 @@ private:
   std::vector<double> whole, forwards, backwards, leastWhole;
   std::vector<double> held, gathered, reduced; ///< per real unit
   std::vector<int32_t> begins, ends;           ///< per boundary: the real units with ranges that contain all that begins, or ends, there
-  std::vector<double> shared, forwardAt, backwardAt, cards, ports, memory;
+  std::vector<double> shared, forwardAt, backwardAt, nics, ports, memory;
   /// Per real unit: sums over single units, and over the additional bytes of adjacent pairs.
   struct UnitBytes {
     std::vector<CellBytes> single, pair;
