@@ -41,7 +41,7 @@ double Traffic::compute(uint32_t device, double seconds, double start) {
   return backlog.until;
 }
 
-Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
+TransferTimes Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
   Route route = network->route(from, to);
   double begin = start;
   if (!backlogs.empty() && from != to) // before any card is reserved
@@ -64,15 +64,15 @@ Passage Traffic::send(uint32_t from, uint32_t to, double bytes, double start) {
   return {sent, sent + route.latency};
 }
 
-Passage Traffic::allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm) {
+TransferTimes Traffic::allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm) {
   return run(Operation::Gather, owners, readers, 0, start, algorithm);
 }
 
-Passage Traffic::reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm) {
+TransferTimes Traffic::reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm) {
   return run(Operation::Scatter, owners, contributors, 0, start, algorithm);
 }
 
-Passage Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start, Algorithm algorithm) {
+TransferTimes Traffic::allReduce(const std::vector<uint32_t> &devices, double bytes, double start, Algorithm algorithm) {
   return run(Operation::Reduce, {}, devices, bytes, start, algorithm);
 }
 
@@ -397,7 +397,7 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
   return found;
 }
 
-Passage Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
+TransferTimes Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
                      Algorithm algorithm) {
   const CollectiveCost *best = nullptr;
   double bestEnd = 0, sent = start;

@@ -17,7 +17,7 @@ using namespace zorse::step;
 
 namespace {
 
-using zorse::sim::Passage;
+using zorse::sim::TransferTimes;
 
 /// End of an op: its queues are free, its result is available, or both. The order of events at the same time does not
 /// matter, because no op starts until all of them are processed.
@@ -174,24 +174,24 @@ private:
     }
     if (!deferring.empty())
       beginBackward(index);
-    const Passage passage = pass(op);
+    const TransferTimes times = pass(op);
     listed.startTime[index] = now;
-    listed.endTime[index] = passage.arrived;
+    listed.endTime[index] = times.arrived;
     ++count;
     if (op.instructions.size() != 0) {
       listed.positions[index] = static_cast<uint32_t>(listed.ops.size());
       listed.ops.push_back(index);
       listed.instructions.push_back(op.instructions);
     }
-    if (passage.sent < passage.arrived) {
-      events.push({passage.sent, index, Event::kFree});
-      events.push({passage.arrived, index, Event::kArrived});
+    if (times.sent < times.arrived) {
+      events.push({times.sent, index, Event::kFree});
+      events.push({times.arrived, index, Event::kArrived});
     } else {
-      events.push({passage.arrived, index, Event::kFree | Event::kArrived});
+      events.push({times.arrived, index, Event::kFree | Event::kArrived});
     }
   }
 
-  Passage pass(const ScheduledOp &op) {
+  TransferTimes pass(const ScheduledOp &op) {
     if (op.work == Work::Fixed) {
       size_t queue = op.instructions.size() != 0 ? queueOf(op.instructions.begin) : 0;
       bool computes = op.instructions.size() != 0 && kQueueTable[queue % kQueues].kind == zorse::bundle::COMPUTE;

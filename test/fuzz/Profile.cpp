@@ -37,8 +37,8 @@ bool fuzz::readOne(std::string_view bytes) {
     ZORSE_FUZZ_EXPECT(sound(costs->update(d, 1000)) && sound(costs->norm(d, 1000)) && sound(costs->copy(d, 1000)) && sound(costs->load(d, 1000)));
     for (uint32_t e = 0; e < cluster.devices.size(); ++e) {
       sim::Traffic traffic(costs->network());
-      sim::Passage passage = traffic.send(d, e, 1e6, 0);
-      ZORSE_FUZZ_EXPECT(sound(passage.sent) && passage.arrived >= passage.sent);
+      sim::TransferTimes times = traffic.send(d, e, 1e6, 0);
+      ZORSE_FUZZ_EXPECT(sound(times.sent) && times.arrived >= times.sent);
     }
   }
   return true;

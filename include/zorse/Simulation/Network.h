@@ -138,7 +138,7 @@ enum class Algorithm : uint8_t { AllPairs, Ring, Tree, Hierarchical, Rails, Best
 Algorithm algorithmOf(bundle::Topology::Algorithm algorithm);
 bundle::Topology::Algorithm algorithmOf(Algorithm algorithm);
 
-struct Passage {
+struct TransferTimes {
   double sent = 0;    ///< time at which the queues of the participants are free again
   double arrived = 0; ///< arrival time of the last byte: `sent` plus the latency
 };
@@ -165,14 +165,14 @@ public:
     backlogs.assign(network->hasCommunicationCost() ? network->devices() : 0, CommunicationBacklog());
   }
 
-  Passage send(uint32_t from, uint32_t to, double bytes, double start);
+  TransferTimes send(uint32_t from, uint32_t to, double bytes, double start);
   /// Every reader gets every owner's part (uneven all-gather). Neither list may contain a device
   /// twice.
-  Passage allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm);
+  TransferTimes allGather(const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double start, Algorithm algorithm);
   /// Every owner gets the sum of its part over the contributors (uneven reduce-scatter).
-  Passage reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm);
+  TransferTimes reduceScatter(const std::vector<uint32_t> &contributors, const std::vector<Piece> &owners, double start, Algorithm algorithm);
   /// Every member gets the sum of `bytes` over all members.
-  Passage allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
+  TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
   /// Returns the end time of `seconds` of compute that starts at `start`. It includes the compute
   /// time lost to transfers (Moving) during the previous computation, minus idle time since then,
@@ -216,7 +216,7 @@ private:
   void charge(uint32_t device, double work, double start);
   double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
-  Passage run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
+  TransferTimes run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
               Algorithm algorithm);
   const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes,
                                       Algorithm algorithm);

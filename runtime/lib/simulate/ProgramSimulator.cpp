@@ -289,33 +289,33 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
 }
 
 /// Returns when a task that begins now releases its threads, and when it ends.
-sim::Passage ProgramSimulator::passageOf(const Task &task) {
-  sim::Passage passage = {now + task.seconds, now + task.seconds};
+sim::TransferTimes ProgramSimulator::timesOf(const Task &task) {
+  sim::TransferTimes times = {now + task.seconds, now + task.seconds};
   if (task.activity < Activity::Transfer) {
     if (!options.speedTimes.empty() && task.entry->has_compute())
-      passage.sent = passage.arrived = now + task.seconds / options.speedTimes[task.device];
+      times.sent = times.arrived = now + task.seconds / options.speedTimes[task.device];
     if (network && task.entry->has_compute())
-      traffic.occupy(task.device, passage.arrived);
+      traffic.occupy(task.device, times.arrived);
   } else if (network) {
     Participants p = participantsOf(*task.entry, task.device);
     switch (task.activity) {
     case Activity::Transfer:
-      passage = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);
+      times = traffic.send(task.device, p.others[0], p.owners[0].bytes, now);
       break;
     case Activity::Reduction:
-      passage = traffic.reduceScatter(p.others, p.owners, now, reductions);
+      times = traffic.reduceScatter(p.others, p.owners, now, reductions);
       break;
     case Activity::Sum:
-      passage = traffic.allReduce(p.others, p.bytes, now, reductions);
+      times = traffic.allReduce(p.others, p.bytes, now, reductions);
       break;
     default:
-      passage = traffic.allGather(p.owners, p.others, now, gathers);
+      times = traffic.allGather(p.owners, p.others, now, gathers);
       break;
     }
   } else if (options.linkTimes != 1) { // the latency's part of the time is unknown
-    passage.sent = passage.arrived = now + task.seconds / options.linkTimes;
+    times.sent = times.arrived = now + task.seconds / options.linkTimes;
   }
-  return passage;
+  return times;
 }
 
 void ProgramSimulator::start(uint32_t index, uint64_t step) {
@@ -326,16 +326,16 @@ void ProgramSimulator::start(uint32_t index, uint64_t step) {
   Run &run = runs[step % kKept][index];
   run = {now, now, now, UINT32_MAX, 0};
   findCause(index, step, instructions);
-  sim::Passage passage = passageOf(task);
+  sim::TransferTimes times = timesOf(task);
   // Ends are counted in queue order.
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
     if (takesPart(tasks.instructions[h], instructions))
-      passage.arrived = std::max(passage.arrived, lastEnd[tasks.entries[tasks.instructions[h]].queue]);
+      times.arrived = std::max(times.arrived, lastEnd[tasks.entries[tasks.instructions[h]].queue]);
   for (uint32_t h = task.firstHalf; h < task.firstHalf + task.instructions; ++h)
     if (takesPart(tasks.instructions[h], instructions))
-      lastEnd[tasks.entries[tasks.instructions[h]].queue] = passage.arrived;
-  run.sent = passage.sent;
-  run.end = passage.arrived;
+      lastEnd[tasks.entries[tasks.instructions[h]].queue] = times.arrived;
+  run.sent = times.sent;
+  run.end = times.arrived;
 
   if (stepBegins[step] < 0)
     stepBegins[step] = now;

@@ -81,7 +81,7 @@ private:
   bool isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
   void findCause(uint32_t task, uint64_t step, uint8_t instructions);
-  sim::Passage passageOf(const Task &task);
+  sim::TransferTimes timesOf(const Task &task);
   void leave(uint32_t entry);
   void finish(uint32_t entry);
   void account(uint32_t task, uint64_t step, uint8_t instructions);

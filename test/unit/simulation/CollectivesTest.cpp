@@ -34,7 +34,7 @@ TEST(Collectives, RingAllGatherOfUnevenPieces) {
   Traffic traffic(network);
   // A link carries all pieces except that of the member at its end: 0 -> 1: 300 - 200, 1 -> 2: 300 - 0, 2 -> 0: 300 -
   // 100.
-  Passage p = traffic.allGather({{0, 100}, {1, 200}, {2, 0}}, {0, 1, 2}, 5, Algorithm::Ring);
+  TransferTimes p = traffic.allGather({{0, 100}, {1, 200}, {2, 0}}, {0, 1, 2}, 5, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 5 + 3);
   EXPECT_DOUBLE_EQ(p.arrived, 5 + 3 + 2);
   auto free = [&](uint32_t from, uint32_t to, int end) { return traffic.busyUntil(network.route(from, to).resources[end]); };
@@ -47,7 +47,7 @@ TEST(Collectives, RingAllGatherOfUnevenPieces) {
 TEST(Collectives, RingReduceScatterIsTheGatherBackwards) {
   Network network(cards(3));
   Traffic traffic(network);
-  Passage p = traffic.reduceScatter({0, 1, 2}, {{0, 100}, {1, 200}, {2, 0}}, 0, Algorithm::Ring);
+  TransferTimes p = traffic.reduceScatter({0, 1, 2}, {{0, 100}, {1, 200}, {2, 0}}, 0, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 3);
   auto out = [&](uint32_t from, uint32_t to) { return traffic.busyUntil(network.route(from, to).resources[0]); };
   EXPECT_DOUBLE_EQ(out(1, 0), 1);
@@ -59,7 +59,7 @@ TEST(Collectives, RingsCrossACardOncePerNode) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);
   // 0 -> 1 -> (NIC) 2 -> 3 -> (NIC) 0, pieces of 100: every link carries 300. NIC: 3 s; bus: one link, 0.2 s.
-  Passage p = traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0, Algorithm::Ring);
+  TransferTimes p = traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {3, 2, 1, 0}, 0, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(p.sent, 3);
   // Latencies of four links except the shortest: twice two NICs of 0.25 and the fabric's 1, and one port of 0.125.
   EXPECT_DOUBLE_EQ(p.arrived, 3 + 2 * 1.5 + 0.125);
@@ -70,7 +70,7 @@ TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
   Traffic traffic(network);
   // Owner 0 (60 bytes) does not read. Readers 1, 2, 3: one over the bus, two over the NIC: 120 bytes. Owner 2 (40):
   // reader 1 over its NIC, 3 over the bus.
-  Passage p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::AllPairs);
+  TransferTimes p = traffic.allGather({{0, 60}, {2, 40}}, {1, 2, 3}, 0, Algorithm::AllPairs);
   EXPECT_DOUBLE_EQ(p.sent, 1.2);
   EXPECT_DOUBLE_EQ(p.arrived, 1.2 + 1.5);
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(2, 0).resources[0]), 0.4);
@@ -84,7 +84,7 @@ TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
 TEST(Collectives, TreesCarryWhatIsBelow) {
   Network network(cards(3)); // 0 above 1 and 2
   Traffic traffic(network);
-  Passage p = traffic.allGather({{0, 100}, {1, 200}, {2, 300}}, {0, 1, 2}, 0, Algorithm::Tree);
+  TransferTimes p = traffic.allGather({{0, 100}, {1, 200}, {2, 300}}, {0, 1, 2}, 0, Algorithm::Tree);
   // Up: 200 and 300 into the NIC of 0. Down: 600 - 200 and 600 - 300 out of it.
   EXPECT_DOUBLE_EQ(p.sent, 7);
   EXPECT_DOUBLE_EQ(p.arrived, 7 + 2);
@@ -100,11 +100,11 @@ TEST(Collectives, HierarchicalIsCheaperOverTwoSites) {
   std::vector<Piece> pieces{{0, 100}, {1, 100}, {2, 100}, {3, 100}};
   std::vector<uint32_t> all{0, 1, 2, 3};
   Traffic traffic(network);
-  Passage ring = traffic.allGather(pieces, all, 0, Algorithm::Ring);
+  TransferTimes ring = traffic.allGather(pieces, all, 0, Algorithm::Ring);
   EXPECT_DOUBLE_EQ(ring.sent, 30); // 300 bytes over 10 bytes/s in each direction
   EXPECT_DOUBLE_EQ(ring.arrived, 30 + 8 + 8 + 1);
   traffic.reset();
-  Passage both = traffic.allGather(pieces, all, 0, Algorithm::Hierarchical);
+  TransferTimes both = traffic.allGather(pieces, all, 0, Algorithm::Hierarchical);
   // Inside the sites, 100 bytes per NIC, 1 s; between them 200 bytes, 20 s; inside the sites 200 bytes, 2 s.
   EXPECT_DOUBLE_EQ(both.sent, 23);
   EXPECT_DOUBLE_EQ(both.arrived, 23 + 1 + 8 + 1);
@@ -188,7 +188,7 @@ TEST(Collectives, RailsPassACardOnce) {
     std::vector<uint32_t> all{0, 1, 2, 3};
     // Between nodes: the 200 bytes of the other node in two flows, 2 s with NICs of 100 bytes/s. Inside: half of 400
     // over ports of 1000 bytes/s.
-    Passage gather = traffic.allGather(pieces, all, 0, Algorithm::Rails);
+    TransferTimes gather = traffic.allGather(pieces, all, 0, Algorithm::Rails);
     EXPECT_DOUBLE_EQ(gather.sent, 2 + 0.2);
     EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 2);
     traffic.reset();

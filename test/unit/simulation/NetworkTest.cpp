@@ -115,7 +115,7 @@ TEST(Traffic, SmallMessagesRunAtLess) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 9900, 10).sent, 110); // 99 % of the rate
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
   Traffic gathers(network);
-  const Passage with = gathers.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring);
+  const TransferTimes with = gathers.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring);
   t.mutable_nodes(0)->mutable_nic()->set_half_size(0);
   Network plain(t);
   Traffic others(plain);
@@ -125,10 +125,10 @@ TEST(Traffic, SmallMessagesRunAtLess) {
 TEST(Traffic, LatencyOccupiesNothing) {
   Network network(nodesOfTwo(2));
   Traffic traffic(network);
-  Passage first = traffic.send(0, 2, 100, 0);
+  TransferTimes first = traffic.send(0, 2, 100, 0);
   EXPECT_DOUBLE_EQ(first.sent, 1);
   EXPECT_DOUBLE_EQ(first.arrived, 2.5);
-  Passage second = traffic.send(0, 2, 100, first.sent);
+  TransferTimes second = traffic.send(0, 2, 100, first.sent);
   EXPECT_DOUBLE_EQ(second.sent, 2);
   EXPECT_DOUBLE_EQ(second.arrived, 3.5);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 7).arrived, 8.5); // no bytes: only latency
@@ -159,7 +159,7 @@ TEST(Traffic, ACardIsNeverOverBooked) {
     start += 0.01 * below(3);
     uint32_t to = 2 + below(6);
     double bytes = 1 + below(200);
-    Passage p = traffic.send(0, to, bytes, start);
+    TransferTimes p = traffic.send(0, to, bytes, start);
     bytesOut += bytes;
     EXPECT_GE(p.sent * 100, bytesOut - 1e-6);
     EXPECT_GE(p.sent, start + bytes / 100 - 1e-9);
