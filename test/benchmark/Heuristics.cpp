@@ -246,10 +246,10 @@ ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9Ca
     real::refine(context, pool);
 }
 
-ZORSE_BETWEEN("_ZNK5zorse8planning10MoveShares4drawERNS0_5DrawsEb", Move, drawMove, const MoveShares *shares, Draws &draws, bool parts) {
-  Move move = real::drawMove(shares, draws, parts);
+ZORSE_BETWEEN("_ZNK5zorse8planning21AdaptiveMoveSelection4pickERNS0_10SplitMix64Eb", Move, drawMove, const AdaptiveMoveSelection *shares, SplitMix64 &random, bool parts) {
+  Move move = real::drawMove(shares, random, parts);
   while (lacks(FirstMove + static_cast<size_t>(move)))
-    move = real::drawMove(shares, draws, parts);
+    move = real::drawMove(shares, random, parts);
   return move;
 }
 
@@ -257,9 +257,9 @@ ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_8StrategyE",
   return real::areAlike(model, strategy) && !lacks(AlikePipelines);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_5DrawsERmSE_Ri", bool, fromBusiest,
-              const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by) {
-  return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, draws, a, b, by); // if omitted, the stages stay as drawn
+ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_10SplitMix64ERmSE_Ri", bool, fromBusiest,
+              const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b, int32_t &by) {
+  return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, random, a, b, by); // if omitted, the stages stay as drawn
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_9DeviceSetESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,

@@ -1,7 +1,7 @@
 // Makes small random planning problems. A seed gives the same problem on every machine.
 #pragma once
 
-#include "../../lib/Planning/Search/Draws.h"
+#include "../../lib/Planning/Search/SplitMix64.h"
 
 #include "zorse/Planning/Strategy.h"
 
@@ -10,9 +10,9 @@
 
 namespace zorse::optimality {
 
-class Random : public planning::Draws {
+class Random : public planning::SplitMix64 {
 public:
-  using Draws::Draws;
+  using SplitMix64::SplitMix64;
   /// A random number in [low, high].
   int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low + 1)); }
   /// A random number in [low, high), uniform in its logarithm.

@@ -1,6 +1,6 @@
 #include "RandomPlan.h"
 
-#include "../../lib/Planning/Search/Draws.h"
+#include "../../lib/Planning/Search/SplitMix64.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -13,9 +13,9 @@ using namespace zorse::step;
 namespace {
 
 /// Used instead of the standard library's distributions, which differ between implementations.
-class Random : public zorse::planning::Draws {
+class Random : public zorse::planning::SplitMix64 {
 public:
-  using Draws::Draws;
+  using SplitMix64::SplitMix64;
   /// A random number in [low, high).
   int64_t between(int64_t low, int64_t high) { return low + static_cast<int64_t>(next() % static_cast<uint64_t>(high - low)); }
 };

@@ -3,7 +3,7 @@
 
 #include "../Layout/StrategySimulator.h"
 #include "../Layout/UnitTables.h"
-#include "Draws.h"
+#include "SplitMix64.h"
 #include "Intervals.h"
 #include "StageModel.h"
 #include "Stages.h"
@@ -23,10 +23,10 @@ inline constexpr size_t kMoves = 9;
 
 /// Probabilities of the kinds of moves: in proportion to their success in improving walks so far,
 /// starting with measured averages. Walks of few devices are short and keep the averages.
-class MoveShares {
+class AdaptiveMoveSelection {
 public:
   /// \param parts  whether stages may share units
-  Move draw(Draws &draws, bool parts) const;
+  Move pick(SplitMix64 &random, bool parts) const;
   bool adapt = false;
   void add(Move move, bool improved) {
     if (!adapt)
@@ -91,7 +91,7 @@ public:
   double missingMemory(const std::vector<uint64_t> &memory) const;
   uint32_t tried() const { return triedCount; }
   void count(uint32_t simulated) { triedCount += simulated; }
-  MoveShares moves;
+  AdaptiveMoveSelection moves;
   uint32_t budget = 0;
   bool spent() const { return triedCount >= budget; }
   /// Returns the limits for the devices that may be used now.
@@ -156,11 +156,11 @@ void setSamplesPerVariant(Strategy &strategy);
 bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline);
 /// Finds two stages, and the number of units or parts that the first gets from the second, such
 /// that the busiest stage has less work. Returns false if there are none.
-bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a, size_t &b, int32_t &by);
+bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b, int32_t &by);
 
 /// Moves devices to other groups, swaps, merges or splits groups, or adds devices of `rest`.
 /// Returns false if this draw found no change.
-bool moveGroups(const StageModel &model, Draws &draws, const std::vector<uint32_t> &rest, std::vector<DeviceSet> &groups);
+bool moveGroups(const StageModel &model, SplitMix64 &random, const std::vector<uint32_t> &rest, std::vector<DeviceSet> &groups);
 
 /// Returns the devices that a layout does not use.
 std::vector<uint32_t> unusedDevices(const SearchContext &context, const Strategy &strategy);

@@ -97,7 +97,7 @@ bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Devic
   return true;
 }
 
-bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, Draws &draws, size_t &a,
+bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a,
                                   size_t &b, int32_t &by) {
   auto busyOf = [&](size_t s) {
     float most = 0;
@@ -112,14 +112,14 @@ bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipel
     if (busyOf(s) < busyOf(least))
       least = s;
   }
-  size_t other = draws.chance(50) ? least : draws.below(pipeline.stages.size());
+  size_t other = random.chance(50) ? least : random.below(pipeline.stages.size());
   if (other == most)
     return false;
   const Stage &giver = pipeline.stages[most], &taker = pipeline.stages[other];
   float eachGiver = busyOf(most) / static_cast<float>(giver.unitEnd - giver.unitBegin),
         eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
   auto equal = static_cast<int32_t>((busyOf(most) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
-  by = 1 + static_cast<int32_t>(draws.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.boundaryVariants()))));
+  by = 1 + static_cast<int32_t>(random.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.boundaryVariants()))));
   a = std::min(most, other);
   b = std::max(most, other);
   if (a == most) // to a later stage

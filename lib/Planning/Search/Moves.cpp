@@ -11,14 +11,14 @@ using namespace zorse::planning;
 
 namespace {
 
-bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule) {
+bool moveSchedule(SearchContext &context, SplitMix64 &random, step::Schedule &schedule) {
   auto choices = scheduleChoices(context, context.effort().everySchedule);
   if (choices.empty())
     return false;
-  step::Schedule next = choices[draws.below(choices.size())];
-  if (next.kind == step::ScheduleKind::SteadyState && draws.chance(60)) { // between the fixed choices
+  step::Schedule next = choices[random.below(choices.size())];
+  if (next.kind == step::ScheduleKind::SteadyState && random.chance(60)) { // between the fixed choices
     next = schedule.kind == step::ScheduleKind::SteadyState ? schedule : next;
-    next.inFlightFactor *= draws.chance(50) ? 1.12 : 1 / 1.12;
+    next.inFlightFactor *= random.chance(50) ? 1.12 : 1 / 1.12;
     next.inFlightFactor = std::clamp(next.inFlightFactor, 0.7, 4.0);
   }
   if (next == schedule)
@@ -28,13 +28,13 @@ bool moveSchedule(SearchContext &context, Draws &draws, step::Schedule &schedule
 }
 
 /// Moves units or parts from one stage to another. Stages in between shift their ranges.
-bool moveUnits(const StageModel &model, const Candidate &from, Draws &draws, Pipeline &pipeline) {
+bool moveUnits(const StageModel &model, const Candidate &from, SplitMix64 &random, Pipeline &pipeline) {
   const size_t stages = pipeline.stages.size();
   if (stages < 2)
     return false;
-  size_t a = draws.below(stages - 1), b = draws.chance(60) ? a + 1 : a + 1 + draws.below(stages - 1 - a);
-  int32_t by = (draws.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(draws.below(static_cast<size_t>(model.boundaryVariants()))));
-  if (from.strategy.boundaryDenominator > 1 && !from.busy.empty() && draws.chance(60) && !fromBusiest(model, pipeline, from.busy, draws, a, b, by))
+  size_t a = random.below(stages - 1), b = random.chance(60) ? a + 1 : a + 1 + random.below(stages - 1 - a);
+  int32_t by = (random.chance(50) ? 1 : -1) * (1 + static_cast<int32_t>(random.below(static_cast<size_t>(model.boundaryVariants()))));
+  if (from.strategy.boundaryDenominator > 1 && !from.busy.empty() && random.chance(60) && !fromBusiest(model, pipeline, from.busy, random, a, b, by))
     return false;
   for (size_t s = a; s < b; ++s) {
     pipeline.stages[s].unitEnd += by;
@@ -47,12 +47,12 @@ bool moveUnits(const StageModel &model, const Candidate &from, Draws &draws, Pip
   return true;
 }
 
-bool moveRows(const StageModel &model, Draws &draws, Pipeline &pipeline) {
-  Stage &stage = pipeline.stages[draws.below(pipeline.stages.size())];
+bool moveRows(const StageModel &model, SplitMix64 &random, Pipeline &pipeline) {
+  Stage &stage = pipeline.stages[random.below(pipeline.stages.size())];
   size_t r = rowsOf(model, stage);
-  if (draws.chance(50) ? r == 0 : r + 1 == model.rows().size())
+  if (random.chance(50) ? r == 0 : r + 1 == model.rows().size())
     return false;
-  r = draws.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
+  r = random.chance(50) ? (r ? r - 1 : 1) : (r + 1 < model.rows().size() ? r + 1 : r - 1);
   if (r >= model.rows().size())
     return false;
   for (Member &member : stage.members)
@@ -61,8 +61,8 @@ bool moveRows(const StageModel &model, Draws &draws, Pipeline &pipeline) {
   return true;
 }
 
-bool moveState(Draws &draws, ShardSizing &state) {
-  ShardSizing rule = static_cast<ShardSizing>(draws.below(3));
+bool moveState(SplitMix64 &random, ShardSizing &state) {
+  ShardSizing rule = static_cast<ShardSizing>(random.below(3));
   if (rule == state)
     return false;
   state = rule;
@@ -70,11 +70,11 @@ bool moveState(Draws &draws, ShardSizing &state) {
 }
 
 /// Moves samples from one member of a stage to another.
-bool moveSamples(Draws &draws, Pipeline &pipeline) {
-  Stage &stage = pipeline.stages[draws.below(pipeline.stages.size())];
+bool moveSamples(SplitMix64 &random, Pipeline &pipeline) {
+  Stage &stage = pipeline.stages[random.below(pipeline.stages.size())];
   if (stage.members.size() < 2)
     return false;
-  Member &a = stage.members[draws.below(stage.members.size())], &b = stage.members[draws.below(stage.members.size())];
+  Member &a = stage.members[random.below(stage.members.size())], &b = stage.members[random.below(stage.members.size())];
   int64_t by = std::min(a.microBatchSize, a.samples);
   if (&a == &b || (a.samples <= by))
     return false;
@@ -84,19 +84,19 @@ bool moveSamples(Draws &draws, Pipeline &pipeline) {
 }
 
 /// Moves samples from pipeline `p` to another.
-bool moveBetweenPipelines(const StageModel &model, Draws &draws, size_t p, Strategy &strategy) {
+bool moveBetweenPipelines(const StageModel &model, SplitMix64 &random, size_t p, Strategy &strategy) {
   if (strategy.pipelines.size() < 2)
     return false;
   Pipeline &pipeline = strategy.pipelines[p];
-  size_t q = (p + 1 + draws.below(strategy.pipelines.size() - 1)) % strategy.pipelines.size();
+  size_t q = (p + 1 + random.below(strategy.pipelines.size() - 1)) % strategy.pipelines.size();
   int64_t by = std::min<int64_t>(pipeline.samples - 1,
-                                 1 + static_cast<int64_t>(draws.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
+                                 1 + static_cast<int64_t>(random.below(static_cast<size_t>(std::max<int64_t>(1, pipeline.samples / 16)))));
   if (by < 1)
     return false;
   return giveSamples(model, pipeline, -by) && giveSamples(model, strategy.pipelines[q], by);
 }
 
-bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, Draws &draws, size_t p, Candidate &to) {
+bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, SplitMix64 &random, size_t p, Candidate &to) {
   const StageModel &model = context.modelOf(from.strategy);
   to = Candidate();
   to.strategy = from.strategy;
@@ -105,31 +105,31 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
   Pipeline &pipeline = strategy.pipelines[p];
   const size_t stages = pipeline.stages.size();
   std::vector<DeviceSet> groups; // for the moves that partition again
-  switch (to.move = context.moves.draw(draws, strategy.boundaryDenominator > 1)) {
+  switch (to.move = context.moves.pick(random, strategy.boundaryDenominator > 1)) {
   case Move::Units:
-    return moveUnits(model, from, draws, pipeline);
+    return moveUnits(model, from, random, pipeline);
   case Move::Rows:
-    return moveRows(model, draws, pipeline);
+    return moveRows(model, random, pipeline);
   case Move::Schedule:
-    return moveSchedule(context, draws, strategy.schedule) && (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::SteadyState);
+    return moveSchedule(context, random, strategy.schedule) && (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::SteadyState);
   case Move::State:
-    return moveState(draws, strategy.state);
+    return moveState(random, strategy.state);
   case Move::Level:
-    return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + draws.below(8)), pipeline);
+    return stages > 1 && keepTimes(model, groupsOf(pipeline), 0.05 * static_cast<double>(1 + random.below(8)), pipeline);
   case Move::Samples:
-    return moveSamples(draws, pipeline);
+    return moveSamples(random, pipeline);
   case Move::Pipelines:
-    return moveBetweenPipelines(model, draws, p, strategy);
+    return moveBetweenPipelines(model, random, p, strategy);
   case Move::Groups:
     groups = groupsOf(pipeline);
-    if (!moveGroups(model, draws, unusedDevices(context, strategy), groups))
+    if (!moveGroups(model, random, unusedDevices(context, strategy), groups))
       return false;
-    if (strategy.boundaryDenominator > 1 && groups.size() == stages && draws.chance(50))
+    if (strategy.boundaryDenominator > 1 && groups.size() == stages && random.chance(50))
       return keepTimes(model, groups, 0, pipeline);
     break;
   case Move::InFlight: // reserve memory for more or fewer samples in flight
     groups = groupsOf(pipeline);
-    to.inFlight = std::clamp(to.inFlight * (draws.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
+    to.inFlight = std::clamp(to.inFlight * (random.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
     break;
   }
   return cutAgain(solver, model, std::move(groups), p, to);
@@ -138,17 +138,17 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, D
 } // namespace
 
 bool zorse::planning::mutate(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
-  if (context.fractionalModel && from.strategy.boundaryDenominator == 1 && Draws(~seed).chance(15))
+  if (context.fractionalModel && from.strategy.boundaryDenominator == 1 && SplitMix64(~seed).chance(15))
     return mutateAlike(context, worker, withFractionalBoundaries(context, from), seed, to);
   return mutateAlike(context, worker, from, seed, to);
 }
 
 bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const Candidate &from, uint64_t seed, Candidate &to) {
-  Draws draws(seed);
+  SplitMix64 random(seed);
   const StageModel &model = context.modelOf(from.strategy);
-  const size_t count = from.strategy.pipelines.size(), p = draws.below(count);
-  const bool all = count > 1 && draws.chance(80) && areAlike(model, from.strategy);
-  if (!moveOne(context, context.solver(worker, from.strategy.boundaryDenominator), from, draws, p, to))
+  const size_t count = from.strategy.pipelines.size(), p = random.below(count);
+  const bool all = count > 1 && random.chance(80) && areAlike(model, from.strategy);
+  if (!moveOne(context, context.solver(worker, from.strategy.boundaryDenominator), from, random, p, to))
     return false;
   if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
       !mirror(from.strategy, to.strategy, p))

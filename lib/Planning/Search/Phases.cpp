@@ -73,7 +73,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
               grid.push_back(*candidate);
             }
   // If there are too many, a random subset is simulated.
-  std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) { return Draws(a.id).next() < Draws(b.id).next(); });
+  std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) { return SplitMix64(a.id).next() < SplitMix64(b.id).next(); });
   simulateSome(context, std::move(grid), effort.phaseTasks, pool);
   for (size_t i = 0; i < std::min(pool.size(), effort.phasesRefined); ++i)
     for (size_t r = 0; r < rowChoices; ++r) {

@@ -9,7 +9,7 @@
 using namespace zorse;
 using namespace zorse::planning;
 
-Move MoveShares::draw(Draws &draws, bool parts) const {
+Move AdaptiveMoveSelection::pick(SplitMix64 &random, bool parts) const {
   constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
   // Rates of improvement as if kBefore moves had been made before, with the mean's success rate.
   constexpr double kBefore = 40, kMost = 5;
@@ -25,7 +25,7 @@ Move MoveShares::draw(Draws &draws, bool parts) const {
     shares[m] = base[parts][m] * std::clamp(rate / mean, 1 / kMost, kMost);
     sum += shares[m];
   }
-  double at = static_cast<double>(draws.below(1 << 20)) / (1 << 20) * sum;
+  double at = static_cast<double>(random.below(1 << 20)) / (1 << 20) * sum;
   for (size_t m = 0; m + 1 < kMoves; ++m)
     if ((at -= shares[m]) < 0)
       return static_cast<Move>(m);

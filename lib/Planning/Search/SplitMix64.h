@@ -7,9 +7,9 @@
 namespace zorse::planning {
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
-class Draws {
+class SplitMix64 {
 public:
-  explicit Draws(uint64_t seed) : state(seed) {}
+  explicit SplitMix64(uint64_t seed) : state(seed) {}
   uint64_t next() {
     uint64_t z = state += 0x9E3779B97F4A7C15ull;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
