@@ -2,7 +2,7 @@
 #include "HexiScale.h"
 
 #include "Common.h"
-#include "Cuts.h"
+#include "Partitions.h"
 #include "ZorsePaper.h"
 
 #include "zorse/Step/AssignMicroBatches.h"

@@ -3,7 +3,7 @@
 #include "ZorsePaper.h"
 
 #include "Common.h"
-#include "Cuts.h"
+#include "Partitions.h"
 
 #include <algorithm>
 #include <cmath>

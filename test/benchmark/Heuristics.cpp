@@ -214,14 +214,14 @@ ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", st
   return devices;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning9CutSolver5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_10CutOptionsE", Cut, solve, CutSolver *solver,
-              const std::vector<DeviceSet> &deviceSets, const CutOptions &options) {
-  CutOptions changed = options;
-  if (options.lateStart != CutOptions().lateStart && lacks(LateStarts))
-    changed.lateStart = CutOptions().lateStart;
+ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_16PartitionOptionsE", Partition, solve, StagePartitioner *partitioner,
+              const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
+  PartitionOptions changed = options;
+  if (options.lateStart != PartitionOptions().lateStart && lacks(LateStarts))
+    changed.lateStart = PartitionOptions().lateStart;
   if (!options.rough && lacks(options.waits ? CutsWithWaits : CutsWithoutWaits))
     changed.waits = !options.waits;
-  return real::solve(solver, deviceSets, changed);
+  return real::solve(partitioner, deviceSets, changed);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {

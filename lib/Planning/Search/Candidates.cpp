@@ -33,9 +33,9 @@ SearchContext::SearchContext(const Problem &problem, const SearchOptions &option
   unsigned threads = options.threads ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned t = 0; t < threads; ++t) {
     simulators.push_back(std::make_unique<StrategySimulator>(problem, effort.fragmentationDivisor, effort.small ? step::LoweringOptions().tries : 1));
-    solvers.push_back(std::make_unique<CutSolver>(model));
+    partitioners.push_back(std::make_unique<StagePartitioner>(model));
     if (fractionalModel)
-      fractionalSolvers.push_back(std::make_unique<CutSolver>(*fractionalModel));
+      fractionalSolvers.push_back(std::make_unique<StagePartitioner>(*fractionalModel));
   }
 }
 

@@ -4,7 +4,7 @@
 #include "../Layout/StrategySimulator.h"
 #include "../Layout/UnitTables.h"
 #include "SplitMix64.h"
-#include "Intervals.h"
+#include "StagePartitioner.h"
 #include "StageModel.h"
 #include "Stages.h"
 
@@ -41,7 +41,7 @@ private:
 
 struct Candidate {
   Strategy strategy;
-  double inFlight = 1; ///< CutOptions::inFlight with which it was partitioned
+  double inFlight = 1; ///< PartitionOptions::inFlight with which it was partitioned
   double estimate = 0; ///< estimated seconds of the step
   double step = 0;     ///< simulated seconds of the step
   double score = 0;    ///< objective: seconds or price per sample, with a penalty for missing memory and throughput
@@ -82,7 +82,7 @@ public:
 
   StrategySimulator &simulator(size_t worker) { return *simulators[worker]; }
   /// Returns the worker's solver for layouts with this number of parts: 1, or that of `parts`.
-  CutSolver &solver(size_t worker, int32_t parts = 1) { return parts > 1 ? *fractionalSolvers[worker] : *solvers[worker]; }
+  StagePartitioner &partitioner(size_t worker, int32_t parts = 1) { return parts > 1 ? *fractionalSolvers[worker] : *partitioners[worker]; }
   const StageModel &modelOf(const Strategy &strategy) const { return strategy.boundaryDenominator > 1 ? *fractionalModel : model; }
   uint64_t nextId() { return ids++; }
   double price(const Strategy &strategy) const { return priceOf(problem, strategy); } ///< per hour
@@ -106,7 +106,7 @@ public:
 
 private:
   std::vector<std::unique_ptr<StrategySimulator>> simulators;
-  std::vector<std::unique_ptr<CutSolver>> solvers, fractionalSolvers;
+  std::vector<std::unique_ptr<StagePartitioner>> partitioners, fractionalSolvers;
   uint64_t ids = 0;
   uint32_t triedCount = 0;
 };
@@ -136,7 +136,7 @@ void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> 
 /// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.
 /// With `loops`, each device has that many stages, in a ring. Micro-batches have rows()[rows] rows.
 /// Returns nullopt if there are more stages than devices, units or samples allow.
-std::optional<Candidate> plainCut(const SearchContext &context, size_t stages, size_t loops = 1, size_t rows = 0);
+std::optional<Candidate> proportionalPartition(const SearchContext &context, size_t stages, size_t loops = 1, size_t rows = 0);
 
 /// Makes a random neighbor of a layout. Returns false if this draw found none. Some neighbors of a
 /// layout with whole units share units.

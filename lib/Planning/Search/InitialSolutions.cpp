@@ -213,7 +213,7 @@ std::vector<std::vector<uint32_t>> dealCopies(const SearchContext &context, uint
 struct SeedTask {
   std::vector<std::vector<DeviceSet>> deviceSets; ///< per pipeline
   std::vector<int64_t> samples;
-  CutOptions options;
+  PartitionOptions options;
   std::vector<Candidate> found;
   size_t size = 1;           ///< devices of an atom
   std::vector<size_t> finer; ///< additional sizes to try if this one is promising
@@ -305,7 +305,7 @@ private:
       task.options.mayLeaveOut = false;
     }
     task.options.split = split;
-    task.options.copies = static_cast<uint32_t>(blocks.size());
+    task.options.replicas = static_cast<uint32_t>(blocks.size());
     task.size = size;
     return task;
   }
@@ -346,7 +346,7 @@ private:
 
   /// The simulation decides which estimate gives the better partition.
   void attempt(size_t worker, SeedTask &task, double inFlight, double lateStart, bool rough, bool parts = false) {
-    CutOptions options = task.options;
+    PartitionOptions options = task.options;
     options.rough = rough;
     options.inFlight = inFlight;
     options.lateStart = lateStart;
@@ -357,16 +357,16 @@ private:
       cut(worker, task, options, parts);
   }
 
-  void cut(size_t worker, SeedTask &task, const CutOptions &options, bool parts) {
-    std::vector<Cut> cuts;
-    double time = cutPipelines(context.solver(worker, parts ? context.fractionalModel->boundaryVariants() : 1), task, options, cuts);
+  void cut(size_t worker, SeedTask &task, const PartitionOptions &options, bool parts) {
+    std::vector<Partition> partitions;
+    double time = cutPipelines(context.partitioner(worker, parts ? context.fractionalModel->boundaryVariants() : 1), task, options, partitions);
     if (time < 0)
       return;
     Candidate candidate;
     candidate.estimate = time;
     candidate.inFlight = options.inFlight;
-    for (size_t p = 0; p < cuts.size(); ++p)
-      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p], cuts[p], task.samples[p]));
+    for (size_t p = 0; p < partitions.size(); ++p)
+      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p], partitions[p], task.samples[p]));
     if (parts) {
       candidate.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
       setSamplesPerVariant(candidate.strategy);
@@ -375,21 +375,21 @@ private:
   }
 
   /// Returns the time of the slowest pipeline, or -1 if a pipeline has no partition.
-  double cutPipelines(CutSolver &solver, const SeedTask &task, CutOptions options, std::vector<Cut> &cuts) const {
+  double cutPipelines(StagePartitioner &partitioner, const SeedTask &task, PartitionOptions options, std::vector<Partition> &partitions) const {
     double slowest = 0;
     for (size_t p = 0; p < task.deviceSets.size(); ++p) {
       if (repeatsFirst(task, p)) {
-        cuts.push_back(cuts.front());
+        partitions.push_back(partitions.front());
         continue;
       }
       options.samples = task.samples[p];
-      cuts.push_back(solver.solve(task.deviceSets[p], options));
-      if (cuts.back().stages.empty())
+      partitions.push_back(partitioner.solve(task.deviceSets[p], options));
+      if (partitions.back().stages.empty())
         return -1.0;
-      slowest = std::max(slowest, cuts.back().time);
+      slowest = std::max(slowest, partitions.back().time);
     }
-    for (const Cut &cut : cuts)
-      slowest = std::max(slowest, cut.time);
+    for (const Partition &partition : partitions)
+      slowest = std::max(slowest, partition.time);
     return slowest;
   }
 
@@ -485,7 +485,7 @@ std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &cont
   return inTurn(withoutRepeated(SeedSearch(context, thorough).run()));
 }
 
-std::optional<Candidate> zorse::planning::plainCut(const SearchContext &context, size_t stages, size_t loops, size_t rows) {
+std::optional<Candidate> zorse::planning::proportionalPartition(const SearchContext &context, size_t stages, size_t loops, size_t rows) {
   const StageModel &model = context.model;
   const std::vector<Block> blocks = makeBlocks(context, context.devices);
   std::vector<size_t> order(blocks.size());

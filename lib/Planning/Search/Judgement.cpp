@@ -196,7 +196,7 @@ private:
       takeIfLess(leastOfPool->strategy, least);
     const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
     for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
-      if (std::optional<Candidate> row = plainCut(context, stages)) {
+      if (std::optional<Candidate> row = proportionalPartition(context, stages)) {
         row->strategy.state = ShardSizing::ByFreeMemory;
         takeIfLess(row->strategy, least);
       }

@@ -96,7 +96,7 @@ bool moveBetweenPipelines(const StageModel &model, SplitMix64 &random, size_t p,
   return giveSamples(model, pipeline, -by) && giveSamples(model, strategy.pipelines[q], by);
 }
 
-bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, SplitMix64 &random, size_t p, Candidate &to) {
+bool moveOne(SearchContext &context, StagePartitioner &partitioner, const Candidate &from, SplitMix64 &random, size_t p, Candidate &to) {
   const StageModel &model = context.modelOf(from.strategy);
   to = Candidate();
   to.strategy = from.strategy;
@@ -132,7 +132,7 @@ bool moveOne(SearchContext &context, CutSolver &solver, const Candidate &from, S
     to.inFlight = std::clamp(to.inFlight * (random.chance(50) ? 1.3 : 0.75), 0.5, 8.0);
     break;
   }
-  return cutAgain(solver, model, std::move(groups), p, to);
+  return cutAgain(partitioner, model, std::move(groups), p, to);
 }
 
 } // namespace
@@ -148,7 +148,7 @@ bool zorse::planning::mutateAlike(SearchContext &context, size_t worker, const C
   const StageModel &model = context.modelOf(from.strategy);
   const size_t count = from.strategy.pipelines.size(), p = random.below(count);
   const bool all = count > 1 && random.chance(80) && areAlike(model, from.strategy);
-  if (!moveOne(context, context.solver(worker, from.strategy.boundaryDenominator), from, random, p, to))
+  if (!moveOne(context, context.partitioner(worker, from.strategy.boundaryDenominator), from, random, p, to))
     return false;
   if (all && to.strategy.pipelines[p].samples == from.strategy.pipelines[p].samples && // otherwise the move was between pipelines
       !mirror(from.strategy, to.strategy, p))

@@ -16,7 +16,7 @@ void erase(std::vector<uint32_t> &from, uint32_t device) { from.erase(std::remov
 void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
   now = &candidate;
   model = &context.modelOf(candidate.strategy);
-  solver = &context.solver(worker, candidate.strategy.boundaryDenominator);
+  partitioner = &context.partitioner(worker, candidate.strategy.boundaryDenominator);
   enough = false;
   switch (kind) {
   case Orders:
@@ -173,7 +173,7 @@ void Neighbours::regroup(const Groups &groups) {
     offer(std::move(refilled));
   bool cuts = !enough;
   for (size_t p = 0; p < groups.size() && cuts; ++p)
-    cuts = cutAgain(*solver, *model, groups[p], p, cut);
+    cuts = cutAgain(*partitioner, *model, groups[p], p, cut);
   if (cuts)
     offer(std::move(cut));
 }
@@ -195,7 +195,7 @@ bool Neighbours::refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups
 
 void Neighbours::recut(size_t p, const std::vector<DeviceSet> &groups) {
   Candidate candidate{now->strategy, now->inFlight};
-  if (!enough && cutAgain(*solver, *model, groups, p, candidate))
+  if (!enough && cutAgain(*partitioner, *model, groups, p, candidate))
     offer(std::move(candidate));
 }
 
@@ -272,7 +272,7 @@ void Neighbours::alone(const Groups &without, uint32_t device) {
     candidate.strategy.pipelines[p].samples -= samples;
     bool good = true;
     for (size_t q = 0; q < without.size() && good; ++q)
-      good = cutAgain(*solver, *model, without[q], q, candidate);
+      good = cutAgain(*partitioner, *model, without[q], q, candidate);
     if (!good)
       continue;
     candidate.strategy.pipelines.push_back({samples, {makeStage(*model, {device}, 0, model->units(), samples, 0)}});

@@ -69,7 +69,7 @@ private:
   // State of a visit.
   const Candidate *now = nullptr;
   const StageModel *model = nullptr;
-  CutSolver *solver = nullptr;
+  StagePartitioner *partitioner = nullptr;
   bool enough = false;
 };
 

@@ -63,7 +63,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
   for (size_t stages : steps(std::min(context.devices.size(), units)))
     if (options.stages == 0 || stages == options.stages)
       for (size_t laps : options.stages ? std::set<size_t>{1} : steps(units / stages))
-        if (std::optional<Candidate> candidate = plainCut(context, stages, laps, rowChoices / 2))
+        if (std::optional<Candidate> candidate = proportionalPartition(context, stages, laps, rowChoices / 2))
           for (step::Activations activations : kActivations)
             for (StateOffload state : kOffloads) {
               candidate->strategy.schedule = schedules.front();

@@ -121,7 +121,7 @@ std::vector<Candidate> firstCandidates(SearchContext &context, const std::vector
   context.budget += static_cast<uint32_t>(ofParts.size());
   std::move(ofParts.begin(), ofParts.end(), std::back_inserter(pool));
   if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
-    if (std::optional<Candidate> plain = plainCut(context, options.stages)) {
+    if (std::optional<Candidate> plain = proportionalPartition(context, options.stages)) {
       plain->id = context.nextId();
       pool.push_back(std::move(*plain));
     }

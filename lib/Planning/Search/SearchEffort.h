@@ -122,7 +122,7 @@ struct SearchEffort {
   Pieces piecesOf(size_t devicesOfPipeline) const;
 };
 
-/// Resolution at which CutSolver partitions an order of atoms.
+/// Resolution at which StagePartitioner partitions an order of atoms.
 struct CutEffort {
   static constexpr size_t kMixed = 16; ///< stages of longer orders have at most two classes
   static constexpr int kStrides = 60;  ///< maximum growth steps of the time until it suffices; otherwise nothing fits

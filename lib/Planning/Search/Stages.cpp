@@ -25,10 +25,10 @@ Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint
   return stage;
 }
 
-Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Cut &cut, int64_t samples) {
+Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Partition &partition, int64_t samples) {
   Pipeline pipeline;
   pipeline.samples = samples;
-  for (const CutStage &stage : cut.stages) {
+  for (const PartitionStage &stage : partition.stages) {
     std::vector<uint32_t> devices;
     for (size_t i = stage.deviceSetBegin; i < stage.deviceSetEnd; ++i)
       devices.insert(devices.end(), deviceSets[i].devices.begin(), deviceSets[i].devices.end());
@@ -73,27 +73,27 @@ bool zorse::planning::giveSamples(const StageModel &model, Pipeline &pipeline, i
          std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](Stage &stage) { return shareAgain(model, stage, pipeline.samples); });
 }
 
-bool zorse::planning::cutAgain(CutSolver &solver, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate) {
+bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate) {
   groups.erase(std::remove_if(groups.begin(), groups.end(), [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); }), groups.end());
   if (groups.empty() || static_cast<int32_t>(groups.size()) > model.units())
     return false;
   Pipeline &pipeline = candidate.strategy.pipelines[p];
-  CutOptions options;
+  PartitionOptions options;
   options.samples = pipeline.samples;
-  options.copies = static_cast<uint32_t>(candidate.strategy.pipelines.size());
+  options.replicas = static_cast<uint32_t>(candidate.strategy.pipelines.size());
   options.maxDeviceSets = 1;
   options.mayLeaveOut = false;
   options.split = candidate.strategy.schedule.splitBackward;
   options.inFlight = candidate.inFlight;
-  Cut cut = solver.solve(groups, options);
-  if (cut.stages.empty() && options.inFlight > 0.6) {
+  Partition partition = partitioner.solve(groups, options);
+  if (partition.stages.empty() && options.inFlight > 0.6) {
     candidate.inFlight = options.inFlight = options.inFlight / 2;
-    cut = solver.solve(groups, options);
+    partition = partitioner.solve(groups, options);
   }
-  if (cut.stages.empty())
+  if (partition.stages.empty())
     return false;
-  pipeline = makePipeline(model, groups, cut, pipeline.samples);
-  candidate.estimate = cut.time;
+  pipeline = makePipeline(model, groups, partition, pipeline.samples);
+  candidate.estimate = partition.time;
   return true;
 }
 

@@ -2,7 +2,7 @@
 // make layouts. Internal to Planning.
 #pragma once
 
-#include "Intervals.h"
+#include "StagePartitioner.h"
 
 #include <cstdint>
 #include <vector>
@@ -15,7 +15,7 @@ struct Candidate;
 Stage makeStage(const StageModel &model, const std::vector<uint32_t> &devices, int32_t unitBegin, int32_t unitEnd, int64_t samples, size_t rows);
 
 /// Returns the pipeline of a partition of atoms.
-Pipeline makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Cut &cut, int64_t samples);
+Pipeline makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Partition &partition, int64_t samples);
 
 std::vector<uint32_t> devicesOf(const Stage &stage);
 /// Returns a pipeline's devices per stage, each ascending.
@@ -35,7 +35,7 @@ bool giveSamples(const StageModel &model, Pipeline &pipeline, int64_t by);
 /// does not suffice for the current samples in flight (`candidate.inFlight`), half of them are
 /// tried. Returns false if there is no such partition; the candidate is then unchanged except for
 /// `inFlight`.
-bool cutAgain(CutSolver &solver, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate);
+bool cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate);
 
 /// Whether every pipeline has the samples and stages of the first one, on devices of the same
 /// classes. Gradients are then reduced among few devices.

@@ -1,5 +1,5 @@
 // Compares steps of the re-implemented planners with results computed by hand.
-#include "Baselines/Cuts.h"
+#include "Baselines/Partitions.h"
 #include "Baselines/Harp.h"
 #include "Baselines/HexiScale.h"
 #include "Baselines/ZorsePaper.h"
@@ -33,7 +33,7 @@ double weightOf(const Weights &w, const std::vector<bool> &side) {
 TEST(Cuts, StoerAndWagnersExample) {
   Weights w =
       graph(8, {{0, 1, 2}, {0, 4, 3}, {1, 2, 3}, {1, 4, 2}, {1, 5, 2}, {2, 3, 4}, {2, 6, 2}, {3, 6, 2}, {3, 7, 2}, {4, 5, 3}, {5, 6, 1}, {6, 7, 3}});
-  Cut cut = lightestCut(w);
+  Partition cut = lightestCut(w);
   EXPECT_EQ(cut.weight, 4);
   bool side = cut.side[2];
   EXPECT_EQ(cut.side, std::vector<bool>({!side, !side, side, side, !side, !side, side, side}));
@@ -54,7 +54,7 @@ TEST(Cuts, LightestOfAll) {
         side[v] = mask >> v & 1;
       least = std::min(least, weightOf(w, side));
     }
-    Cut cut = lightestCut(w);
+    Partition cut = lightestCut(w);
     EXPECT_EQ(cut.weight, least);
     EXPECT_EQ(weightOf(w, cut.side), least);
   }

@@ -1,4 +1,4 @@
-#include "Cuts.h"
+#include "Partitions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,14 +7,14 @@
 
 using namespace zorse::planning::baseline;
 
-Cut zorse::planning::baseline::lightestCut(const Weights &weights) {
+Partition zorse::planning::baseline::lightestCut(const Weights &weights) {
   const size_t n = weights.size();
   Weights w = weights;
   std::vector<std::vector<size_t>> merged(n); // original vertices of each contracted vertex
   std::vector<size_t> alive(n);
   for (size_t v = 0; v < n; ++v)
     merged[v] = {alive[v] = v};
-  Cut best{INFINITY, std::vector<bool>(n, false)};
+  Partition best{INFINITY, std::vector<bool>(n, false)};
   while (alive.size() > 1) {
     // Maximum adjacency order: separating the last vertex is a minimum cut between it and the
     // previous one.
@@ -57,7 +57,7 @@ std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const We
   const size_t n = weights.size();
   struct Part {
     std::vector<size_t> vertices;
-    Cut cut;
+    Partition cut;
   };
   auto makePart = [&](std::vector<size_t> vertices) {
     Part part{std::move(vertices), {INFINITY, {}}};

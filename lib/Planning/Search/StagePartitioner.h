@@ -14,9 +14,9 @@ struct DeviceSet {
   std::vector<uint32_t> devices;
 };
 
-struct CutOptions {
+struct PartitionOptions {
   int64_t samples = 0;         ///< samples of the pipeline
-  uint32_t copies = 1;         ///< number of equal pipelines that share its gradients
+  uint32_t replicas = 1;         ///< number of equal pipelines that share its gradients
   size_t maxDeviceSets = SIZE_MAX; ///< maximum number of atoms of a stage
   bool mayLeaveOut = true;     ///< whether atoms may have no work
   bool split = false;
@@ -29,16 +29,16 @@ struct CutOptions {
   size_t leastRows = 0, mostRows = SIZE_MAX; ///< indices of StageModel::rows()
 };
 
-struct CutStage {
+struct PartitionStage {
   size_t deviceSetBegin = 0, deviceSetEnd = 0;
   int32_t unitBegin = 0, unitEnd = 0;
   size_t rows = 0; ///< index of StageModel::rows()
 };
 
-struct Cut {
+struct Partition {
   double time = 0;              ///< estimated seconds of the step
   double latency = 0;           ///< estimated seconds of one sample's path through the stages and back
-  std::vector<CutStage> stages; ///< empty: no partition fits
+  std::vector<PartitionStage> stages; ///< empty: no partition fits
 };
 
 /// Finds the minimum time T such that every stage finishes by T. The time of a stage contains the
@@ -51,10 +51,10 @@ struct Cut {
 /// sample's path from a stage to the end and back. It determines how many samples the stage holds.
 /// The difference to the latency of the whole pipeline (of the previous result) determines how long
 /// the stage waits for its first sample.
-class CutSolver {
+class StagePartitioner {
 public:
-  explicit CutSolver(const StageModel &model) : model(model) {}
-  Cut solve(const std::vector<DeviceSet> &deviceSets, const CutOptions &options);
+  explicit StagePartitioner(const StageModel &model) : model(model) {}
+  Partition solve(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options);
 
 private:
   struct Predecessor {
@@ -75,32 +75,32 @@ private:
     double residentBytes = -1, transientBytes = 0;
   };
   struct Goal { ///< goal of reach, in seconds except `fill`
-    const CutOptions &options;
+    const PartitionOptions &options;
     double time, latency;
     double fill;   ///< share of a sample's path that a stage waits
     double period; ///< seconds per sample
     double late;   ///< seconds that the first stages may wait
   };
-  bool reach(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double time, double latency);
+  bool reach(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double time, double latency);
   /// Extends labels by atom i without work.
   void leaveOut(size_t i);
   /// Returns the maximum number of units that the atoms in front of i can execute.
   int32_t mostInFront(const Goal &goal, size_t i) const;
   /// Adds stages of atoms [i, j) with cells of rows()[r] rows in front of all labels at j.
   void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront);
-  bool bisect(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double latency, double &time);
-  void read(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, Cut &cut) const;
-  double leastTime(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) const;
+  bool bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double latency, double &time);
+  void read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, Partition &partition) const;
+  double leastTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const;
   /// Returns the seconds that a stage needs without the path of the first sample; infinite if
   /// memory or cards do not allow it within `time`.
   /// \param way     latency of the stages behind
   /// \param gather  receives the seconds until its parameters are available
-  double needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
+  double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
                double &gather) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
   void addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const;
-  void close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const;
-  void setCells(StageChoice &stage, const CutOptions &options, size_t r) const;
+  void close(StageChoice &stage, const PartitionOptions &options, size_t begin, size_t end) const;
+  void setCells(StageChoice &stage, const PartitionOptions &options, size_t r) const;
   double hop(size_t deviceSet, int32_t cut, size_t rows) const;
   const CellMemory &cellMemory(size_t r, int32_t u, int32_t v, bool split) const;
 

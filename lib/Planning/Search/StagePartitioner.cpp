@@ -1,4 +1,4 @@
-#include "Intervals.h"
+#include "StagePartitioner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ constexpr double kFragmentationDivisor = 1.02;
 
 } // namespace
 
-double CutSolver::leastTime(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) const {
+double StagePartitioner::leastTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const {
   double rate = 0;
   for (const DeviceSet &deviceSet : deviceSets)
     for (uint32_t d : deviceSet.devices)
@@ -33,7 +33,7 @@ double CutSolver::leastTime(const std::vector<DeviceSet> &deviceSets, const CutO
   return static_cast<double>(options.samples) / rate;
 }
 
-double CutSolver::passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const {
+double StagePartitioner::passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const {
   if (stage.typeCount == 1)
     return model.forward(stage.typeList[0], r, u, v) + model.backward(stage.typeList[0], r, u, v);
   double sum = 0, rate = 0; // weighted by the throughput of each class
@@ -46,7 +46,7 @@ double CutSolver::passage(const StageChoice &stage, size_t r, int32_t u, int32_t
   return sum / rate;
 }
 
-const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t v, bool split) const {
+const StagePartitioner::CellMemory &StagePartitioner::cellMemory(size_t r, int32_t u, int32_t v, bool split) const {
   auto &list = memories[split];
   const size_t stride = static_cast<size_t>(model.units()) + 1;
   if (list.empty())
@@ -68,12 +68,12 @@ const CutSolver::CellMemory &CutSolver::cellMemory(size_t r, int32_t u, int32_t 
 }
 
 /// Returns the seconds of a sample's transfers into an atom's stage and back.
-double CutSolver::hop(size_t deviceSet, int32_t cut, size_t rows) const {
+double StagePartitioner::hop(size_t deviceSet, int32_t cut, size_t rows) const {
   double bytes = model.forwardBytesAt(cut) + model.backwardBytesAt(cut);
   return 2 * linkLatency[deviceSet] + (linkBandwidth[deviceSet] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[deviceSet] : 0);
 }
 
-double CutSolver::needs(const StageChoice &stage, const CutOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
+double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
                         double &gather) const {
   const double samples = static_cast<double>(options.samples), cells = stage.cells;
   double sync = 0, reduce = 0;
@@ -138,7 +138,7 @@ double CutSolver::needs(const StageChoice &stage, const CutOptions &options, siz
   return std::max(busy + reduce, nic);
 }
 
-void CutSolver::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const {
+void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const {
   const auto &topology = model.problem.cluster.topology;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   for (uint32_t d : deviceSet.devices) {
@@ -167,11 +167,11 @@ void CutSolver::addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint3
   }
 }
 
-void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begin, size_t end) const {
-  stage.members = static_cast<double>(stage.devices) * options.copies;
-  stage.shared = stage.nodes * options.copies > 1;
+void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options, size_t begin, size_t end) const {
+  stage.members = static_cast<double>(stage.devices) * options.replicas;
+  stage.shared = stage.nodes * options.replicas > 1;
   const double fewest = std::min(stage.fewestBefore, stage.devicesHere),
-               parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.copies : stage.members;
+               parties = stage.shared && model.mayUseRails() ? double(stage.nodes) * options.replicas : stage.members;
   stage.ring = parties > 1 ? (parties - 1) / parties : 0;
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // Transfers to devices of the same node do not use the card. Following stages are assumed to have
@@ -185,13 +185,13 @@ void CutSolver::close(StageChoice &stage, const CutOptions &options, size_t begi
   stage.wire = stage.shared ? stage.nicWire : stage.port;
 }
 
-void CutSolver::setCells(StageChoice &stage, const CutOptions &options, size_t r) const {
+void StagePartitioner::setCells(StageChoice &stage, const PartitionOptions &options, size_t r) const {
   const int64_t rows = model.rows()[r];
   stage.cells = static_cast<double>((options.samples + rows - 1) / rows);
   stage.cellsEach = std::ceil(stage.cells / stage.devices);
 }
 
-void CutSolver::leaveOut(size_t i) {
+void StagePartitioner::leaveOut(size_t i) {
   const size_t stride = static_cast<size_t>(model.units()) + 1;
   for (size_t u = 0; u < stride; ++u)
     if (label[(i + 1) * stride + u] < kInfinity) {
@@ -200,7 +200,7 @@ void CutSolver::leaveOut(size_t i) {
     }
 }
 
-int32_t CutSolver::mostInFront(const Goal &goal, size_t i) const {
+int32_t StagePartitioner::mostInFront(const Goal &goal, size_t i) const {
   const int32_t units = model.units();
   const size_t stride = static_cast<size_t>(units) + 1, classes = model.deviceTypes();
   int32_t most = 0;
@@ -216,7 +216,7 @@ int32_t CutSolver::mostInFront(const Goal &goal, size_t i) const {
   return most;
 }
 
-void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront) {
+void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront) {
   const int32_t units = model.units();
   const size_t stride = static_cast<size_t>(units) + 1;
   const int64_t rows = model.rows()[r];
@@ -258,7 +258,7 @@ void CutSolver::extend(const Goal &goal, const StageChoice &stage, size_t i, siz
   }
 }
 
-bool CutSolver::reach(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double time, double latency) {
+bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double time, double latency) {
   const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
   label.assign((n + 1) * stride, kInfinity);
   predecessors.resize((n + 1) * stride);
@@ -292,7 +292,7 @@ bool CutSolver::reach(const std::vector<DeviceSet> &deviceSets, const CutOptions
   return label[0] < kInfinity;
 }
 
-bool CutSolver::bisect(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, double latency, double &time) {
+bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double latency, double &time) {
   // Times that are too short are rejected quickly, generous ones are not. The search therefore
   // starts from below, in growing steps.
   double low = std::max(time, options.leastTime), high = low, growth = options.rough ? 0.02 : 0.01;
@@ -313,15 +313,15 @@ bool CutSolver::bisect(const std::vector<DeviceSet> &deviceSets, const CutOption
 }
 
 /// Reconstructs the stages behind label[0] and their time, given the path to each.
-void CutSolver::read(const std::vector<DeviceSet> &deviceSets, const CutOptions &options, Cut &cut) const {
+void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, Partition &partition) const {
   const size_t n = deviceSets.size(), stride = static_cast<size_t>(model.units()) + 1;
-  cut.stages.clear();
-  cut.latency = label[0];
+  partition.stages.clear();
+  partition.latency = label[0];
   double slowest = 0, start = 0; // slowest and start are those of a stage
   for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
     const Predecessor &f = predecessors[i * stride + u];
     if (f.rows != kSkip) {
-      CutStage part{i, f.deviceSet, static_cast<int32_t>(u), f.unit, f.rows};
+      PartitionStage part{i, f.deviceSet, static_cast<int32_t>(u), f.unit, f.rows};
       StageChoice stage{};
       uint32_t lastNode = UINT32_MAX;
       for (size_t a = i; a < f.deviceSet; ++a)
@@ -329,25 +329,25 @@ void CutSolver::read(const std::vector<DeviceSet> &deviceSets, const CutOptions 
       close(stage, options, i, f.deviceSet);
       setCells(stage, options, f.rows);
       double pass = passage(stage, f.rows, part.unitBegin, part.unitEnd), behind = label[i * stride + u] - pass;
-      double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind, pass, cut.time, gather);
+      double gather, need = needs(stage, options, f.rows, part.unitBegin, part.unitEnd, behind, pass, partition.time, gather);
       start = std::max(start, gather);
       if (need < kInfinity)
         slowest = std::max(slowest, start + need);
       start += (options.split ? kFillWithSplit : 1) * (label[i * stride + u] - label[f.deviceSet * stride + static_cast<size_t>(f.unit)]);
-      cut.stages.push_back(part);
+      partition.stages.push_back(part);
     }
     i = f.deviceSet;
     u = static_cast<size_t>(f.unit);
   }
-  cut.time = std::max(slowest, options.leastTime);
+  partition.time = std::max(slowest, options.leastTime);
 }
 
-Cut CutSolver::solve(const std::vector<DeviceSet> &deviceSets, const CutOptions &options) {
-  Cut cut;
+Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
+  Partition partition;
   const size_t n = deviceSets.size(), classes = model.deviceTypes();
   const int32_t units = model.units();
   if (n == 0 || units == 0)
-    return cut;
+    return partition;
   const size_t stride = static_cast<size_t>(units) + 1;
   linkBandwidth.assign(n, 0);
   linkLatency.assign(n, 0);
@@ -385,15 +385,15 @@ Cut CutSolver::solve(const std::vector<DeviceSet> &deviceSets, const CutOptions 
       leastSeconds[c * stride + static_cast<size_t>(u) + 1] = leastSeconds[c * stride + static_cast<size_t>(u)] + least;
     }
   // First without the wait for the first sample, then with that of the previous result.
-  cut.time = std::max(leastTime(deviceSets, options), options.leastTime);
-  if (!bisect(deviceSets, options, 0, cut.time))
-    return cut;
-  Cut first = cut;
+  partition.time = std::max(leastTime(deviceSets, options), options.leastTime);
+  if (!bisect(deviceSets, options, 0, partition.time))
+    return partition;
+  Partition first = partition;
   read(deviceSets, options, first);
   if (first.stages.size() < 2 || options.rough || !options.waits)
     return first;
-  if (!bisect(deviceSets, options, first.latency, cut.time))
+  if (!bisect(deviceSets, options, first.latency, partition.time))
     return first;
-  read(deviceSets, options, cut);
-  return cut.time <= first.time ? cut : first;
+  read(deviceSets, options, partition);
+  return partition.time <= first.time ? partition : first;
 }

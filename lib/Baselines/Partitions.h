@@ -10,14 +10,14 @@ namespace zorse::planning::baseline {
 /// Symmetric weights; [i][i] is ignored.
 using Weights = std::vector<std::vector<double>>;
 
-struct Cut {
+struct Partition {
   double weight = 0;
   std::vector<bool> side; ///< neither side is empty
 };
 
 /// Returns the minimum cut into two parts (Stoer and Wagner 1997), O(n³). Precondition: at least
 /// two vertices.
-Cut lightestCut(const Weights &weights);
+Partition lightestCut(const Weights &weights);
 
 /// SPLIT algorithm (Saran and Vazirani 1995): repeatedly applies the smallest of the minimum cuts
 /// of all parts. Result[k - 1][v] is the part of vertex v after k parts, for k up to `most`; parts
