@@ -1,7 +1,7 @@
 #include "Heuristics.h"
 
 #include "Search/Candidates.h"
-#include "Search/Neighbours.h"
+#include "Search/Neighborhood.h"
 
 #include <algorithm>
 #include <atomic>
@@ -46,7 +46,7 @@ enum Heuristic : size_t {
   SharedInitialSolutions,
   FromBusiest,
   KeptTimes,
-  // Descents; neighbors in the order of Neighbours::Kind.
+  // Descents; neighbors in the order of Neighborhood::Kind.
   Descents,
   BestNeighbour,
   Kicks,
@@ -54,7 +54,7 @@ enum Heuristic : size_t {
   StagesStarts,
   FirstNeighbour,
   // Judging.
-  SeveralJudged = FirstNeighbour + Neighbours::Tiles + 1,
+  SeveralJudged = FirstNeighbour + Neighborhood::Tilings + 1,
   PlacedFirst,
   Gaps,
   // Memory optimizations.
@@ -273,10 +273,10 @@ ZORSE_BETWEEN("_ZN5zorse8planning7descendERNS0_13SearchContextERSt6vectorINS0_9C
     real::descend(context, pool, simulations);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning10Neighbours5visitENS1_4KindEmRKNS0_9CandidateE", void, visit, Neighbours *neighbours, Neighbours::Kind kind,
+ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9CandidateE", void, visit, Neighborhood *neighborhood, Neighborhood::Kind kind,
               size_t worker, const Candidate &candidate) {
   if (!lacks(FirstNeighbour + kind))
-    real::visit(neighbours, kind, worker, candidate);
+    real::visit(neighborhood, kind, worker, candidate);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning20searchWithTechniquesERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>, searchWithOptimizations,

@@ -2,7 +2,7 @@
 // of a layout, kind by kind, until none helps. Then a few random moves change the layout, and it
 // descends again. Walks start from layouts of different structure and are independent.
 
-#include "Neighbours.h"
+#include "Neighborhood.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 class IteratedLocalSearch {
 public:
   IteratedLocalSearch(SearchContext &context, const Candidate &start, const std::vector<step::Schedule> &schedules, uint64_t seed)
-      : best(start), context(context), now(start), seed(seed), neighbours(context, schedules, [this](Candidate &&candidate) {
+      : best(start), context(context), now(start), seed(seed), neighborhood(context, schedules, [this](Candidate &&candidate) {
           weigh(candidate);
           if (candidate.score < next.score)
             next = std::move(candidate);
@@ -86,14 +86,14 @@ private:
   bool isBetter() const { return next.score < now.score * (1 - 1e-9); }
 
   void descend() {
-    const size_t kinds = neighbours.kinds();
+    const size_t kinds = neighborhood.kinds();
     size_t failed = 0;
     for (size_t kind = 0; failed < kinds && used < most; kind = (kind + 1) % kinds) {
       bool moved = false;
       for (;;) {
         next = Candidate();
         next.score = INFINITY;
-        neighbours.visit(static_cast<Neighbours::Kind>(kind), place, now);
+        neighborhood.visit(static_cast<Neighborhood::Kind>(kind), place, now);
         if (!isBetter())
           break;
         now = next;
@@ -108,7 +108,7 @@ private:
   Candidate now, next;
   uint64_t seed, done = 0;
   uint32_t most = 0, used = 0;
-  Neighbours neighbours;
+  Neighborhood neighborhood;
 };
 
 size_t stagesOf(const Strategy &strategy) {

@@ -8,7 +8,7 @@
 //     phases       parameters gathered twice a step, per chunk, if nothing else suffices (Phases.cpp)
 //
 // A short search determines which techniques fit, and their speed. The fastest is searched in full.
-// Descents (Neighbours::Relief) then change or drop the techniques of classes, stages and devices.
+// Descents (Neighborhood::MemoryOptimizations) then change or drop the techniques of classes, stages and devices.
 // With too many devices for descents, stages drop their techniques one at a time.
 
 #include "Candidates.h"
@@ -32,7 +32,7 @@ namespace {
 
 /// Drops the techniques of stages with enough free memory, those with the most free memory first;
 /// `mostStages` are tried.
-void relieve(const Problem &problem, size_t mostStages, SearchResult &result) {
+void dropUnneededOptimizations(const Problem &problem, size_t mostStages, SearchResult &result) {
   std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the fullest device
   for (const Pipeline &pipeline : result.strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
@@ -86,7 +86,7 @@ std::optional<SearchResult> zorse::planning::searchWithMemoryOptimizations(const
     if (scoreOf(eased, options, result->strategy, result->evaluation.step, 0) >= toBeat)
       break;
     if (const size_t stages = SearchEffort::forDevices(problem.cluster.devices.size()).relievedStages)
-      relieve(problem, stages, *result);
+      dropUnneededOptimizations(problem, stages, *result);
     return std::move(*result);
   }
   return toBeat < INFINITY ? std::nullopt : searchReshardAfterForward(problem, options);

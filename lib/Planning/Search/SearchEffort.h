@@ -61,7 +61,7 @@ struct SearchEffort {
   bool adaptsMoves;        ///< helpful kinds of moves become more frequent; walks of few devices are too short for that
   int wholeGroups;         ///< percentage of group moves that move all devices of a node and class
 
-  // Descents (Descent.cpp, Neighbours.cpp).
+  // Descents (Descent.cpp, Neighborhood.cpp).
   double descentTasks;      ///< simulated by descents in addition to the budget; 0: no descents, because each layout has too many tasks
   uint32_t mostDescents;    ///< layouts
   bool bestNeighbour;       ///< use the best of all small changes instead of the first better one

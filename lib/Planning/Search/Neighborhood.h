@@ -9,7 +9,7 @@
 
 namespace zorse::planning {
 
-class Neighbours {
+class Neighborhood {
 public:
   /// Kinds of neighbors, in the order in which a descent tries them: schedules and owners (Orders);
   /// samples moved between devices and pipelines (Shares); micro-batch sizes (Rows); stage
@@ -17,11 +17,11 @@ public:
   /// (Exchanges); stages merged, split and repeated (Structure); other or no memory techniques for
   /// classes, stages and devices (Relief); and, for small problems, samples on different paths
   /// through the same devices (Tiles).
-  enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Exchanges, Structure, Relief, Tiles };
-  size_t kinds() const { return context.effort().everyTile ? Tiles + 1 : Tiles; }
+  enum Kind : uint8_t { Orders, Shares, Rows, Units, Devices, Swaps, Structure, MemoryOptimizations, Tilings };
+  size_t kinds() const { return context.effort().everyTile ? Tilings + 1 : Tilings; }
 
   /// \param offer  receives a neighbor; returns false if no more are wanted
-  Neighbours(SearchContext &context, const std::vector<step::Schedule> &schedules, std::function<bool(Candidate &&)> offer)
+  Neighborhood(SearchContext &context, const std::vector<step::Schedule> &schedules, std::function<bool(Candidate &&)> offer)
       : context(context), schedules(schedules), take(std::move(offer)) {}
 
   /// Offers the neighbors of one kind. Neighbors of a layout with stages that share units also
@@ -41,10 +41,10 @@ private:
   void rows();
   void units();
   void devices();
-  void exchanges();
+  void swaps();
   void structure();
-  void relief();
-  void tiles();
+  void memoryOptimizations();
+  void tilings();
 
   void offer(Candidate candidate);
   void offer(const Strategy &strategy) { offer(Candidate{strategy, now->inFlight}); }

@@ -1,6 +1,6 @@
-// All small changes of a layout, except those of tilings (NeighbourTilings.cpp).
+// All small changes of a layout, except those of tilings (NeighborhoodTilings.cpp).
 
-#include "Neighbours.h"
+#include "Neighborhood.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ void erase(std::vector<uint32_t> &from, uint32_t device) { from.erase(std::remov
 
 } // namespace
 
-void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
+void Neighborhood::visit(Kind kind, size_t worker, const Candidate &candidate) {
   now = &candidate;
   model = &context.modelOf(candidate.strategy);
   partitioner = &context.partitioner(worker, candidate.strategy.boundaryDenominator);
@@ -29,18 +29,18 @@ void Neighbours::visit(Kind kind, size_t worker, const Candidate &candidate) {
     return units();
   case Devices:
     return devices();
-  case Exchanges:
-    return exchanges();
+  case Swaps:
+    return swaps();
   case Structure:
     return structure();
-  case Relief:
-    return relief();
-  case Tiles:
-    return tiles();
+  case MemoryOptimizations:
+    return memoryOptimizations();
+  case Tilings:
+    return tilings();
   }
 }
 
-void Neighbours::offer(Candidate candidate) {
+void Neighborhood::offer(Candidate candidate) {
   if (enough)
     return;
   if (candidate.strategy.boundaryDenominator > 1)
@@ -48,7 +48,7 @@ void Neighbours::offer(Candidate candidate) {
   enough = !take(std::move(candidate));
 }
 
-void Neighbours::orders() {
+void Neighborhood::orders() {
   for (const step::Schedule &schedule : schedules) {
     if (now->strategy.boundaryDenominator > 1 && schedule.kind != step::ScheduleKind::SteadyState)
       continue; // other schedules support one range of units per device
@@ -63,7 +63,7 @@ void Neighbours::orders() {
   }
 }
 
-void Neighbours::shares() {
+void Neighborhood::shares() {
   const Strategy &from = now->strategy;
   for (size_t p = 0; p < from.pipelines.size(); ++p)
     for (size_t s = 0; s < from.pipelines[p].stages.size(); ++s) {
@@ -92,7 +92,7 @@ void Neighbours::shares() {
       }
 }
 
-void Neighbours::rows() {
+void Neighborhood::rows() {
   const Strategy &from = now->strategy;
   for (int64_t choice : model->rows()) {
     Strategy all = from;
@@ -114,7 +114,7 @@ void Neighbours::rows() {
   }
 }
 
-void Neighbours::units() {
+void Neighborhood::units() {
   const Strategy &from = now->strategy;
   for (size_t p = 0; p < from.pipelines.size(); ++p) {
     const Pipeline &pipeline = from.pipelines[p];
@@ -146,7 +146,7 @@ void Neighbours::units() {
   }
 }
 
-std::vector<Neighbours::StagePosition> Neighbours::positions() const {
+std::vector<Neighborhood::StagePosition> Neighborhood::positions() const {
   std::vector<StagePosition> list;
   for (size_t p = 0; p < now->strategy.pipelines.size(); ++p)
     for (size_t s = 0; s < now->strategy.pipelines[p].stages.size(); ++s)
@@ -157,14 +157,14 @@ std::vector<Neighbours::StagePosition> Neighbours::positions() const {
   return list;
 }
 
-Neighbours::Groups Neighbours::allGroups() const {
+Neighborhood::Groups Neighborhood::allGroups() const {
   Groups groups;
   for (const Pipeline &pipeline : now->strategy.pipelines)
     groups.push_back(groupsOf(pipeline));
   return groups;
 }
 
-void Neighbours::regroup(const Groups &groups) {
+void Neighborhood::regroup(const Groups &groups) {
   Candidate refilled{now->strategy, now->inFlight}, cut = refilled;
   bool fills = !enough;
   for (size_t p = 0; p < groups.size() && fills; ++p)
@@ -178,7 +178,7 @@ void Neighbours::regroup(const Groups &groups) {
     offer(std::move(cut));
 }
 
-bool Neighbours::refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups) const {
+bool Neighborhood::refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups) const {
   if (groups.size() != pipeline.stages.size())
     return false;
   const std::vector<DeviceSet> had = groupsOf(pipeline);
@@ -193,20 +193,20 @@ bool Neighbours::refill(Pipeline &pipeline, const std::vector<DeviceSet> &groups
   return true;
 }
 
-void Neighbours::recut(size_t p, const std::vector<DeviceSet> &groups) {
+void Neighborhood::recut(size_t p, const std::vector<DeviceSet> &groups) {
   Candidate candidate{now->strategy, now->inFlight};
   if (!enough && cutAgain(*partitioner, *model, groups, p, candidate))
     offer(std::move(candidate));
 }
 
 /// Whether moving either of two devices has the same effect.
-bool Neighbours::alike(const StagePosition &a, const StagePosition &b) const {
+bool Neighborhood::alike(const StagePosition &a, const StagePosition &b) const {
   return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) &&
          model->nodeOf(a.device) == model->nodeOf(b.device);
 }
 
 /// Moves one device to every other stage, removes it, or adds an unused one.
-void Neighbours::devices() {
+void Neighborhood::devices() {
   const std::vector<StagePosition> list = positions();
   const Groups groups = allGroups();
   for (size_t i = 0; i < list.size() && !enough; ++i) {
@@ -237,7 +237,7 @@ void Neighbours::devices() {
 
 /// Dissolves a pipeline of one device. The device joins each stage of the other pipelines, one at a
 /// time.
-void Neighbours::dissolve(size_t gone, uint32_t device) {
+void Neighborhood::dissolve(size_t gone, uint32_t device) {
   if (now->strategy.pipelines.size() < 2)
     return;
   for (size_t p = 0; p < now->strategy.pipelines.size(); ++p) {
@@ -257,7 +257,7 @@ void Neighbours::dissolve(size_t gone, uint32_t device) {
 }
 
 /// Makes the device a separate pipeline, with samples in proportion to its speed.
-void Neighbours::alone(const Groups &without, uint32_t device) {
+void Neighborhood::alone(const Groups &without, uint32_t device) {
   if (without.size() >= context.effort().mostPipelines || context.options.pipelines == without.size())
     return;
   auto speedOf = [&](uint32_t d) { return 1 / model->leastPerSample(model->deviceTypeOf(d), 0, model->units()); };
@@ -281,7 +281,7 @@ void Neighbours::alone(const Groups &without, uint32_t device) {
 }
 
 /// Swaps two devices, or two stages.
-void Neighbours::exchanges() {
+void Neighborhood::swaps() {
   const std::vector<StagePosition> list = positions();
   const Groups groups = allGroups();
   for (size_t i = 0; i < list.size(); ++i)
@@ -310,7 +310,7 @@ void Neighbours::exchanges() {
 
 /// Merges and splits stages; makes a device a separate stage at every position; gives devices
 /// several stages.
-void Neighbours::structure() {
+void Neighborhood::structure() {
   const Groups groups = allGroups();
   for (size_t p = 0; p < groups.size(); ++p) {
     std::vector<uint32_t> all;
@@ -342,7 +342,7 @@ void Neighbours::structure() {
     }
 }
 
-void Neighbours::join(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
+void Neighborhood::join(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
   std::vector<DeviceSet> joined = groups;
   std::vector<uint32_t> &devices = joined[s].devices;
   devices.insert(devices.end(), joined[s + 1].devices.begin(), joined[s + 1].devices.end());
@@ -365,7 +365,7 @@ void Neighbours::join(size_t p, size_t s, const std::vector<DeviceSet> &groups) 
 }
 
 /// Splits a stage of few devices in all possible ways.
-void Neighbours::divide(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
+void Neighborhood::divide(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
   const std::vector<uint32_t> &all = groups[s].devices;
   if (all.size() < 2 || all.size() > context.effort().dividedMost)
     return;
@@ -381,7 +381,7 @@ void Neighbours::divide(size_t p, size_t s, const std::vector<DeviceSet> &groups
 }
 
 /// Repeats the pipeline's groups, in a ring or back and forth, with equally many units each.
-void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool wave) {
+void Neighborhood::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t times, bool wave) {
   const size_t stages = groups.size() * times;
   if (groups.size() < 2 || stages > static_cast<size_t>(model->units()))
     return;
@@ -405,7 +405,7 @@ void Neighbours::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t t
 
 /// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
 /// another place for activations or for state.
-void Neighbours::relief() {
+void Neighborhood::memoryOptimizations() {
   const MemoryOptimizations &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
   if (!optimizations.any())
     return;

@@ -1,14 +1,14 @@
 // Neighbors of the smallest problems: tilings with samples on different paths through the same
 // devices.
 
-#include "Neighbours.h"
+#include "Neighborhood.h"
 
 using namespace zorse;
 using namespace zorse::planning;
 
 /// Returns the pipeline with one stage on another device, two devices swapped, a stage split or
 /// merged with the next, or a boundary moved.
-std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
+std::vector<Pipeline> Neighborhood::variants(const Pipeline &from) const {
   std::vector<Pipeline> list;
   for (size_t s = 0; s < from.stages.size(); ++s) {
     const Stage &stage = from.stages[s];
@@ -56,7 +56,7 @@ std::vector<Pipeline> Neighbours::variants(const Pipeline &from) const {
 
 /// Divides samples among pipelines that may share devices, with any stage boundaries and any
 /// devices for each.
-void Neighbours::tiles() {
+void Neighborhood::tilings() {
   const Strategy &from = now->strategy;
   for (size_t p = 0; p < from.pipelines.size(); ++p) {
     const Pipeline &pipeline = from.pipelines[p];
