@@ -100,7 +100,7 @@ double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &opt
   return value * penalty;
 }
 
-void SearchContext::weigh(size_t worker, Candidate &candidate) {
+void SearchContext::evaluate(size_t worker, Candidate &candidate) {
   const StrategySimulator::Result &result = simulator(worker).run(candidate.strategy);
   candidate.step = result.ran ? result.step : INFINITY;
   candidate.shortfallBytes = result.shortfallBytes;
@@ -111,7 +111,7 @@ void SearchContext::weigh(size_t worker, Candidate &candidate) {
 }
 
 void SearchContext::simulate(std::vector<Candidate> &batch) {
-  parallel(batch.size(), [&](size_t worker, size_t i) { weigh(worker, batch[i]); });
+  parallel(batch.size(), [&](size_t worker, size_t i) { evaluate(worker, batch[i]); });
   triedCount += static_cast<uint32_t>(batch.size());
   if (options.progress) {
     double best = INFINITY;

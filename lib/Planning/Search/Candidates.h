@@ -74,7 +74,7 @@ public:
   SearchContext(const Problem &problem, const SearchOptions &options);
 
   /// Simulates and scores a candidate with a worker's timer; does not count as tried.
-  void weigh(size_t worker, Candidate &candidate);
+  void evaluate(size_t worker, Candidate &candidate);
   /// Simulates and scores many candidates; they count as tried.
   void simulate(std::vector<Candidate> &batch);
   /// Calls work(worker, i) for i < count, on all threads.
@@ -93,7 +93,7 @@ public:
   void count(uint32_t simulated) { triedCount += simulated; }
   AdaptiveMoveSelection moves;
   uint32_t budget = 0;
-  bool spent() const { return triedCount >= budget; }
+  bool budgetExhausted() const { return triedCount >= budget; }
   /// Returns the limits for the devices that may be used now.
   SearchEffort effort() const { return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch); }
 
@@ -178,7 +178,7 @@ void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simu
 
 /// Expands the best candidates of the pool (sorted, best first) and returns the best plan that
 /// fits. Fails if none fits or meets the options' limits.
-Result<SearchResult> judge(SearchContext &context, const std::vector<Candidate> &pool);
+Result<SearchResult> selectBest(SearchContext &context, const std::vector<Candidate> &pool);
 
 /// Returns the techniques to try on all devices, the cheapest first.
 std::vector<MemoryOptimization> memoryOptimizationCandidates();

@@ -18,7 +18,7 @@ class IteratedLocalSearch {
 public:
   IteratedLocalSearch(SearchContext &context, const Candidate &start, const std::vector<step::Schedule> &schedules, uint64_t seed)
       : best(start), context(context), now(start), seed(seed), neighborhood(context, schedules, [this](Candidate &&candidate) {
-          weigh(candidate);
+          evaluate(candidate);
           if (candidate.score < next.score)
             next = std::move(candidate);
           return !isOver();
@@ -55,15 +55,15 @@ private:
         }
     if (moved) {
       now = from;
-      weigh(now);
+      evaluate(now);
     }
     return moved;
   }
 
-  void weigh(Candidate &candidate) {
+  void evaluate(Candidate &candidate) {
     ++used;
     if (asAsked(candidate.strategy))
-      context.weigh(place, candidate);
+      context.evaluate(place, candidate);
     else
       candidate.score = candidate.step = INFINITY;
   }

@@ -91,6 +91,6 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
   pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.shortfallBytes > 0; }), pool.end());
   if (pool.empty())
     return std::nullopt;
-  Result<SearchResult> result = judge(context, pool);
+  Result<SearchResult> result = selectBest(context, pool);
   return result.failed() ? std::nullopt : std::optional(std::move(*result));
 }

@@ -219,7 +219,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   if (alone)
     pool.push_back(*alone);
 
-  return judge(context, pool);
+  return selectBest(context, pool);
 }
 
 Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem, const SearchOptions &options) {

@@ -75,7 +75,7 @@ struct SearchEffort {
   size_t mostPipelines = 3; ///< also after one device became a separate pipeline
   bool deviceMemoryOptimizations;    ///< memory techniques may differ by device
 
-  // Judgement (Judgement.cpp).
+  // Judgement (SelectBest.cpp).
   size_t judged;             ///< plans that fit, by the full expansion
   size_t judgedBesides = 20; ///< plans that do not fit
   size_t judgedMore = 3;     ///< plans that are expanded to find one more that fits

@@ -79,7 +79,7 @@ public:
       return;
     size_t stale = 0;
     double best = starts.front().best.score;
-    for (uint64_t round = 0; !context.spent() && stale < effort.patience; ++round) {
+    for (uint64_t round = 0; !context.budgetExhausted() && stale < effort.patience; ++round) {
       const double progress = static_cast<double>(context.tried() - begin) / budget;
       if (progress > 0.1 && std::all_of(starts.begin(), starts.end(), [&](const SearchStart &start) { return isHopeless(start.best); }))
         break; // missing more than 10 % of all memory: moves will not find a plan that fits
@@ -177,6 +177,6 @@ private:
 } // namespace
 
 void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
-  if (!pool.empty() && !context.spent())
+  if (!pool.empty() && !context.budgetExhausted())
     Walks(context, pool).run();
 }

@@ -53,9 +53,9 @@ constexpr double kWorth = 0.98;
 
 /// Judges candidates by the full expansion, first without placing buffers. Plans that exceed memory
 /// then are dropped. If none is left, the closest one provides the error message.
-class Judge {
+class Selection {
 public:
-  Judge(SearchContext &context, const std::vector<Candidate> &pool) : context(context), pool(pool) {}
+  Selection(SearchContext &context, const std::vector<Candidate> &pool) : context(context), pool(pool) {}
 
   Result<SearchResult> run() {
     expandMore(effort.judged, effort.judged + effort.judgedBesides);
@@ -234,4 +234,4 @@ private:
 
 } // namespace
 
-Result<SearchResult> zorse::planning::judge(SearchContext &context, const std::vector<Candidate> &pool) { return Judge(context, pool).run(); }
+Result<SearchResult> zorse::planning::selectBest(SearchContext &context, const std::vector<Candidate> &pool) { return Selection(context, pool).run(); }
