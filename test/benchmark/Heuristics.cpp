@@ -35,8 +35,8 @@ enum Heuristic : size_t {
   Singles,
   Schedules,
   // Local search; moves in the order of Move.
-  Walks,
-  SeveralWalks,
+  LocalSearch,
+  SeveralStarts,
   AdaptedMoves,
   WholeGroups,
   AlikePipelines,
@@ -163,15 +163,15 @@ constexpr Limit kLimits[] = {
     {LaterParts, [](SearchEffort &e) { return set(e.laterSubclusters, 0); }},
     {WholeStages, [](SearchEffort &e) { return set(e.wholeStages, false); }},
     {Singles, [](SearchEffort &e) { return set(e.singles, 0); }},
-    {SeveralWalks, [](SearchEffort &e) { return set(e.mostWalks, 1); }},
+    {SeveralStarts, [](SearchEffort &e) { return set(e.maxStarts, 1); }},
     {AdaptedMoves, [](SearchEffort &e) { return set(e.adaptsMoves, false); }},
     {WholeGroups, [](SearchEffort &e) { return set(e.wholeGroups, 0); }},
     {SharedUnits, [](SearchEffort &e) { return set(e.boundaryVariants, 1); }},
     {SharedInitialSolutions, [](SearchEffort &e) { return set(e.seedsInParts, 0); }},
     {BestNeighbour, [](SearchEffort &e) { return set(e.bestNeighbour, false); }},
     {Kicks, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.kicks, 0); }},
-    {SharedStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.sharingWalks, 0); }},
-    {StagesStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.stagesWalks, 0); }},
+    {SharedStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.sharingStarts, 0); }},
+    {StagesStarts, [](SearchEffort &e) { return e.descentTasks > 0 && set(e.stagesStarts, 0); }},
     {SeveralJudged, [](SearchEffort &e) { return set(e.judged, 1); }},
     {PlacedFirst, [](SearchEffort &e) { return set(e.placesFirst, false); }},
     {Gaps, [](SearchEffort &e) { return set(e.fragmentationDivisor, 0); }},
@@ -242,7 +242,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning15scheduleChoicesERKNS0_13SearchContextEb", std
 
 ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EE", void, refine, SearchContext &context,
               std::vector<Candidate> &pool) {
-  if (!lacks(Walks))
+  if (!lacks(LocalSearch))
     real::refine(context, pool);
 }
 
@@ -267,10 +267,10 @@ ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_9
   return !lacks(KeptTimes) && real::keepTimes(model, groups, level, pipeline);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning7descendERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EEj", void, descend, SearchContext &context,
+ZORSE_BETWEEN("_ZN5zorse8planning9hillClimbERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EEj", void, hillClimb, SearchContext &context,
               std::vector<Candidate> &pool, uint32_t simulations) {
   if (!lacks(Descents))
-    real::descend(context, pool, simulations);
+    real::hillClimb(context, pool, simulations);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9CandidateE", void, visit, Neighborhood *neighborhood, Neighborhood::Kind kind,

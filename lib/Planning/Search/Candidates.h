@@ -174,7 +174,7 @@ std::string structureOf(const StageModel &model, const Strategy &strategy);
 
 /// Runs descents from layouts of different structure, with `simulations` simulations in total; for
 /// problems with layouts of few tasks.
-void descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
+void hillClimb(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations);
 
 /// Expands the best candidates of the pool (sorted, best first) and returns the best plan that
 /// fits. Fails if none fits or meets the options' limits.

@@ -214,7 +214,7 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   context.devices = all;
   refine(context, pool);
   if (context.effort().descentTasks > 0)
-    descend(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().strategy));
+    hillClimb(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().strategy));
 
   if (alone)
     pool.push_back(*alone);

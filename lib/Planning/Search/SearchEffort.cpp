@@ -70,7 +70,7 @@ uint32_t SearchEffort::budgetFor(double tasksOfOne) const {
   return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(leastBudget), static_cast<double>(mostBudget)));
 }
 
-size_t SearchEffort::walksFor(uint32_t simulations) const { return std::min<size_t>(mostWalks, simulations >= 400 ? 8 : simulations >= 100 ? 4 : 2); }
+size_t SearchEffort::walksFor(uint32_t simulations) const { return std::min<size_t>(maxStarts, simulations >= 400 ? 8 : simulations >= 100 ? 4 : 2); }
 
 SearchEffort::Pieces SearchEffort::piecesOf(size_t devices) const {
   if (devices <= 32)

@@ -53,22 +53,22 @@ struct SearchEffort {
   size_t minInitialSolutions;                     ///< independent of the budget
   size_t leastLeaders, mostLeaders = 12; ///< best layouts tried with all schedules; one above 1,024 devices, because planning must take only seconds
 
-  // Walks (Walks.cpp).
-  size_t mostWalks = 8;
+  // Walks (LocalSearch.cpp).
+  size_t maxStarts = 8;
   size_t movesAtOnce = 16; ///< moves between two comparisons; constant, so that plans do not depend on the number of threads
   uint64_t attempts = 6;   ///< draws per move, because some fail
   size_t patience;         ///< rounds without a better plan
   bool adaptsMoves;        ///< helpful kinds of moves become more frequent; walks of few devices are too short for that
   int wholeGroups;         ///< percentage of group moves that move all devices of a node and class
 
-  // Descents (Descent.cpp, Neighborhood.cpp).
+  // Descents (IteratedLocalSearch.cpp, Neighborhood.cpp).
   double descentTasks;      ///< simulated by descents in addition to the budget; 0: no descents, because each layout has too many tasks
   uint32_t mostDescents;    ///< layouts
   bool bestNeighbour;       ///< use the best of all small changes instead of the first better one
-  size_t descentWalks = 8;  ///< from layouts of whole units of different structure
-  size_t sharingWalks = 4;  ///< from layouts that share units
-  size_t stagesWalks = 4;   ///< from layouts with other numbers of stages
-  size_t keptWalks = 4;     ///< after the first round
+  size_t hillClimbStarts = 8;  ///< from layouts of whole units of different structure
+  size_t sharingStarts = 4;  ///< from layouts that share units
+  size_t stagesStarts = 4;   ///< from layouts with other numbers of stages
+  size_t keptStarts = 4;     ///< after the first round
   uint64_t kicks = 4;       ///< random moves with a descent after each, per walk and round
   size_t descentPatience;   ///< rounds without a better plan
   size_t dividedMost = 6;   ///< maximum devices of a stage that is split in all 62 ways

@@ -121,8 +121,8 @@ TEST(SearchEffort, NumbersOfEveryProblem) {
   const SearchEffort effort = SearchEffort::forDevices(20);
   const std::array<size_t, 23> sizes = {
       effort.seedsPart,   effort.laterPart,   effort.mostCopies,    effort.seedsInPieces, effort.seedsAgainOfKind, effort.singles,
-      effort.mostLeaders, effort.mostWalks,   effort.movesAtOnce,   effort.attempts,      effort.descentWalks,     effort.sharingWalks,
-      effort.stagesWalks, effort.keptWalks,   effort.kicks,         effort.dividedMost,   effort.mostPipelines,    effort.judgedBesides,
+      effort.mostLeaders, effort.maxStarts,   effort.movesAtOnce,   effort.attempts,      effort.hillClimbStarts,     effort.sharingStarts,
+      effort.stagesStarts, effort.keptStarts,   effort.kicks,         effort.dividedMost,   effort.mostPipelines,    effort.judgedBesides,
       effort.judgedMore,  effort.judgeRounds, effort.phasesRefined, effort.phasesAtOnce,  effort.shortInitialSolutions};
   EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6, 8, 4, 4, 4, 4, 6, 3, 20, 3, 12, 12, 16, 24}));
   EXPECT_EQ(effort.mostRows, 256);

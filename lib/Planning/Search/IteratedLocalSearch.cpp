@@ -32,7 +32,7 @@ public:
     for (uint64_t i = 0; i < descents && used < most; ++i, ++done) {
       if (done > 0 && !kick())
         continue;
-      descend();
+      hillClimb();
       if (now.score < best.score)
         best = now;
     }
@@ -85,7 +85,7 @@ private:
   bool isOver() const { return used >= most || (!context.effort().bestNeighbour && isBetter()); }
   bool isBetter() const { return next.score < now.score * (1 - 1e-9); }
 
-  void descend() {
+  void hillClimb() {
     const size_t kinds = neighborhood.kinds();
     size_t failed = 0;
     for (size_t kind = 0; failed < kinds && used < most; kind = (kind + 1) % kinds) {
@@ -120,7 +120,7 @@ size_t stagesOf(const Strategy &strategy) {
 
 } // namespace
 
-void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
+void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &pool, uint32_t simulations) {
   const SearchEffort effort = context.effort();
   const std::vector<step::Schedule> schedules = scheduleChoices(context, true);
   std::vector<std::unique_ptr<IteratedLocalSearch>> walks;
@@ -134,7 +134,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   size_t ofKind[2] = {};
   for (const Candidate &candidate : pool) {
     const bool shares = candidate.strategy.boundaryDenominator > 1;
-    if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? effort.sharingWalks : effort.descentWalks))
+    if (!(candidate.score < INFINITY) || ofKind[shares] >= (shares ? effort.sharingStarts : effort.hillClimbStarts))
       continue;
     std::string structure = structureOf(context.model, candidate.strategy) + (shares ? "shared" : "");
     if (std::find(structures.begin(), structures.end(), structure) != structures.end())
@@ -148,7 +148,7 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
   // And from the best layout of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesWalks && candidate.score < INFINITY && candidate.strategy.boundaryDenominator == 1 &&
+    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesStarts && candidate.score < INFINITY && candidate.strategy.boundaryDenominator == 1 &&
                                                    std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       ++others;
@@ -172,13 +172,13 @@ void zorse::planning::descend(SearchContext &context, std::vector<Candidate> &po
     left -= std::min(left, std::max(used, static_cast<uint32_t>(walks.size()))); // also ends if no walk can move
     stale = now < best * (1 - 1e-9) ? 0 : stale + 1;
     best = now;
-    if (round == 0 || walks.size() > effort.keptWalks) {
+    if (round == 0 || walks.size() > effort.keptStarts) {
       for (auto &search : walks) {
         search->best.id = context.nextId();
         pool.push_back(search->best);
       }
       std::stable_sort(walks.begin(), walks.end(), [](const auto &a, const auto &b) { return better(a->best, b->best); });
-      while (walks.size() > effort.keptWalks)
+      while (walks.size() > effort.keptStarts)
         walks.pop_back();
     }
   }

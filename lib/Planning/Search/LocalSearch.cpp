@@ -57,9 +57,9 @@ struct SearchStart {
 
 /// Walks from several initial layouts of different structure. Half of them are dropped after a
 /// quarter of the budget, and again after half of it.
-class Walks {
+class LocalSearch {
 public:
-  Walks(SearchContext &context, std::vector<Candidate> &pool) : context(context), pool(pool) {
+  LocalSearch(SearchContext &context, std::vector<Candidate> &pool) : context(context), pool(pool) {
     for (uint32_t d : context.devices)
       memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
     std::vector<std::string> structures;
@@ -178,5 +178,5 @@ private:
 
 void zorse::planning::refine(SearchContext &context, std::vector<Candidate> &pool) {
   if (!pool.empty() && !context.budgetExhausted())
-    Walks(context, pool).run();
+    LocalSearch(context, pool).run();
 }
