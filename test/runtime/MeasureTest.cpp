@@ -143,20 +143,20 @@ TEST(Measure, CostsOfMessages) {
   for (uint32_t worldSize : {3u, 9u}) {
     Meeting meeting;
     auto transports = makeLocalTransports(worldSize);
-    std::vector<std::vector<MovingWork>> found(worldSize);
+    std::vector<std::vector<CommunicationWork>> found(worldSize);
     std::vector<int> computing(worldSize, 1);
     computing[1] = 0;
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < worldSize; ++rank)
       threads.emplace_back([&, rank] {
         Here group(meeting, rank, worldSize);
-        Result<std::vector<MovingWork>> work = measureMovingOfAll(group, *transports[rank], 3, 0.05, computing);
+        Result<std::vector<CommunicationWork>> work = measureCommunicationCostOfAll(group, *transports[rank], 3, 0.05, computing);
         ASSERT_FALSE(work.failed()) << work.message();
         found[rank] = *work;
       });
     for (std::thread &thread : threads)
       thread.join();
-    for (const std::vector<MovingWork> &all : found) {
+    for (const std::vector<CommunicationWork> &all : found) {
       ASSERT_EQ(all.size(), worldSize);
       EXPECT_EQ(all[1].perByte + all[1].perMessage + all[1].delay, 0);
       for (uint32_t rank = 0; rank < worldSize; ++rank) {
@@ -173,8 +173,8 @@ TEST(Measure, CostsOfMessages) {
 TEST(Measure, CostsOfMessagesOverAnAbortedTransport) {
   auto transports = makeLocalTransports(2);
   transports[0]->abort(userError("gone"));
-  EXPECT_TRUE(measureMoving(*transports[0], 0, 0, 1, 1, 0.1, 1).failed());
-  EXPECT_TRUE(measureMoving(*transports[0], 0, 1, 0, 1, 0.1, 1).failed());
+  EXPECT_TRUE(measureCommunicationCost(*transports[0], 0, 0, 1, 1, 0.1, 1).failed());
+  EXPECT_TRUE(measureCommunicationCost(*transports[0], 0, 1, 0, 1, 0.1, 1).failed());
 }
 
 /// Four ranks on two nodes: every rank receives the measurements of all links.

@@ -205,7 +205,7 @@ double sharedCpus(const BundleDevice &device, int threadsHere, double share) {
 
 /// Measures the CPU cost of communication on devices whose CPUs move the data, and adds it to the
 /// profile.
-Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
+Status communicationCost(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
               planning::Profile &profile, const std::function<void(const std::string &)> &say) {
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
@@ -222,7 +222,7 @@ Status moving(Job &job, Transport &transport, const Options &o, const Bundle &bu
   }
   if (std::all_of(threads.begin(), threads.end(), [](int count) { return count == 0; }))
     return Status::success();
-  Result<std::vector<MovingWork>> found = measureMovingOfAll(job.member(), transport, entry, o.linkSeconds, threads);
+  Result<std::vector<CommunicationWork>> found = measureCommunicationCostOfAll(job.member(), transport, entry, o.linkSeconds, threads);
   if (found.failed())
     return found.error();
   for (size_t r = 0; r < found->size(); ++r) {
@@ -318,7 +318,7 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
           (entry.perFlowBandwidth > 0 ? format(", one flow %.4g MB/s", entry.perFlowBandwidth / 1e6) : ""));
     profile.links.push_back(entry);
   }
-  return moving(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);
+  return communicationCost(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);
 }
 
 Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const RankEnvironment &environment) {

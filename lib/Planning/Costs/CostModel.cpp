@@ -78,7 +78,7 @@ std::string cannotCompute(bundle::ElementType type, std::string unable) {
 }
 
 /// Sets the costs of communication by the device's CPUs. Returns whether it costs any time.
-bool setMoving(const DeviceProfile *measured, bundle::Topology::Moving &moving) {
+bool setCommunicationCost(const DeviceProfile *measured, bundle::Topology::Moving &moving) {
   if (!(measured && measured->communicationPerByte >= 0))
     return false;
   moving.set_per_byte(measured->communicationPerByte);
@@ -123,7 +123,7 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
       tables->times.push_back(deviceTimes(summary, units, device, speed, node.pcie, port, measured));
     tables->deviceClass.push_back(it->second);
     topology.add_node_of_device(device.node);
-    moves |= setMoving(measured, *topology.add_moving());
+    moves |= setCommunicationCost(measured, *topology.add_moving());
   }
   if (!unable.empty())
     return userError(cannotCompute(type, unable));

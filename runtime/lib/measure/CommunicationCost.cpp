@@ -89,7 +89,7 @@ public:
   }
 
   /// Runs the subject's side. Returns CPU seconds per byte and per message.
-  Result<MovingWork> serve(int threads) {
+  Result<CommunicationWork> serve(int threads) {
     std::unique_ptr<BusyThreads> busy;
     struct Sum {
       double seconds = 0;
@@ -124,7 +124,7 @@ public:
       }
       began = at;
     }
-    MovingWork work;
+    CommunicationWork work;
     if (middle.count > 0 && large.count > 0) {
       // One small message and two of this size per answer.
       double a = middle.seconds / middle.count, b = large.seconds / large.count;
@@ -168,22 +168,22 @@ private:
 
 } // namespace
 
-Result<MovingWork> zorse::runtime::measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds,
+Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds,
                                                  int threads) {
   if (me == subject)
     return CommunicationCostMeasurement(transport, driver, entry).serve(threads);
   Result<double> delay = CommunicationCostMeasurement(transport, subject, entry).drive(seconds);
   if (delay.failed())
     return delay.error();
-  MovingWork work;
+  CommunicationWork work;
   work.delay = *delay;
   return work;
 }
 
-Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
+Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
                                                                    const std::vector<int> &threads) {
   uint32_t me = group.rank(), worldSize = group.size();
-  MovingWork mine, next;
+  CommunicationWork mine, next;
   // In every round, a rank measures with its predecessor as driver. A few ranks measure one at a
   // time, because they may share one machine. Many ranks measure together, but no rank is in two
   // pairs at the same time.
@@ -197,7 +197,7 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(ProcessGroup 
       uint32_t subject = (driver + 1) % worldSize;
       if (turnOfPair != turn || worldSize < 2 || threads[subject] == 0)
         continue;
-      Result<MovingWork> found = measureMoving(transport, me, driver, subject, entry + 2 * (turn * worldSize + driver), seconds, threads[subject]);
+      Result<CommunicationWork> found = measureCommunicationCost(transport, me, driver, subject, entry + 2 * (turn * worldSize + driver), seconds, threads[subject]);
       if (found.failed())
         return found.error();
       (me == subject ? mine : next) = *found;
@@ -207,7 +207,7 @@ Result<std::vector<MovingWork>> zorse::runtime::measureMovingOfAll(ProcessGroup 
   Result<std::vector<std::string>> all = group.allGatherBytes("moving measured", row.dump());
   if (all.failed())
     return all.error();
-  std::vector<MovingWork> result(worldSize);
+  std::vector<CommunicationWork> result(worldSize);
   for (uint32_t rank = 0; rank < worldSize; ++rank) {
     json found = json::parse((*all)[rank], nullptr, /*allow_exceptions=*/false);
     bool good = found.is_array() && found.size() == 3;

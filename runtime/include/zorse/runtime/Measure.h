@@ -57,7 +57,7 @@ Result<std::vector<RankLink>> measureLinks(ProcessGroup &group, Transport &trans
                                            const std::function<void(const std::string &)> &progress);
 
 /// CPU cost of messages on a rank.
-struct MovingWork {
+struct CommunicationWork {
   double perByte = 0, perMessage = 0; ///< CPU seconds, equal for sending and receiving
   double delay = 0;                   ///< seconds by which replies are later while the rank computes
 };
@@ -66,13 +66,13 @@ struct MovingWork {
 /// (`entry` and `entry` + 1 are used). Takes about three times `seconds`.
 /// \param threads  threads that compute on the subject while the delay is measured. \returns the
 ///   delay on the driver, the other values on the subject.
-Result<MovingWork> measureMoving(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads);
+Result<CommunicationWork> measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads);
 
 /// Measures all ranks of a job, each with the help of the previous one. All ranks call it together,
 /// from one thread, with the same `entry` (16 per rank are used).
 /// \param threads  by rank, computing threads; 0: the rank is skipped and its values are zero.
 ///   \returns the values of all ranks, on every rank.
-Result<std::vector<MovingWork>> measureMovingOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
+Result<std::vector<CommunicationWork>> measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
                                                    const std::vector<int> &threads);
 
 /// Options of Job.
