@@ -87,18 +87,18 @@ inline int64_t toInteger(const Json &value, const std::string &path) {
   return value.get<int64_t>();
 }
 
-inline int64_t toInteger(const Json &value, const std::string &path, int64_t least, int64_t most) {
+inline int64_t toInteger(const Json &value, const std::string &path, int64_t min, int64_t max) {
   int64_t number = toInteger(value, path);
-  if (number < least || number > most)
-    fail(path, "expected a whole number from " + std::to_string(least) + " to " + std::to_string(most) + ", got " + show(value));
+  if (number < min || number > max)
+    fail(path, "expected a whole number from " + std::to_string(min) + " to " + std::to_string(max) + ", got " + show(value));
   return number;
 }
 
 /// \param what  the quantity, for messages: "a number", "seconds"
-inline double toNumber(const Json &value, const std::string &path, double least = 0, double most = 1e30, const char *what = "a number") {
-  if (!value.is_number() || !(value.get<double>() >= least && value.get<double>() <= most)) {
+inline double toNumber(const Json &value, const std::string &path, double min = 0, double max = 1e30, const char *what = "a number") {
+  if (!value.is_number() || !(value.get<double>() >= min && value.get<double>() <= max)) {
     char text[120];
-    std::snprintf(text, sizeof text, "expected %s from %g to %g, got ", what, least, most);
+    std::snprintf(text, sizeof text, "expected %s from %g to %g, got ", what, min, max);
     fail(path, text + show(value));
   }
   return value.get<double>();
@@ -110,9 +110,9 @@ inline std::string toText(const Json &value, const std::string &path, bool mayBe
   return value.get<std::string>();
 }
 
-inline const Json &toArray(const Json &value, const std::string &path, size_t most = SIZE_MAX) {
-  if (!value.is_array() || value.size() > most)
-    fail(path, "expected an array" + (most == SIZE_MAX ? std::string() : " of at most " + std::to_string(most)) + ", got " + show(value));
+inline const Json &toArray(const Json &value, const std::string &path, size_t max = SIZE_MAX) {
+  if (!value.is_array() || value.size() > max)
+    fail(path, "expected an array" + (max == SIZE_MAX ? std::string() : " of at most " + std::to_string(max)) + ", got " + show(value));
   return value;
 }
 
@@ -165,9 +165,9 @@ constexpr int kMaxNesting = 64; ///< levels of lists and objects in a file
 
 /// Parses the text and returns the result of `make`. Comments are allowed.
 /// \param name  what the file contains, for messages: "the plan"
-template <typename Make> auto read(std::string_view text, const char *name, size_t mostBytes, Make make) -> Result<decltype(make(Json()))> {
-  if (text.size() > mostBytes)
-    return userError(std::string(name) + ": expected at most " + std::to_string(mostBytes >> 20) + " MiB, got " + std::to_string(text.size()) +
+template <typename Make> auto read(std::string_view text, const char *name, size_t maxBytes, Make make) -> Result<decltype(make(Json()))> {
+  if (text.size() > maxBytes)
+    return userError(std::string(name) + ": expected at most " + std::to_string(maxBytes >> 20) + " MiB, got " + std::to_string(text.size()) +
                      " bytes");
   if (nestsDeeper(text, kMaxNesting))
     return userError(std::string(name) + ": expected at most " + std::to_string(kMaxNesting) + " nested lists and objects, got more");

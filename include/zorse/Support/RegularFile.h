@@ -48,7 +48,7 @@ inline Result<int> openRegularFile(const std::string &path, struct stat &info) {
 
 /// Reads at most `most` + 1 bytes of a regular file; if the result has more than `most` bytes, the
 /// file is too long. Errors begin with the path.
-inline Result<std::string> readRegularFile(const std::string &path, size_t most) {
+inline Result<std::string> readRegularFile(const std::string &path, size_t max) {
   struct stat info = {};
   Result<int> descriptor = openRegularFile(path, info);
   if (descriptor.failed())
@@ -56,7 +56,7 @@ inline Result<std::string> readRegularFile(const std::string &path, size_t most)
   std::string bytes;
   char buffer[1 << 16];
   ssize_t got = 1;
-  while (got != 0 && bytes.size() <= most) { // files in /proc and /sys have size 0
+  while (got != 0 && bytes.size() <= max) { // files in /proc and /sys have size 0
     got = ::read(*descriptor, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR)
       continue;
@@ -68,15 +68,15 @@ inline Result<std::string> readRegularFile(const std::string &path, size_t most)
   ::close(*descriptor);
   if (got < 0)
     return userError(path + ": cannot be read: " + std::strerror(cause));
-  if (bytes.size() > most)
-    bytes.resize(most == SIZE_MAX ? most : most + 1);
+  if (bytes.size() > max)
+    bytes.resize(max == SIZE_MAX ? max : max + 1);
   return bytes;
 }
 
 /// Applies `parse`, which returns a Result, to at most `most` + 1 bytes of a regular file. Errors
 /// begin with the path.
-template <typename Parse> auto parseRegularFile(const std::string &path, size_t most, Parse parse) -> decltype(parse(std::string())) {
-  Result<std::string> text = readRegularFile(path, most);
+template <typename Parse> auto parseRegularFile(const std::string &path, size_t max, Parse parse) -> decltype(parse(std::string())) {
+  Result<std::string> text = readRegularFile(path, max);
   if (text.failed())
     return text.error();
   auto parsed = parse(*text);

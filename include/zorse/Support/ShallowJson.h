@@ -37,7 +37,7 @@ inline bool nestsDeeper(std::string_view text, int levels) {
 template <typename Json> class JsonShape final : public nlohmann::json_sax<Json> {
 public:
   /// \param depth  maximum depth of values; 1 is a list or mapping of plain values
-  explicit JsonShape(int depth) : most_(depth) {}
+  explicit JsonShape(int depth) : max_(depth) {}
 
   /// Returns a key that occurs twice in the outermost mapping; null if there is none.
   const std::string *repeated() const { return isRepeated_ ? &repeated_ : nullptr; }
@@ -49,8 +49,8 @@ public:
   bool number_float(typename Json::number_float_t, const std::string &) override { return true; }
   bool string(std::string &) override { return true; }
   bool binary(typename Json::binary_t &) override { return true; }
-  bool start_object(size_t) override { return ++depth_ <= most_; }
-  bool start_array(size_t) override { return ++depth_ <= most_; }
+  bool start_object(size_t) override { return ++depth_ <= max_; }
+  bool start_array(size_t) override { return ++depth_ <= max_; }
   bool end_object() override { return depth_-- > 0; }
   bool end_array() override { return depth_-- > 0; }
   bool key(std::string &name) override {
@@ -63,7 +63,7 @@ public:
   bool parse_error(size_t, const std::string &, const nlohmann::detail::exception &) override { return false; }
 
 private:
-  int most_, depth_ = 0;
+  int max_, depth_ = 0;
   bool isRepeated_ = false;
   std::string repeated_;
   std::unordered_set<std::string> names_;
