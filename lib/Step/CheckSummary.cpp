@@ -28,9 +28,9 @@ int64_t elementsOf(const bundle::ParameterInfo &parameter) {
 }
 
 /// Limits that keep sums and products of sizes far below 2^64: expansion and verification do not check for overflow.
-constexpr int64_t kMostBytes = int64_t(1) << 48, kMostBytesOfCell = int64_t(1) << 56;
+constexpr int64_t kMaxBytes = int64_t(1) << 48, kMaxBytesOfCell = int64_t(1) << 56;
 
-bool soundSize(int64_t bytes) { return bytes >= 0 && bytes <= kMostBytes; }
+bool soundSize(int64_t bytes) { return bytes >= 0 && bytes <= kMaxBytes; }
 bool sound(const bundle::Extent &extent) { return soundSize(extent.fixed()) && soundSize(extent.per_row()); }
 
 /// Costs determine times. A cost that is not a number would stop the simulated clock.
@@ -192,7 +192,7 @@ zorse::Status zorse::step::checkSizes(const bundle::ModelSummary &summary, const
   double sum = 0;
   auto check = [&](const std::string &what, double fixed, double perRow) -> Status {
     sum += fixed + perRow * static_cast<double>(rows);
-    if (sum <= static_cast<double>(kMostBytesOfCell))
+    if (sum <= static_cast<double>(kMaxBytesOfCell))
       return Status::success();
     return userError("with " + what + ", a cell of all units and " + std::to_string(rows) +
                      " rows has more than 2^56 bytes; no device has this memory: cut the samples into smaller cells, or check the model's summary");

@@ -38,10 +38,10 @@ public:
     for (const GroupUpdate &one : updates) {
       const GroupState &h = *one.groupState;
       // Large groups have larger parts, so that the length of a program does not grow with the model.
-      constexpr uint64_t kMostParts = 32;
+      constexpr uint64_t kMaxParts = 32;
       const uint64_t bytes = static_cast<uint64_t>(h.owned.elements()) * size(h.group);
-      const uint64_t least = (bytes / kMostParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
-      const auto part = static_cast<int64_t>(std::max(x.options.updateBucketBytes, least) / size(h.group));
+      const uint64_t min = (bytes / kMaxParts + kStateAlignment - 1) / kStateAlignment * kStateAlignment;
+      const auto part = static_cast<int64_t>(std::max(x.options.updateBucketBytes, min) / size(h.group));
       for (size_t r = 0; r < h.owned.runs().size(); ++r) {
         const Compact::Run &run = h.owned.runs()[r];
         const uint32_t left = one.hostGradients.empty() ? kNone : one.hostGradients[r];

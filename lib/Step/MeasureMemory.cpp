@@ -29,7 +29,7 @@ public:
       touch(buffer, x.globalOrder.positions[op], x.globalOrder.positions[op]);
     for (const ModelChunk &chunk : x.chunks)
       addChunk(chunk);
-    std::vector<uint64_t> alive(x.plan.devices.size(), 0), most, host(alive), mostOnHost;
+    std::vector<uint64_t> alive(x.plan.devices.size(), 0), max, host(alive), maxOnHost;
     std::vector<uint64_t> takenOnHost, givenOnHost; // like `taken` and `given`; empty: all host buffers are persistent
     for (const Buffer &buffer : x.buffers) {
       const bool onDevice = buffer.memory == bundle::DEVICE;
@@ -44,20 +44,20 @@ public:
       (onDevice ? taken : takenOnHost)[halfOf(buffer.first, buffer.device)] += alignRegion(buffer.bytes);
       (onDevice ? given : givenOnHost)[halfOf(buffer.last, buffer.device)] += alignRegion(buffer.bytes);
     }
-    most = alive;
-    mostOnHost = host;
-    std::vector<uint32_t> cellsAlive(alive.size(), 0), mostCells(cellsAlive);
+    max = alive;
+    maxOnHost = host;
+    std::vector<uint32_t> cellsAlive(alive.size(), 0), maxCells(cellsAlive);
     for (const Span &instructions : x.globalOrder.instructions)
       for (uint32_t h = instructions.begin; h < instructions.end; ++h) {
         uint32_t d = x.instructionQueues[h] / kQueues;
-        most[d] = std::max(most[d], alive[d] += taken[h]);
+        max[d] = std::max(max[d], alive[d] += taken[h]);
         alive[d] -= given[h];
         if (!takenOnHost.empty()) {
-          mostOnHost[d] = std::max(mostOnHost[d], host[d] += takenOnHost[h]);
+          maxOnHost[d] = std::max(maxOnHost[d], host[d] += takenOnHost[h]);
           host[d] -= givenOnHost[h];
         }
         cellsAlive[d] += static_cast<uint32_t>(cells[h]);
-        mostCells[d] = std::max(mostCells[d], cellsAlive[d]);
+        maxCells[d] = std::max(maxCells[d], cellsAlive[d]);
       }
     // Persistent bytes, which are separate for a twin.
     std::vector<uint64_t> persistent(alive.size(), 0), persistentOnHost(persistent);
@@ -65,17 +65,17 @@ public:
       if (buffer.persistent)
         (buffer.memory == bundle::DEVICE ? persistent : persistentOnHost)[buffer.device] += alignRegion(buffer.bytes);
     for (auto [like, replica] : x.replicas) {
-      most[replica] = most[like] - persistent[like] + persistent[replica];
-      mostOnHost[replica] = mostOnHost[like] - persistentOnHost[like] + persistentOnHost[replica];
-      mostCells[replica] = mostCells[like];
+      max[replica] = max[like] - persistent[like] + persistent[replica];
+      maxOnHost[replica] = maxOnHost[like] - persistentOnHost[like] + persistentOnHost[replica];
+      maxCells[replica] = maxCells[like];
     }
     const std::vector<uint64_t> fixed = fixedBytes(x);
     for (uint32_t d = 0; d < alive.size(); ++d) {
       MemoryUse &memory = x.graph.devices[d].memory;
-      memory.peakLiveBytes = most[d];
-      memory.host = mostOnHost[d];
-      memory.activations = most[d] > fixed[d] ? most[d] - fixed[d] : 0;
-      memory.peakInFlightCells = mostCells[d];
+      memory.peakLiveBytes = max[d];
+      memory.host = maxOnHost[d];
+      memory.activations = max[d] > fixed[d] ? max[d] - fixed[d] : 0;
+      memory.peakInFlightCells = maxCells[d];
     }
   }
 

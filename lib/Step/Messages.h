@@ -9,18 +9,18 @@ namespace zorse::step {
 class Messages {
 public:
   void add(const std::string &message) {
-    if (++count <= kMost)
+    if (++count <= kMax)
       text += (text.empty() ? "" : "\n") + message;
   }
   bool empty() const { return count == 0; }
   std::string take() {
-    if (count > kMost)
-      text += "\n... and " + std::to_string(count - kMost) + " more";
+    if (count > kMax)
+      text += "\n... and " + std::to_string(count - kMax) + " more";
     return text;
   }
 
 private:
-  static constexpr size_t kMost = 20;
+  static constexpr size_t kMax = 20;
   size_t count = 0;
   std::string text;
 };

@@ -41,11 +41,11 @@ public:
       return top;
     size_t hole = 0;
     for (size_t child = 1; child < count; child = kChildren * hole + 1) {
-      size_t least = child;
+      size_t min = child;
       for (size_t other = child + 1; other < child + kChildren; ++other)
-        least = items[other] < items[least] ? other : least;
-      items[hole] = items[least];
-      hole = least;
+        min = items[other] < items[min] ? other : min;
+      items[hole] = items[min];
+      hole = min;
     }
     raise(hole, last);
     return top;

@@ -34,7 +34,7 @@ struct Admission {
   struct Group {
     uint32_t device = 0;         ///< device of the group's cells
     std::vector<uint32_t> cells; ///< in the order of admission
-    double mostRows = 0;         ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
+    double maxRows = 0;         ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
   };
   std::vector<Group> groups;      ///< empty: cells need no admission
   std::vector<uint64_t> residentBytes;    ///< per cell: bytes from its admission to its last task, without `deferred`; empty: memory is unlimited

@@ -82,11 +82,11 @@ std::vector<TaskId> OneForwardOneBackward::order(uint32_t device, CellIndices mi
   return tasks;
 }
 
-size_t zorse::step::mostInFlight(const std::vector<TaskId> &tasks) {
-  size_t alive = 0, most = 0;
+size_t zorse::step::maxInFlight(const std::vector<TaskId> &tasks) {
+  size_t alive = 0, max = 0;
   for (TaskId task : tasks) {
     task.kind == TaskKind::Forward ? ++alive : --alive;
-    most = std::max(most, alive);
+    max = std::max(max, alive);
   }
-  return most;
+  return max;
 }

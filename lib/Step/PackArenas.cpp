@@ -177,7 +177,7 @@ struct ArenaBuffers {
 };
 
 /// Packs one arena. \param least  peak of its live bytes. \returns its bytes
-uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint64_t least) {
+uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint64_t min) {
   std::vector<uint32_t> &byFirst = buffers.byFirst, byLast(byFirst);
   // Among buffers that begin at the same entry, larger ones first: they leave smaller gaps.
   auto begins = [&](uint32_t a, uint32_t b) {
@@ -203,7 +203,7 @@ uint64_t packArena(PlanLowering &x, ArenaBuffers &buffers, uint64_t limit, uint6
   auto tighten = [&](bool patient) {
     constexpr uint64_t kPairs = 100000000; // limit on pairs of buffers, over all devices
     uint64_t n = byFirst.size();
-    if (total <= least + least / 50 || n * n * x.plan.devices.size() > kPairs)
+    if (total <= min + min / 50 || n * n * x.plan.devices.size() > kPairs)
       return;
     std::vector<uint64_t> offsets;
     uint64_t tighter = packLargestFirst(x, buffers.fixed, byFirst, patient, offsets);
@@ -250,10 +250,10 @@ template <typename Counts> uint64_t peakOf(const PlanLowering &x, const ArenaBuf
       changes.push_back({2 * static_cast<uint64_t>(buffer.last) + 1, -bytes});
     }
   std::sort(changes.begin(), changes.end());
-  int64_t alive = 0, most = 0;
+  int64_t alive = 0, max = 0;
   for (auto [place, change] : changes)
-    most = std::max(most, alive += change);
-  return fixed + static_cast<uint64_t>(most);
+    max = std::max(max, alive += change);
+  return fixed + static_cast<uint64_t>(max);
 }
 
 /// Sets the bytes of a device's own memory by purpose.

@@ -64,8 +64,8 @@ public:
     plan.batch = toRows(toInteger(root["global_batch_size"], "global_batch_size"), "global_batch_size");
     if (plan.batch < 1)
       fail("global_batch_size", "expected at least 1, got " + show(root["global_batch_size"]));
-    if (plan.batch > kMostSamples)
-      fail("global_batch_size", "expected at most " + std::to_string(kMostSamples) + ", got " + show(root["global_batch_size"]));
+    if (plan.batch > kMaxSamples)
+      fail("global_batch_size", "expected at most " + std::to_string(kMaxSamples) + ", got " + show(root["global_batch_size"]));
     readDevices();
     readLinks();
     activations = readActivations(root, "", Activations::Keep);
@@ -268,8 +268,8 @@ private:
         device.microBatchSize = std::max<int64_t>(device.samples, 1);
       count += device.samples / device.microBatchSize;
     }
-    if (count > kMostCells)
-      fail(where, "gives more than " + std::to_string(kMostCells) + " cells: use larger micro-batches");
+    if (count > kMaxCells)
+      fail(where, "gives more than " + std::to_string(kMaxCells) + " cells: use larger micro-batches");
     assignMicroBatches(u0, u1, begin, devices, plan.cells);
   }
 
@@ -366,7 +366,7 @@ private:
   }
 
   void readOffload(const json &list) {
-    toArray(list, "offload", kMostRules);
+    toArray(list, "offload", kMaxRules);
     for (size_t i = 0; i < list.size(); ++i) {
       const std::string path = at("offload", i);
       checkKeys(list[i], path,
@@ -523,7 +523,7 @@ private:
 } // namespace
 
 zorse::Result<Plan> zorse::step::readPlan(const std::string &text, const bundle::ModelSummary &summary) {
-  return read(text, "the plan", kMostPlanBytes, [&](json root) {
+  return read(text, "the plan", kMaxPlanBytes, [&](json root) {
     upgradePlan(root);
     return Reader(root, summary).read();
   });
@@ -536,7 +536,7 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
       fail("", "expected an object, got " + show(root));
     upgradePlan(root);
     if (root.contains("global_batch_size"))
-      head.batch = toInteger(root["global_batch_size"], "global_batch_size", 1, kMostSamples);
+      head.batch = toInteger(root["global_batch_size"], "global_batch_size", 1, kMaxSamples);
     else if (root.contains("batch"))
       fail("", "key \"batch\" is now \"global_batch_size\"");
     else
@@ -547,7 +547,7 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
           head.devices.push_back(device.is_string() ? device.get<std::string>() : device["name"].get<std::string>());
     return head;
   };
-  return parseRegularFile(path, kMostPlanBytes, [&](const std::string &text) { return read(text, "the plan", kMostPlanBytes, readHead); });
+  return parseRegularFile(path, kMaxPlanBytes, [&](const std::string &text) { return read(text, "the plan", kMaxPlanBytes, readHead); });
 }
 
 std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
@@ -565,5 +565,5 @@ std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {
 }
 
 zorse::Result<Plan> zorse::step::readPlanFile(const std::string &path, const bundle::ModelSummary &summary) {
-  return parseRegularFile(path, kMostPlanBytes, [&](const std::string &text) { return readPlan(text, summary); });
+  return parseRegularFile(path, kMaxPlanBytes, [&](const std::string &text) { return readPlan(text, summary); });
 }

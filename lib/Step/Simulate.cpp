@@ -331,7 +331,7 @@ private:
         if (cursor[g] == group.cells.size())
           continue;
         uint32_t cell = group.cells[cursor[g]];
-        if (rows[g] > 0 && static_cast<double>(rows[g] + x.plan.cells[cell].rows()) > group.mostRows)
+        if (rows[g] > 0 && static_cast<double>(rows[g] + x.plan.cells[cell].rows()) > group.maxRows)
           continue;
         uint64_t priority = order.priority[x.cells[cell].forward.begin];
         if (best == kNone || priority < bestPriority) {

@@ -60,9 +60,9 @@ public:
 
 private:
   double compute(uint32_t device, double flops) const {
-    constexpr double kDefaultSpeed = 1e9, kLeast = 1e-9;
+    constexpr double kDefaultSpeed = 1e9, kMin = 1e-9;
     double speed = plan.devices[device].flopsPerSecond;
-    return std::max(flops / (speed > 0 ? speed : kDefaultSpeed), kLeast);
+    return std::max(flops / (speed > 0 ? speed : kDefaultSpeed), kMin);
   }
 
   const bundle::ModelSummary &summary;

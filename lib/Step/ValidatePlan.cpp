@@ -263,10 +263,10 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
                  "; plan again, or remove \"model\" if the units are the same");
   if (plan.batch < 1)
     messages.add("batch is " + std::to_string(plan.batch) + ", expected at least 1");
-  if (plan.batch > kMostSamples)
-    messages.add("batch is " + std::to_string(plan.batch) + ", expected at most " + std::to_string(kMostSamples));
-  if (static_cast<int64_t>(plan.cells.size()) > kMostCells)
-    messages.add("the plan has " + std::to_string(plan.cells.size()) + " cells, expected at most " + std::to_string(kMostCells));
+  if (plan.batch > kMaxSamples)
+    messages.add("batch is " + std::to_string(plan.batch) + ", expected at most " + std::to_string(kMaxSamples));
+  if (static_cast<int64_t>(plan.cells.size()) > kMaxCells)
+    messages.add("the plan has " + std::to_string(plan.cells.size()) + " cells, expected at most " + std::to_string(kMaxCells));
   if (plan.devices.empty())
     messages.add("the plan has no devices");
   std::set<std::string> names;

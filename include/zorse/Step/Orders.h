@@ -82,6 +82,6 @@ private:
 };
 
 /// Returns the maximum number of cells between forward and backward, in an order without W.
-size_t mostInFlight(const std::vector<TaskId> &tasks);
+size_t maxInFlight(const std::vector<TaskId> &tasks);
 
 } // namespace zorse::step

@@ -159,11 +159,11 @@ struct CellDurations {
 };
 
 /// Limits that keep sizes within 64 bits, and a typing error from exhausting memory.
-inline constexpr int64_t kMostSamples = int64_t(1) << 31;
-inline constexpr int64_t kMostCells = int64_t(1) << 20;
+inline constexpr int64_t kMaxSamples = int64_t(1) << 31;
+inline constexpr int64_t kMaxCells = int64_t(1) << 20;
 inline constexpr uint32_t kDefaultBufferCount = 2, kMaxBufferCount = 1 << 16;
-inline constexpr size_t kMostRules = size_t(1) << 16; ///< residency rules
-inline constexpr size_t kMostPlanBytes = size_t(256) << 20;
+inline constexpr size_t kMaxRules = size_t(1) << 16; ///< residency rules
+inline constexpr size_t kMaxPlanBytes = size_t(256) << 20;
 
 struct Plan {
   std::string model; ///< ModelSummary.content_hash of the plan's model; "": any model with that number of units.

@@ -37,8 +37,8 @@ public:
       // Before its first backward, a device of the first stage runs the forwards of a group through
       // all ranges except the last, and those that it can run until the other devices return
       // gradients.
-      const double least = static_cast<double>(2 * (stages - 1 - tiling.stageOf[d]) + (rounds - 1) * stages + 1);
-      const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(least * x.plan.schedule.inFlightFactor), 1.0, static_cast<double>(forwards.size())));
+      const double min = static_cast<double>(2 * (stages - 1 - tiling.stageOf[d]) + (rounds - 1) * stages + 1);
+      const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(min * x.plan.schedule.inFlightFactor), 1.0, static_cast<double>(forwards.size())));
       std::vector<TaskId> tasks;
       for (size_t f = 0, b = 0; b < backwards.size(); ++b) {
         for (; f < std::min(ahead + b, forwards.size()); ++f)

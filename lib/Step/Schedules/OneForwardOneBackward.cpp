@@ -22,7 +22,7 @@ void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskId>> 
   fillWithWeights(x, result);
   size_t fullest = 1;
   for (const auto &tasks : order)
-    fullest = std::max(fullest, mostInFlight(tasks));
+    fullest = std::max(fullest, maxInFlight(tasks));
   std::vector<uint64_t> fixed = fixedBytes(x);
   for (uint32_t d = 0; d < order.size(); ++d) {
     size_t bound = fullest;
@@ -35,7 +35,7 @@ void boundWeights(const PlanLowering &x, const std::vector<std::vector<TaskId>> 
       uint64_t left = memory > fixed[d] + passing ? memory - fixed[d] - passing : 0;
       bound = std::min<size_t>(bound, left / hold);
     }
-    bound = std::max(bound, mostInFlight(order[d]));
+    bound = std::max(bound, maxInFlight(order[d]));
     std::vector<uint32_t> weights; // in the order of the backwards
     size_t forwards = 0;
     for (TaskId task : order[d]) {

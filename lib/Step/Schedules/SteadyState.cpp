@@ -39,17 +39,17 @@ private:
   /// Returns the seconds in which the busiest device, or the busiest link, executes its part of a
   /// step.
   double steadyCycleTime() const {
-    double most = 0;
+    double max = 0;
     for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
       double busy = 0;
       for (uint32_t c : x.cellsOf[d])
         for (const CellTask *task : {&x.cells[c].forward, &x.cells[c].backward, &x.cells[c].weights})
           busy += task->exists() ? x.ops[task->begin].duration : 0;
-      most = std::max(most, busy);
+      max = std::max(max, busy);
     }
     for (double load : x.linkLoads)
-      most = std::max(most, load);
-    return most;
+      max = std::max(max, load);
+    return max;
   }
 
   /// Visits ops in ascending order, which is a topological order except for state; state is assumed
@@ -130,14 +130,14 @@ private:
       group.device = chunkGroup.device;
       group.cells = chunkGroup.cells;
       double longest = 0;
-      int64_t mostRows = 0;
+      int64_t maxRows = 0;
       for (uint32_t c : chunkGroup.cells) {
         const uint32_t backward = x.cells[c].backward.begin;
         longest = std::max(longest, time[backward] + x.ops[backward].duration - std::min(entry[c], time[x.cells[c].forward.begin]));
-        mostRows = std::max(mostRows, x.plan.cells[c].rows());
+        maxRows = std::max(maxRows, x.plan.cells[c].rows());
       }
       const double perRow = cycleTime / static_cast<double>(chunkGroup.rows);
-      group.mostRows = schedule.inFlightFactor * longest / std::max(perRow, 1e-30) + static_cast<double>(mostRows) - 1e-9;
+      group.maxRows = schedule.inFlightFactor * longest / std::max(perRow, 1e-30) + static_cast<double>(maxRows) - 1e-9;
       admission.groups.push_back(std::move(group));
     }
     if (std::none_of(x.plan.devices.begin(), x.plan.devices.end(), [](const PlanDevice &d) { return d.memory > 0; }))
