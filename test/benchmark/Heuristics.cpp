@@ -155,7 +155,7 @@ constexpr Limit kLimits[] = {
        return ofOne || ofSeveral;
      }},
     {BothSides, [](SearchEffort &e) { return set(e.bothSides, false); }},
-    {Copies, [](SearchEffort &e) { return set(e.mostCopies, 1); }},
+    {Copies, [](SearchEffort &e) { return set(e.maxCopies, 1); }},
     {OwnRows, [](SearchEffort &e) { return set(e.seedRows, 2); }},
     {Pieces, [](SearchEffort &e) { return set(e.seedsInPieces, 0); }},
     {Assumptions, [](SearchEffort &e) { return set(e.seedsAgain, 0); }},

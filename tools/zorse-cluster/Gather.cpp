@@ -153,7 +153,7 @@ Result<std::string> zorse::cluster::gatherFromHosts(const HostsOptions &options)
       readers.emplace_back([&child] {
         char buffer[4096];
         for (ssize_t n; (n = ::read(child.out, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR);)
-          if (n > 0 && child.said.size() < planning::kMostClusterBytes)
+          if (n > 0 && child.said.size() < planning::kMaxClusterBytes)
             child.said.append(buffer, static_cast<size_t>(n));
       });
   for (std::thread &reader : readers)

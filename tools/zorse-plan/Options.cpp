@@ -36,8 +36,8 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("--objective", o.objective, "search objective: throughput (default) or cost (lowest price per token)")
       ->group(search)
       ->check(CLI::IsMember({"throughput", "cost"}));
-  app.add_option("--min-throughput", o.search.leastThroughput, "with --objective=cost: minimum throughput in samples/s")->group(search);
-  app.add_option("--max-price", o.search.mostPrice, "maximum price per hour of the devices in use")->group(search);
+  app.add_option("--min-throughput", o.search.minThroughput, "with --objective=cost: minimum throughput in samples/s")->group(search);
+  app.add_option("--max-price", o.search.maxPrice, "maximum price per hour of the devices in use")->group(search);
   app.add_option("--pipeline-stages", o.search.stages, "number of pipeline stages (default: chosen)")->group(search);
   app.add_option("--num-pipelines", o.search.pipelines, "number of pipelines (default: chosen)")->group(search);
   app.add_option("--max-micro-batch-size", o.search.maxMicroBatchSize, "maximum micro-batch size (default: chosen)")->group(search);

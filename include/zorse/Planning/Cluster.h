@@ -94,8 +94,8 @@ const std::vector<DeviceType> &deviceTypes();
 const DeviceType *findDeviceType(const std::string &name, uint64_t memory = 0);
 
 /// Limits that keep an invalid or hostile file from exhausting memory.
-inline constexpr size_t kMostClusterBytes = size_t(16) << 20;
-inline constexpr size_t kMostDevices = 65536;
+inline constexpr size_t kMaxClusterBytes = size_t(16) << 20;
+inline constexpr size_t kMaxDevices = 65536;
 
 /// Sets the devices' speeds to those of a precision's products.
 /// - TF32, on GPUs that support it: half the speed of bf16, as in every data sheet since GA100, if

@@ -24,7 +24,7 @@ struct Efficiency {
 /// Returns a lower bound of the step time in seconds on these devices, or on all of the cluster if
 /// `devices` is empty. It is the optimum of the linear program alone, over all micro-batch sizes up
 /// to `maxRows`.
-double lowerBound(const Problem &problem, const std::vector<uint32_t> &devices = {}, int64_t mostRows = 64);
+double lowerBound(const Problem &problem, const std::vector<uint32_t> &devices = {}, int64_t maxRows = 64);
 
 Result<Efficiency> efficiency(const Problem &problem, const step::Plan &plan);
 

@@ -54,7 +54,7 @@ struct Profile {
   std::vector<LinkProfile> links;
 };
 
-inline constexpr size_t kMostProfileBytes = size_t(64) << 20;
+inline constexpr size_t kMaxProfileBytes = size_t(64) << 20;
 
 /// Names of a model's unit classes, by class_id: the name of the first unit of the class without
 /// its numbers ("block 3 attention" is of class "block attention"). If several classes would have

@@ -22,11 +22,11 @@ struct Report {
     std::vector<uint32_t> devices;
     std::string deviceTypes; ///< "4 x A100-40, 2 x T4"
     int64_t samples = 0;
-    int64_t leastRows = 0, mostRows = 0; ///< of the stage's micro-batches
+    int64_t minRows = 0, maxRows = 0; ///< of the stage's micro-batches
     /// Shares of its samples for which the stage executes its first and its last unit; less than 1
     /// if stages share units.
     double firstFraction = 1, lastFraction = 1;
-    double meanBusy = 0, mostBusy = 0;  ///< shares of the step
+    double meanBusy = 0, maxBusy = 0;  ///< shares of the step
     uint64_t memory = 0, available = 0; ///< of the stage's fullest device; available 0: unlimited
   };
   struct Device {
@@ -73,9 +73,9 @@ struct Report {
 Result<Report> makeReport(const Problem &problem, const step::Plan &plan, step::StepGraph *graph = nullptr);
 
 /// Prints tables for a terminal: stages, device types, devices (those of the first stages if there
-/// are more than `mostDevices`), links, time and its factors.
+/// are more than `maxDevices`), links, time and its factors.
 /// \param folded  three or more equal stages, and devices with equal values, share a row
-std::string printReport(const Report &report, size_t mostDevices = 32, bool folded = true);
+std::string printReport(const Report &report, size_t maxDevices = 32, bool folded = true);
 
 /// {"format": 1, ...}: docs/planning.md.
 std::string writeReportJson(const Report &report);

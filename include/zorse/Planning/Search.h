@@ -12,8 +12,8 @@ enum class Objective : uint8_t { Throughput, CostPerSample };
 
 struct SearchOptions {
   Objective objective = Objective::Throughput;
-  double leastThroughput = 0; ///< CostPerSample: minimum samples/s
-  double mostPrice = 0;       ///< maximum price per hour of the devices in use; 0: unlimited
+  double minThroughput = 0; ///< CostPerSample: minimum samples/s
+  double maxPrice = 0;       ///< maximum price per hour of the devices in use; 0: unlimited
   uint64_t seed = 1;
   uint32_t candidates = 0; ///< budget of simulated candidates, without those for subsets of the cluster; 0: by the problem size. The same seed and
                            ///< budget give the same plan on any machine

@@ -19,7 +19,7 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-/// Limits on operations for the largest number of samples: up to kWholeGraph, the head is the whole graph; above kMost,
+/// Limits on operations for the largest number of samples: up to kWholeGraph, the head is the whole graph; above kMax,
 /// nothing is compared.
 constexpr int64_t kWholeGraph = int64_t(1) << 20, kMost = int64_t(1) << 24;
 /// Above this number of logits, cross-entropies are replaced by a function of the label.

@@ -71,7 +71,7 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
 
 } // namespace
 
-double zorse::planning::leastTime(const std::vector<Machines> &all, const std::vector<double> &allAmounts) {
+double zorse::planning::minTime(const std::vector<Machines> &all, const std::vector<double> &allAmounts) {
   // A kind of work does not bind if some machine needs no time for it, or if its amount is 0.
   std::vector<size_t> binding;
   for (size_t l = 0; l < allAmounts.size(); ++l)

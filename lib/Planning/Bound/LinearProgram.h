@@ -25,7 +25,7 @@ struct Machines {
 ///
 /// The bound is therefore valid for any tolerance of the solver, and even for wrong prices. Returns
 /// 0 if there is no work.
-double leastTime(const std::vector<Machines> &machines, const std::vector<double> &amounts);
+double minTime(const std::vector<Machines> &machines, const std::vector<double> &amounts);
 
 /// Returns the bound that the given prices prove, as above.
 double provenBy(const std::vector<double> &prices, const std::vector<Machines> &machines, const std::vector<double> &amounts);

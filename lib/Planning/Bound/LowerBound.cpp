@@ -97,7 +97,7 @@ double backwardSeconds(const Problem &problem, uint32_t device, int32_t unit, in
 
 /// Returns a device's minimum seconds per sample on a unit, over row counts. Forward and backward
 /// each use their best row count, so no plan is faster.
-double leastSeconds(const Problem &problem, uint32_t device, int32_t unit, const std::set<int64_t> &rowCounts) {
+double minSeconds(const Problem &problem, uint32_t device, int32_t unit, const std::set<int64_t> &rowCounts) {
   double forward = INFINITY, backward = INFINITY;
   for (int64_t rows : rowCounts) {
     double n = static_cast<double>(rows);
@@ -119,7 +119,7 @@ std::vector<Machines> group(const std::vector<std::vector<double>> &seconds) {
   return machines;
 }
 
-std::vector<std::vector<double>> leastSeconds(const Problem &problem, const Kinds &kinds, const std::vector<uint32_t> &devices,
+std::vector<std::vector<double>> minSeconds(const Problem &problem, const Kinds &kinds, const std::vector<uint32_t> &devices,
                                               const std::set<int64_t> &rowCounts) {
   std::map<uint32_t, std::vector<double>> ofClass;
   std::vector<std::vector<double>> result;
@@ -127,7 +127,7 @@ std::vector<std::vector<double>> leastSeconds(const Problem &problem, const Kind
     auto [it, fresh] = ofClass.try_emplace(problem.costs.deviceClass(d));
     if (fresh)
       for (int32_t u : kinds.unit)
-        it->second.push_back(leastSeconds(problem, d, u, rowCounts));
+        it->second.push_back(minSeconds(problem, d, u, rowCounts));
     result.push_back(it->second);
   }
   return result;
@@ -137,12 +137,12 @@ double solve(const Problem &problem, const Kinds &kinds, const std::vector<std::
   std::vector<double> amounts;
   for (double count : kinds.count)
     amounts.push_back(count * static_cast<double>(problem.batch));
-  return leastTime(group(seconds), amounts);
+  return minTime(group(seconds), amounts);
 }
 
-std::set<int64_t> rowsUpTo(int64_t most, int64_t batch) {
+std::set<int64_t> rowsUpTo(int64_t max, int64_t batch) {
   std::set<int64_t> rows{1};
-  for (int64_t r = 2; r <= std::min(most, batch); ++r)
+  for (int64_t r = 2; r <= std::min(max, batch); ++r)
     rows.insert(r);
   return rows;
 }
@@ -199,7 +199,7 @@ double boundOver(const Problem &problem, std::vector<uint32_t> devices, const st
     devices.resize(problem.cluster.devices.size());
     std::iota(devices.begin(), devices.end(), 0);
   }
-  return solve(problem, kinds, leastSeconds(problem, kinds, devices, rowCounts));
+  return solve(problem, kinds, minSeconds(problem, kinds, devices, rowCounts));
 }
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 1; }
@@ -273,8 +273,8 @@ std::vector<double> secondsAsPlanned(const Problem &problem, const Kinds &kinds,
 
 } // namespace
 
-double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices, int64_t mostRows) {
-  return boundOver(problem, devices, rowsUpTo(mostRows, problem.batch));
+double zorse::planning::lowerBound(const Problem &problem, const std::vector<uint32_t> &devices, int64_t maxRows) {
+  return boundOver(problem, devices, rowsUpTo(maxRows, problem.batch));
 }
 
 Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given) {
@@ -315,7 +315,7 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
     balance = std::max(balance, work.busy);
     recompute = std::max(recompute, work.busy + work.again);
   }
-  const double idle = solve(problem, kinds, leastSeconds(problem, kinds, working, rowCounts)), kernel = solve(problem, kinds, chosen);
+  const double idle = solve(problem, kinds, minSeconds(problem, kinds, working, rowCounts)), kernel = solve(problem, kinds, chosen);
 
   Efficiency e;
   e.bound = boundOver(problem, {}, rowCounts);

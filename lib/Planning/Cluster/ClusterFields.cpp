@@ -116,7 +116,7 @@ std::string meant(const std::string &name, const std::vector<std::string> &known
 
 /// Reads a number with an optional unit from `units`. It must be from `least` to `most`, or 0 if
 /// `zero`.
-double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double least, double most, bool zero,
+double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double min, double max, bool zero,
                   const std::string &remedy = "") {
   std::string names;
   for (const Unit &unit : units)
@@ -143,9 +143,9 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
     }
     value *= it->factor;
   }
-  if (!(zero && value == 0) && !(value >= least && value <= most)) // written so that NaN fails
+  if (!(zero && value == 0) && !(value >= min && value <= max)) // written so that NaN fails
     fail(node,
-         what + ": expected " + (zero ? "0 or " : "") + "a value from " + zorse::format("%g to %g", least, most) + ", got " + show(node) + remedy);
+         what + ": expected " + (zero ? "0 or " : "") + "a value from " + zorse::format("%g to %g", min, max) + ", got " + show(node) + remedy);
   return value;
 }
 
@@ -154,14 +154,14 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
 std::string fields::suggestion(const std::string &name, const std::vector<std::string> &known) {
   std::string want = lower(name).substr(0, 64), close;
   std::vector<std::string> starts;
-  size_t least = std::max<size_t>(1, want.size() / 3) + 1;
+  size_t min = std::max<size_t>(1, want.size() / 3) + 1;
   for (const std::string &candidate : known) {
     std::string text = lower(candidate).substr(0, 64);
     if (want.size() >= 2 && text.compare(0, want.size(), want) == 0)
       starts.push_back("'" + candidate + "'");
     size_t d = distance(want, text);
-    if (d < least) {
-      least = d;
+    if (d < min) {
+      min = d;
       close = "'" + candidate + "'";
     }
   }
@@ -234,16 +234,16 @@ double fields::toPrice(const YAML::Node &node, const std::string &what) { return
 
 double fields::toRows(const YAML::Node &node, const std::string &what) { return toQuantity(node, what, {}, 0, 1e9, true); }
 
-uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero, double least) {
+uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero, double min) {
   double bytes = toQuantity(
       node, what,
       {{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0}},
-      least, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
+      min, 1125899906842624.0, zero, "; a size is bytes, or 16 GB, 16 GiB");
   return static_cast<uint64_t>(bytes);
 }
 
-uint32_t fields::toCount(const YAML::Node &node, const std::string &what, uint32_t most) {
-  double number = toQuantity(node, what, {}, 1, most, false);
+uint32_t fields::toCount(const YAML::Node &node, const std::string &what, uint32_t max) {
+  double number = toQuantity(node, what, {}, 1, max, false);
   if (number != std::floor(number))
     fail(node, what + ": expected a whole number, got " + show(node));
   return static_cast<uint32_t>(number);

@@ -38,9 +38,9 @@ double toSeconds(const YAML::Node &node, const std::string &what);
 double toPrice(const YAML::Node &node, const std::string &what);
 double toRows(const YAML::Node &node, const std::string &what);
 /// Bytes; 0 is accepted only if `zero`.
-uint64_t toBytes(const YAML::Node &node, const std::string &what, bool zero, double least = 65536);
+uint64_t toBytes(const YAML::Node &node, const std::string &what, bool zero, double min = 65536);
 bool toFlag(const YAML::Node &node, const std::string &what);
-uint32_t toCount(const YAML::Node &node, const std::string &what, uint32_t most);
+uint32_t toCount(const YAML::Node &node, const std::string &what, uint32_t max);
 /// Reads a name. Names become parts of file names: no slashes or control characters, and at most
 /// 200 bytes.
 std::string toName(const YAML::Node &node, const std::string &what, bool spaces = false); ///< spaces are accepted only if `spaces`

@@ -15,7 +15,7 @@ using namespace zorse::planning::fields;
 
 namespace {
 
-constexpr size_t kMostSites = 256;
+constexpr size_t kMaxSites = 256;
 constexpr double kDefaultDeviceLink = 10e9, kDefaultPortLatency = 2e-6, kDefaultNic = 1.25e9, kDefaultFabricLatency = 1e-4;
 
 class Reader {
@@ -135,8 +135,8 @@ private:
       addSite("site", {}, {}, 0);
       return;
     }
-    if (!sites.IsSequence() || sites.size() == 0 || sites.size() > kMostSites)
-      fail(sites, "sites: expected a list of 1 to " + std::to_string(kMostSites) + " sites, got " +
+    if (!sites.IsSequence() || sites.size() == 0 || sites.size() > kMaxSites)
+      fail(sites, "sites: expected a list of 1 to " + std::to_string(kMaxSites) + " sites, got " +
                       (sites.IsSequence() ? std::to_string(sites.size()) : show(sites)));
     for (const YAML::Node &site : sites) {
       checkKeys(site, "site", {"name", "fabric", "uplink", "egress_price"});
@@ -182,17 +182,17 @@ private:
     std::string name = toName(node["name"], "node.name");
     const std::string what = "node '" + name + "': ";
     bool counted = node["count"].IsDefined();
-    uint32_t count = counted ? toCount(node["count"], what + "count", kMostDevices) : 1;
-    if (cluster.nodes.size() + count > kMostDevices)
-      fail(node, what + "the cluster has more than " + std::to_string(kMostDevices) + " nodes with it, which is the most that is supported");
+    uint32_t count = counted ? toCount(node["count"], what + "count", kMaxDevices) : 1;
+    if (cluster.nodes.size() + count > kMaxDevices)
+      fail(node, what + "the cluster has more than " + std::to_string(kMaxDevices) + " nodes with it, which is the most that is supported");
 
     std::vector<DeviceEntry> entries;
     uint64_t perNode = 0;
     for (const YAML::Node &device : devices) {
       entries.push_back(readDeviceEntry(device, deviceTemplates));
       perNode += entries.back().count;
-      if (cluster.devices.size() + perNode * count > kMostDevices)
-        fail(device, "device '" + entries.back().device.name + "': the cluster has more than " + std::to_string(kMostDevices) +
+      if (cluster.devices.size() + perNode * count > kMaxDevices)
+        fail(device, "device '" + entries.back().device.name + "': the cluster has more than " + std::to_string(kMaxDevices) +
                          " devices with it, which is the most that is supported");
     }
 
@@ -205,7 +205,7 @@ private:
     ClusterNode own;
     if (YAML::Node bytes = fields["host_memory"])
       own.hostMemory = toBytes(bytes, what + "host_memory", /*zero=*/false);
-    own.pcie = fields["pcie"] ? toBandwidth(fields["pcie"], what + "pcie") : leastOfTypes(entries, &DeviceType::pcie);
+    own.pcie = fields["pcie"] ? toBandwidth(fields["pcie"], what + "pcie") : minOfTypes(entries, &DeviceType::pcie);
     if (YAML::Node nvme = fields["nvme"]) {
       checkKeys(nvme, what + "nvme", {"size", "bandwidth"});
       if (!nvme["size"])
@@ -257,19 +257,19 @@ private:
   }
 
   /// Returns the minimum over the node's device types; 0 if none is known.
-  static double leastOfTypes(const std::vector<DeviceEntry> &entries, double DeviceType::*field) {
-    double least = 0;
+  static double minOfTypes(const std::vector<DeviceEntry> &entries, double DeviceType::*field) {
+    double min = 0;
     for (const DeviceEntry &entry : entries)
       if (const DeviceType *type = findDeviceType(entry.device.type); type && type->*field > 0)
-        least = least > 0 ? std::min(least, type->*field) : type->*field;
-    return least;
+        min = min > 0 ? std::min(min, type->*field) : type->*field;
+    return min;
   }
 
   bundle::LinkClass readPort(const Fields &fields, const std::string &what, const std::vector<DeviceEntry> &entries) const {
     bundle::LinkClass defaults = port;
     if (!portKnown) {
-      double least = leastOfTypes(entries, &DeviceType::port);
-      defaults.set_bandwidth(least > 0 ? least : kDefaultDeviceLink);
+      double min = minOfTypes(entries, &DeviceType::port);
+      defaults.set_bandwidth(min > 0 ? min : kDefaultDeviceLink);
     }
     return readLink(fields["device_link"], what + "device_link", defaults);
   }
@@ -344,8 +344,8 @@ private:
 } // namespace
 
 Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
-  if (yaml.size() > kMostClusterBytes)
-    return userError("expected a cluster file of at most " + std::to_string(kMostClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) +
+  if (yaml.size() > kMaxClusterBytes)
+    return userError("expected a cluster file of at most " + std::to_string(kMaxClusterBytes >> 20) + " MiB, got " + std::to_string(yaml.size()) +
                      " bytes");
   try {
     return Reader(YAML::Load(yaml)).read();
@@ -357,7 +357,7 @@ Result<Cluster> zorse::planning::readCluster(const std::string &yaml) {
 }
 
 Result<Cluster> zorse::planning::readClusterFile(const std::string &path, std::string *text) {
-  return parseRegularFile(path, kMostClusterBytes,
+  return parseRegularFile(path, kMaxClusterBytes,
                           [&](const std::string &yaml) { // the limit is one byte larger, so that readCluster reports the error
                             if (text)
                               *text = yaml;

@@ -215,7 +215,7 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   const std::string what = "device '" + device.name + "'";
   DeviceReader(fields, what, device).run();
   if (YAML::Node count = fields["count"]) {
-    entry.count = toCount(count, what + ": count", kMostDevices);
+    entry.count = toCount(count, what + ": count", kMaxDevices);
     entry.counted = true;
   }
   if (YAML::Node gpu = node["gpu"]) { // not allowed in templates: a GPU is one device

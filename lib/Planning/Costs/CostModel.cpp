@@ -170,8 +170,8 @@ double CostModel::unit(uint32_t device, int32_t unit, step::UnitTask task, int64
   double seconds = tables->times[tables->deviceClass[device]].curves[tables->unitClass[static_cast<size_t>(unit)] * kUnitTasks + index].at(rows);
   // A minimum, because shares and rates divide by the time of a forward: a device could execute any
   // number of forwards that take no time. A backward may have no work.
-  constexpr double kLeastForward = 1e-13;
-  return index == size_t(step::UnitTask::Forward) && rows > 0 ? std::max(seconds, kLeastForward) : seconds;
+  constexpr double kMinForward = 1e-13;
+  return index == size_t(step::UnitTask::Forward) && rows > 0 ? std::max(seconds, kMinForward) : seconds;
 }
 
 double CostModel::update(uint32_t device, int64_t elements) const {

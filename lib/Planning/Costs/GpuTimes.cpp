@@ -35,8 +35,8 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{256, 128, 1}, {128, 256, 1}, {128, 128, 0.93}, {128, 64, 0.8}, {64, 128, 0.8}, {64, 64, 0.6}};
 /// Minimum elements per part if k is split; parts are added in f32.
-constexpr double kLeastPart = 256;
-constexpr int kMostParts = 32;
+constexpr double kMinPart = 256;
+constexpr int kMaxParts = 32;
 
 /// Attention on tensor cores: FLOP/s of its products (2 forward, 5 backward) as a share of the
 /// vendor's dense value. The shares come from the model of the kernels' loops
@@ -106,7 +106,7 @@ double planning::productSeconds(const bundle::TaskWork::Product &product, int64_
   const double operands = batch * (m * k + k * n) * sizeOf(product.operands()), result = batch * m * n;
   double best = std::numeric_limits<double>::infinity();
   for (const Tile &tile : kTiles)
-    for (int parts = 1; parts <= kMostParts && (parts == 1 || k >= parts * kLeastPart); parts *= 2) {
+    for (int parts = 1; parts <= kMaxParts && (parts == 1 || k >= parts * kMinPart); parts *= 2) {
       const double tiles = ceilDiv(m, tile.rows) * ceilDiv(n, tile.columns) * batch * parts;
       const double ofTile = 2 * tile.rows * tile.columns * (k / parts + kFill) / (ofOne * tile.share);
       double seconds = ceilDiv(tiles, rates.multiprocessors) * ofTile;

@@ -75,21 +75,21 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
         continue;
       const Line line = above(points);
       const int64_t rows = points.back()->rows;
-      int64_t most = -1;
+      int64_t max = -1;
       for (bundle::UnitFunction &function : *summary.mutable_classes(c)->mutable_functions()) {
         bundle::Extent *space = function.mutable_workspace();
         const bool more = std::any_of(points.begin(), points.end(),
                                       [&](const ProfilePoint *point) { return point->memory > space->fixed() + space->per_row() * point->rows; });
         if (!more)
           continue;
-        most = std::max(most, space->fixed() + space->per_row() * rows);
+        max = std::max(max, space->fixed() + space->per_row() * rows);
         space->set_fixed(std::max(space->fixed(), line.fixed));
         space->set_per_row(std::max(space->per_row(), line.perRow));
       }
-      if (most >= 0 && said.insert({c, device.device}).second)
+      if (max >= 0 && said.insert({c, device.device}).second)
         lines.push_back("workspace of class '" + entry->first + "' is the " + showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
                         (rows == 1 ? " row" : " rows") + " that the profile gives for '" + device.device + "', on every device; computed were " +
-                        showBytes(double(most)));
+                        showBytes(double(max)));
     }
   }
   return lines;

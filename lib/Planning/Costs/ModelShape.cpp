@@ -22,7 +22,7 @@ constexpr Entry kShapes[] = {
     {"llama-65b", 80, 8192, 22016, 64, 64, 49152}, {"llama-70b", 80, 8192, 28672, 64, 8, 32000},
 };
 
-constexpr int64_t kMostLayers = 4096, kMostWidth = int64_t(1) << 24, kMostSequence = int64_t(1) << 24;
+constexpr int64_t kMaxLayers = 4096, kMaxWidth = int64_t(1) << 24, kMaxSequence = int64_t(1) << 24;
 
 class Builder : SummaryBuilder {
 public:
@@ -119,14 +119,14 @@ std::string planning::knownModelShapes() {
 Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape) {
   struct {
     const char *what;
-    int64_t found, most;
+    int64_t found, max;
   } const sizes[] = {
-      {"layers", shape.layers, kMostLayers},      {"hidden", shape.hidden, kMostWidth},     {"ffn", shape.ffn, kMostWidth},
-      {"heads", shape.heads, shape.hidden},       {"kv_heads", shape.kvHeads, shape.heads}, {"vocabulary", shape.vocabulary, kMostWidth},
-      {"sequence", shape.sequence, kMostSequence}};
-  for (const auto &[what, found, most] : sizes)
-    if (found < 1 || found > most)
-      return userError("model '" + shape.name + "': " + what + " is " + std::to_string(found) + ", expected 1 to " + std::to_string(most));
+      {"layers", shape.layers, kMaxLayers},      {"hidden", shape.hidden, kMaxWidth},     {"ffn", shape.ffn, kMaxWidth},
+      {"heads", shape.heads, shape.hidden},       {"kv_heads", shape.kvHeads, shape.heads}, {"vocabulary", shape.vocabulary, kMaxWidth},
+      {"sequence", shape.sequence, kMaxSequence}};
+  for (const auto &[what, found, max] : sizes)
+    if (found < 1 || found > max)
+      return userError("model '" + shape.name + "': " + what + " is " + std::to_string(found) + ", expected 1 to " + std::to_string(max));
   if (shape.hidden % shape.heads || shape.heads % shape.kvHeads)
     return userError("model '" + shape.name + "': " + std::to_string(shape.heads) + " heads with " + std::to_string(shape.kvHeads) +
                      " for keys and values do not divide a hidden size of " + std::to_string(shape.hidden) +

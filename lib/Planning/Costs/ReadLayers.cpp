@@ -19,8 +19,8 @@ using json = Json;
 
 namespace {
 
-constexpr int64_t kMostLayers = 8192, kMostBytes = int64_t(1) << 48, kMostElements = int64_t(1) << 44, kMostTokens = int64_t(1) << 24;
-constexpr size_t kMostClasses = 4096;
+constexpr int64_t kMaxLayers = 8192, kMaxBytes = int64_t(1) << 48, kMaxElements = int64_t(1) << 44, kMaxTokens = int64_t(1) << 24;
+constexpr size_t kMaxClasses = 4096;
 constexpr int64_t kUnknownInput = 8; ///< bytes of a sample's input: one number per token
 
 struct LayerClass {
@@ -29,7 +29,7 @@ struct LayerClass {
   double flops = -1;
 };
 
-int64_t toBytes(const json &value, const std::string &path) { return toInteger(value, path, 0, kMostBytes); }
+int64_t toBytes(const json &value, const std::string &path) { return toInteger(value, path, 0, kMaxBytes); }
 
 const json &need(const json &object, const char *key, const std::string &path, const char *what) {
   if (!object.contains(key))
@@ -57,7 +57,7 @@ LayerClass readLayerClass(const json &from, const std::string &path, uint64_t el
     fail(path, std::string("expected one of \"parameters\" (elements) and \"parameter_bytes\" (in \"compute_type\"), found ") +
                    (from.contains("parameters") ? "both" : "neither") + "; a layer without any has \"parameters\": 0");
   if (from.contains("parameters")) {
-    result.elements = toInteger(from["parameters"], path + ".parameters", 0, kMostElements);
+    result.elements = toInteger(from["parameters"], path + ".parameters", 0, kMaxElements);
   } else {
     const int64_t bytes = toBytes(from["parameter_bytes"], path + ".parameter_bytes"), size = static_cast<int64_t>(elementSize);
     if (bytes % size)
@@ -93,7 +93,7 @@ class Reader : SummaryBuilder {
 public:
   Reader(const json &root, bundle::ElementType type, uint32_t moments, const std::string &name) : SummaryBuilder(name, type, moments), root(root) {
     if (root.contains("tokens_per_sample"))
-      tokens = toInteger(root["tokens_per_sample"], "tokens_per_sample", 1, kMostTokens);
+      tokens = toInteger(root["tokens_per_sample"], "tokens_per_sample", 1, kMaxTokens);
   }
 
   LayerTable read() {
@@ -112,8 +112,8 @@ private:
 
   void readClasses() {
     const json &from = need(root, "classes", "", "the kinds of layers by name");
-    if (!from.is_object() || from.empty() || from.size() > kMostClasses)
-      fail("classes", "expected an object of 1 to " + std::to_string(kMostClasses) + " classes, got " + show(from));
+    if (!from.is_object() || from.empty() || from.size() > kMaxClasses)
+      fail("classes", "expected an object of 1 to " + std::to_string(kMaxClasses) + " classes, got " + show(from));
     for (auto &[name, value] : from.items()) {
       checkName(name, pathOf(name));
       classes[name] = readLayerClass(value, pathOf(name), elementBytes(out.compute_type()));
@@ -122,7 +122,7 @@ private:
 
   /// Returns the class of every layer.
   std::vector<std::string> readOrder() {
-    const json &layers = toArray(need(root, "layers", "", "the layers in order"), "layers", static_cast<size_t>(kMostLayers));
+    const json &layers = toArray(need(root, "layers", "", "the layers in order"), "layers", static_cast<size_t>(kMaxLayers));
     std::vector<std::string> order;
     for (size_t i = 0; i < layers.size(); ++i) {
       const std::string here = at("layers", i);
@@ -130,10 +130,10 @@ private:
       const std::string name = toText(need(layers[i], "class", here, "a name of \"classes\""), here + ".class", false);
       if (!classes.count(name))
         fail(here + ".class", show(json(name)) + " is not in \"classes\"; add it there, or name one of " + known());
-      const int64_t left = kMostLayers - static_cast<int64_t>(order.size());
-      const int64_t count = layers[i].contains("count") ? toInteger(layers[i]["count"], here + ".count", 1, kMostLayers) : 1;
+      const int64_t left = kMaxLayers - static_cast<int64_t>(order.size());
+      const int64_t count = layers[i].contains("count") ? toInteger(layers[i]["count"], here + ".count", 1, kMaxLayers) : 1;
       if (count > left)
-        fail(here + ".count", "expected at most " + std::to_string(kMostLayers) + " layers altogether, got more; merge adjacent layers into one");
+        fail(here + ".count", "expected at most " + std::to_string(kMaxLayers) + " layers altogether, got more; merge adjacent layers into one");
       order.insert(order.end(), static_cast<size_t>(count), name);
     }
     if (order.empty())
@@ -268,10 +268,10 @@ LayerTable readRoot(const json &root) {
 } // namespace
 
 Result<LayerTable> zorse::planning::readLayers(const std::string &text) {
-  return fields::read(text, "the table of layers", kMostProfileBytes, readRoot);
+  return fields::read(text, "the table of layers", kMaxProfileBytes, readRoot);
 }
 
-Result<LayerTable> zorse::planning::readLayersFile(const std::string &path) { return parseRegularFile(path, kMostProfileBytes, readLayers); }
+Result<LayerTable> zorse::planning::readLayersFile(const std::string &path) { return parseRegularFile(path, kMaxProfileBytes, readLayers); }
 
 Status zorse::planning::checkLayerTimes(const LayerTable &table, const Cluster &cluster, const Profile &profile) {
   for (const ClusterDevice &device : cluster.devices) {

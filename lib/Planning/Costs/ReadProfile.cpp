@@ -12,10 +12,10 @@ using json = Json;
 
 namespace {
 
-constexpr size_t kMostDeviceProfiles = 65536, kMostClasses = 4096, kMostPoints = 4096, kMostLinks = 1 << 20;
-constexpr int64_t kMostRows = int64_t(1) << 31, kMostDegree = 1024;
+constexpr size_t kMaxDeviceProfiles = 65536, kMaxClasses = 4096, kMaxPoints = 4096, kMaxLinks = 1 << 20;
+constexpr int64_t kMaxRows = int64_t(1) << 31, kMaxDegree = 1024;
 
-const json &list(const json &object, const char *key, const std::string &path, size_t most) { return toArray(object[key], path, most); }
+const json &list(const json &object, const char *key, const std::string &path, size_t max) { return toArray(object[key], path, max); }
 
 double toSeconds(const json &value, const std::string &path) { return toNumber(value, path, 0, 1e6, "seconds"); }
 
@@ -40,7 +40,7 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
     if (!from.contains("batch_size"))
       fail(here, "missing key \"batch_size\"");
     ProfilePoint point;
-    point.rows = toInteger(from["batch_size"], here + ".batch_size", 1, kMostRows);
+    point.rows = toInteger(from["batch_size"], here + ".batch_size", 1, kMaxRows);
     if (!result.empty() && result.back().rows >= point.rows)
       fail(here + ".batch_size", "expected more than the " + std::to_string(result.back().rows) + " of the measurement before, got " +
                                      std::to_string(point.rows) + "; measurements are in ascending order");
@@ -61,8 +61,8 @@ std::vector<ProfilePoint> readPoints(const json &points, const std::string &path
 }
 
 std::vector<ClassProfile> readClass(const json &value, const std::string &path) {
-  if (!value.is_array() || value.size() > kMostPoints)
-    fail(path, "expected an array of at most " + std::to_string(kMostPoints) + ", of measurements or of {tensor_parallel_size, measurements}, got " +
+  if (!value.is_array() || value.size() > kMaxPoints)
+    fail(path, "expected an array of at most " + std::to_string(kMaxPoints) + ", of measurements or of {tensor_parallel_size, measurements}, got " +
                    show(value));
   std::vector<ClassProfile> result;
   if (value.empty())
@@ -77,12 +77,12 @@ std::vector<ClassProfile> readClass(const json &value, const std::string &path) 
     checkKeys(value[i], here, {"tensor_parallel_size", "measurements"});
     ClassProfile profile;
     if (value[i].contains("tensor_parallel_size"))
-      profile.degree = static_cast<uint32_t>(toInteger(value[i]["tensor_parallel_size"], here + ".tensor_parallel_size", 1, kMostDegree));
+      profile.degree = static_cast<uint32_t>(toInteger(value[i]["tensor_parallel_size"], here + ".tensor_parallel_size", 1, kMaxDegree));
     if (!degrees.insert(profile.degree).second)
       fail(here + ".tensor_parallel_size", "size " + std::to_string(profile.degree) + " is given twice");
     if (!value[i].contains("measurements"))
       fail(here, "missing key \"measurements\"");
-    profile.points = readPoints(list(value[i], "measurements", here + ".measurements", kMostPoints), here + ".measurements");
+    profile.points = readPoints(list(value[i], "measurements", here + ".measurements", kMaxPoints), here + ".measurements");
     result.push_back(std::move(profile));
   }
   return result;
@@ -96,8 +96,8 @@ DeviceProfile readDevice(const json &from, const std::string &path) {
   device.device = toText(from["device"], path + ".device", false);
   if (from.contains("unit_classes")) {
     const json &classes = from["unit_classes"];
-    if (!classes.is_object() || classes.size() > kMostClasses)
-      fail(path + ".unit_classes", "expected an object of at most " + std::to_string(kMostClasses) + " classes, got " + show(classes));
+    if (!classes.is_object() || classes.size() > kMaxClasses)
+      fail(path + ".unit_classes", "expected an object of at most " + std::to_string(kMaxClasses) + " classes, got " + show(classes));
     for (auto &[name, value] : classes.items())
       device.classes[name] = readClass(value, path + ".unit_classes[" + show(json(name)) + "]");
   }
@@ -181,7 +181,7 @@ void zorse::planning::readMeasurements(json root, Profile &profile) {
   upgrade(root);
   std::set<std::string> names;
   if (root.contains("devices")) {
-    const json &devices = list(root, "devices", "devices", kMostDeviceProfiles);
+    const json &devices = list(root, "devices", "devices", kMaxDeviceProfiles);
     for (size_t i = 0; i < devices.size(); ++i) {
       profile.devices.push_back(readDevice(devices[i], at("devices", i)));
       if (!names.insert(profile.devices.back().device).second)
@@ -189,7 +189,7 @@ void zorse::planning::readMeasurements(json root, Profile &profile) {
     }
   }
   if (root.contains("links")) {
-    const json &links = list(root, "links", "links", kMostLinks);
+    const json &links = list(root, "links", "links", kMaxLinks);
     for (size_t i = 0; i < links.size(); ++i)
       profile.links.push_back(readLink(links[i], at("links", i)));
   }
@@ -216,9 +216,9 @@ Profile readRoot(const json &root) {
 
 } // namespace
 
-Result<Profile> zorse::planning::readProfile(const std::string &text) { return fields::read(text, "the profile", kMostProfileBytes, readRoot); }
+Result<Profile> zorse::planning::readProfile(const std::string &text) { return fields::read(text, "the profile", kMaxProfileBytes, readRoot); }
 
-Result<Profile> zorse::planning::readProfileFile(const std::string &path) { return parseRegularFile(path, kMostProfileBytes, readProfile); }
+Result<Profile> zorse::planning::readProfileFile(const std::string &path) { return parseRegularFile(path, kMaxProfileBytes, readProfile); }
 
 void zorse::planning::mergeProfile(Profile &all, Profile later) {
   if (all.model.empty())

@@ -72,11 +72,11 @@ private:
   void busiest() {
     const Report::Stage *stage = nullptr;
     for (const auto &s : report.stages)
-      if (!stage || s.mostBusy > stage->mostBusy)
+      if (!stage || s.maxBusy > stage->maxBusy)
         stage = &s;
     if (stage)
       say("the pace is set by units " + std::to_string(stage->unitBegin) + "-" + std::to_string(stage->unitEnd) + " (" + stage->units + ") on " +
-          stage->deviceTypes + ", busy " + format("%.0f %%", 100 * stage->mostBusy));
+          stage->deviceTypes + ", busy " + format("%.0f %%", 100 * stage->maxBusy));
   }
 
   void memory() {

@@ -135,8 +135,8 @@ public:
       atEnds[key].second += cell.unitEnd == band->second ? cell.rows() * plan.samplesPerRow : 0;
       Report::Stage &stage = byPlace[key];
       stage.samples += cell.rows() * plan.samplesPerRow;
-      stage.leastRows = stage.leastRows ? std::min(stage.leastRows, cell.rows()) : cell.rows();
-      stage.mostRows = std::max(stage.mostRows, cell.rows());
+      stage.minRows = stage.minRows ? std::min(stage.minRows, cell.rows()) : cell.rows();
+      stage.maxRows = std::max(stage.maxRows, cell.rows());
       members[key].insert(cell.device);
     }
     std::map<uint32_t, uint32_t> numbers; // pipeline numbers by the pipeline's first device
@@ -161,7 +161,7 @@ public:
           ++it->second;
         const double busy = report.step > 0 ? device.busy() / report.step : 0;
         stage.meanBusy += busy / double(stage.devices.size());
-        stage.mostBusy = std::max(stage.mostBusy, busy);
+        stage.maxBusy = std::max(stage.maxBusy, busy);
         const double fill = device.available ? double(device.memory) / double(device.available) : 1e-30 * double(device.memory);
         if (fill > fullest) {
           fullest = fill;

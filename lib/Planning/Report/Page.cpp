@@ -22,9 +22,9 @@ using html::escape;
 
 namespace {
 
-constexpr size_t kMostDevices = 64;    ///< maximum in the timeline and the memory chart; one of each stage and type first
-constexpr size_t kMostEvents = 120000; ///< maximum number of events; devices that would exceed it are omitted
-constexpr size_t kMostCells = 40000;   ///< maximum in the tiling; above it, micro-batches are merged
+constexpr size_t kMaxDevices = 64;    ///< maximum in the timeline and the memory chart; one of each stage and type first
+constexpr size_t kMaxEvents = 120000; ///< maximum number of events; devices that would exceed it are omitted
+constexpr size_t kMaxCells = 40000;   ///< maximum in the tiling; above it, micro-batches are merged
 constexpr int kMemoryPoints = 400;
 
 /// Returns the devices to draw: the first of each type in each stage, then the stages' other
@@ -42,15 +42,15 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
       if (types.insert(report.devices[d].type).second)
         take(d);
   }
-  for (size_t round = 0; order.size() < kMostDevices && round < kMostDevices; ++round)
+  for (size_t round = 0; order.size() < kMaxDevices && round < kMaxDevices; ++round)
     for (const auto &stage : report.stages)
-      if (round < stage.devices.size() && order.size() < kMostDevices)
+      if (round < stage.devices.size() && order.size() < kMaxDevices)
         take(stage.devices[round]);
   size_t events = 0;
   std::vector<uint32_t> shown;
   for (uint32_t d : order) {
     events += graph.devices[d].entries.size();
-    if (shown.size() >= kMostDevices || (events > kMostEvents && !shown.empty()))
+    if (shown.size() >= kMaxDevices || (events > kMaxEvents && !shown.empty()))
       break;
     shown.push_back(d);
   }
@@ -182,7 +182,7 @@ json tiling(const step::Plan &plan) {
     return std::tuple(a->unitBegin, a->unitEnd, a->sampleBegin) < std::tuple(b->unitBegin, b->unitEnd, b->sampleBegin);
   });
   json rows = json::array();
-  const int64_t grain = cells.size() > kMostCells ? int64_t(cells.size() / kMostCells) + 1 : 1;
+  const int64_t grain = cells.size() > kMaxCells ? int64_t(cells.size() / kMaxCells) + 1 : 1;
   for (size_t i = 0; i < cells.size(); i += size_t(grain)) {
     const step::Cell &cell = *cells[i];
     int64_t end = cell.sampleEnd;

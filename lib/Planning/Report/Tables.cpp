@@ -22,7 +22,7 @@ std::string memoryOf(uint64_t used, uint64_t available) {
   return text;
 }
 
-std::string range(int64_t least, int64_t most) { return least == most ? std::to_string(most) : std::to_string(least) + "-" + std::to_string(most); }
+std::string range(int64_t min, int64_t max) { return min == max ? std::to_string(max) : std::to_string(min) + "-" + std::to_string(max); }
 
 std::string factors(const Efficiency &e) {
   std::string text = format("idle %.3f x kernel %.3f x balance %.3f", e.idle, e.kernel, e.balance);
@@ -45,7 +45,7 @@ std::string unitsOf(const Report::Stage &s) {
 /// equal types, and what follows from these.
 bool foldsWith(const Report::Stage &a, const Report::Stage &b) {
   return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes && a.samples == b.samples &&
-         a.leastRows == b.leastRows && a.mostRows == b.mostRows && a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 && b.lastFraction == 1 &&
+         a.minRows == b.minRows && a.maxRows == b.maxRows && a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 && b.lastFraction == 1 &&
          std::abs(a.meanBusy - b.meanBusy) < 0.1 && a.available == b.available;
 }
 
@@ -56,7 +56,7 @@ std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &sta
   const Report::Stage &first = *stages.front();
   int32_t begin = first.unitBegin, end = first.unitEnd;
   uint32_t firstPipeline = first.pipeline, lastPipeline = first.pipeline;
-  double least = first.meanBusy, most = first.meanBusy;
+  double min = first.meanBusy, max = first.meanBusy;
   uint64_t memory = 0;
   const Report::Stage *top = &first, *bottom = &first;
   for (const Report::Stage *stage : stages) {
@@ -66,20 +66,20 @@ std::vector<std::string> foldedRow(const std::vector<const Report::Stage *> &sta
     end = std::max(end, stage->unitEnd);
     firstPipeline = std::min(firstPipeline, stage->pipeline);
     lastPipeline = std::max(lastPipeline, stage->pipeline);
-    least = std::min(least, stage->meanBusy);
-    most = std::max(most, stage->meanBusy);
+    min = std::min(min, stage->meanBusy);
+    max = std::max(max, stage->meanBusy);
     memory = std::max(memory, stage->memory);
   }
   const int32_t units = first.unitEnd - first.unitBegin;
   const std::string where = pipelines ? (firstPipeline == lastPipeline ? "pipeline " : "pipelines ") + range(firstPipeline, lastPipeline) + ": " : "";
-  const std::string busy = format("%.0f", 100 * least) == format("%.0f", 100 * most) ? "" : format("%.0f-", 100 * least);
+  const std::string busy = format("%.0f", 100 * min) == format("%.0f", 100 * max) ? "" : format("%.0f-", 100 * min);
   return {where + std::to_string(begin) + "-" + std::to_string(end),
           std::to_string(stages.size()) + " stages of " + std::to_string(units) + (units == 1 ? " unit" : " units") + ": " + top->units +
               (top == bottom ? "" : " to " + bottom->units),
           first.deviceTypes,
           std::to_string(first.samples),
-          range(first.leastRows, first.mostRows),
-          busy + format("%.0f %%", 100 * most),
+          range(first.minRows, first.maxRows),
+          busy + format("%.0f %%", 100 * max),
           memoryOf(memory, first.available)};
 }
 
@@ -104,7 +104,7 @@ std::string printStages(const Report &r, bool folded) {
       continue;
     }
     table.add({(pipelines ? "pipeline " + std::to_string(s.pipeline) + ": " : "") + std::to_string(s.unitBegin) + "-" + std::to_string(s.unitEnd),
-               unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.leastRows, s.mostRows), format("%.0f %%", 100 * s.meanBusy),
+               unitsOf(s), s.deviceTypes, std::to_string(s.samples), range(s.minRows, s.maxRows), format("%.0f %%", 100 * s.meanBusy),
                memoryOf(s.memory, s.available)});
   }
   return table.print({1, 2});
@@ -143,7 +143,7 @@ std::string printDevices(const Report &r, bool folded) {
 
 } // namespace
 
-std::string zorse::planning::printReport(const Report &r, size_t mostDevices, bool folded) {
+std::string zorse::planning::printReport(const Report &r, size_t maxDevices, bool folded) {
   std::string out = "Stages\n" + printStages(r, folded) + "\nTypes\n";
 
   TextTable types;
@@ -153,7 +153,7 @@ std::string zorse::planning::printReport(const Report &r, size_t mostDevices, bo
         {t.name, std::to_string(t.devices), std::to_string(t.used), t.used ? format("%.0f %%", 100 * t.utilisation) : "-", showPercent(t.work)});
   out += types.print();
 
-  if (r.devices.size() <= mostDevices)
+  if (r.devices.size() <= maxDevices)
     out += "\nDevices\n" + printDevices(r, folded);
   if (!r.links.empty()) {
     TextTable links;
@@ -217,9 +217,9 @@ std::string zorse::planning::writeReportJson(const Report &r) {
                               {"samples", s.samples},
                               {"first_unit_share", s.firstFraction},
                               {"last_unit_share", s.lastFraction},
-                              {"micro_batch_size", {s.leastRows, s.mostRows}},
+                              {"micro_batch_size", {s.minRows, s.maxRows}},
                               {"mean_utilization", s.meanBusy},
-                              {"max_utilization", s.mostBusy},
+                              {"max_utilization", s.maxBusy},
                               {"memory", s.memory},
                               {"available", s.available}});
   }
@@ -280,10 +280,10 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
     row(what, a.efficiency.*part, b.efficiency.*part, plain);
   auto used = [](const Report &r) { return double(std::count_if(r.devices.begin(), r.devices.end(), [](const auto &d) { return d.cells > 0; })); };
   auto fullest = [](const Report &r) {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (const auto &d : r.devices)
-      most = std::max(most, d.memory);
-    return double(most);
+      max = std::max(max, d.memory);
+    return double(max);
   };
   row("devices used", used(a), used(b), count);
   row("stages", double(a.stages.size()), double(b.stages.size()), count);

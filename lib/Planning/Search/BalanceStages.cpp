@@ -100,29 +100,29 @@ bool zorse::planning::keepTimes(const StageModel &model, const std::vector<Devic
 bool zorse::planning::fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a,
                                   size_t &b, int32_t &by) {
   auto busyOf = [&](size_t s) {
-    float most = 0;
+    float max = 0;
     for (const Member &member : pipeline.stages[s].members)
-      most = std::max(most, busy[member.device]);
-    return most;
+      max = std::max(max, busy[member.device]);
+    return max;
   };
-  size_t most = 0, least = 0;
+  size_t max = 0, min = 0;
   for (size_t s = 1; s < pipeline.stages.size(); ++s) {
-    if (busyOf(s) > busyOf(most))
-      most = s;
-    if (busyOf(s) < busyOf(least))
-      least = s;
+    if (busyOf(s) > busyOf(max))
+      max = s;
+    if (busyOf(s) < busyOf(min))
+      min = s;
   }
-  size_t other = random.chance(50) ? least : random.below(pipeline.stages.size());
-  if (other == most)
+  size_t other = random.chance(50) ? min : random.below(pipeline.stages.size());
+  if (other == max)
     return false;
-  const Stage &giver = pipeline.stages[most], &taker = pipeline.stages[other];
-  float eachGiver = busyOf(most) / static_cast<float>(giver.unitEnd - giver.unitBegin),
+  const Stage &giver = pipeline.stages[max], &taker = pipeline.stages[other];
+  float eachGiver = busyOf(max) / static_cast<float>(giver.unitEnd - giver.unitBegin),
         eachTaker = busyOf(other) / static_cast<float>(taker.unitEnd - taker.unitBegin);
-  auto equal = static_cast<int32_t>((busyOf(most) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
+  auto equal = static_cast<int32_t>((busyOf(max) - busyOf(other)) / std::max(eachGiver + eachTaker, 1e-30f));
   by = 1 + static_cast<int32_t>(random.below(static_cast<size_t>(std::clamp(equal, 1, 4 * model.boundaryVariants()))));
-  a = std::min(most, other);
-  b = std::max(most, other);
-  if (a == most) // to a later stage
+  a = std::min(max, other);
+  b = std::max(max, other);
+  if (a == max) // to a later stage
     by = -by;
   return true;
 }

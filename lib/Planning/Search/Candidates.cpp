@@ -14,9 +14,9 @@ namespace {
 constexpr double kBroken = 1000;
 
 /// Number of pipelines on the same devices with different stage boundaries, if stages share units.
-int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t most) {
+int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t max) {
   const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::SteadyState;
-  return timed && problem.batch >= 4 * most && options.stages == 0 ? most : 1;
+  return timed && problem.batch >= 4 * max && options.stages == 0 ? max : 1;
 }
 
 } // namespace
@@ -87,16 +87,16 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
 
 double zorse::planning::scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy, double step, double missing) {
   double value = step, penalty = missing > 0 ? 1.02 + 2 * missing : 1;
-  if (options.objective == Objective::CostPerSample || options.mostPrice > 0) {
+  if (options.objective == Objective::CostPerSample || options.maxPrice > 0) {
     double perHour = priceOf(problem, strategy);
     if (options.objective == Objective::CostPerSample)
       value = step * std::max(perHour, 1e-9);
-    if (options.mostPrice > 0 && perHour > options.mostPrice)
-      penalty *= kBroken * perHour / options.mostPrice;
+    if (options.maxPrice > 0 && perHour > options.maxPrice)
+      penalty *= kBroken * perHour / options.maxPrice;
   }
   double throughput = static_cast<double>(problem.batch) / step;
-  if (options.leastThroughput > 0 && throughput < options.leastThroughput)
-    penalty *= kBroken * options.leastThroughput / throughput;
+  if (options.minThroughput > 0 && throughput < options.minThroughput)
+    penalty *= kBroken * options.minThroughput / throughput;
   return value * penalty;
 }
 

@@ -65,7 +65,7 @@ double priceOf(const Problem &problem, const Strategy &strategy);
 /// summed
 double scoreOf(const Problem &problem, const SearchOptions &options, const Strategy &strategy, double step, double missing);
 /// Whether prices count. A small subset of the devices may then be best.
-inline bool countsPrices(const SearchOptions &options) { return options.objective == Objective::CostPerSample || options.mostPrice > 0; }
+inline bool countsPrices(const SearchOptions &options) { return options.objective == Objective::CostPerSample || options.maxPrice > 0; }
 
 /// State shared by all parts of a search. Results never depend on the number of threads: work is
 /// distributed in batches, and comparisons use whole batches.
@@ -121,7 +121,7 @@ std::vector<Candidate> makeInitialSolutions(SearchContext &context, bool thoroug
 /// Returns at most `most` subsets of the devices: without each site, class and node, each of these
 /// alone, the strongest together, classes of a site; for few devices, one less of each class. Sites
 /// are first, nodes last.
-std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t most);
+std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t max);
 /// Returns the usable devices without those that are much slower than the mean and together
 /// contribute almost nothing. A search that starts without them is unaffected by them, and adds
 /// them if that helps.
@@ -130,7 +130,7 @@ std::vector<uint32_t> withoutNegligible(const SearchContext &context);
 /// overlap and tend to omit this layout.
 void addWhole(SearchContext &context, std::vector<Candidate> &solutions);
 /// Adds the best estimates for subsets of the devices `of`, `each` for every subset.
-void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t mostSets, size_t each, std::vector<Candidate> &solutions);
+void addSubclusterSolutions(SearchContext &context, const std::vector<uint32_t> &of, size_t maxSets, size_t each, std::vector<Candidate> &solutions);
 
 /// Returns one pipeline with this number of stages, and devices and units in proportion to speed,
 /// without regard to memory. If no seed fits, moves start there, or it shows the missing memory.

@@ -51,7 +51,7 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
 }
 
 /// Returns orders of blocks with contiguous sites, at most `most`.
-std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, size_t most) {
+std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, size_t max) {
   std::vector<uint32_t> sites;
   for (const Block &block : blocks)
     if (std::find(sites.begin(), sites.end(), block.site) == sites.end())
@@ -70,7 +70,7 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
       }
       if (seen.insert(runs).second)
         orders.push_back(order);
-    } while (orders.size() < most && std::next_permutation(order.begin(), order.end()));
+    } while (orders.size() < max && std::next_permutation(order.begin(), order.end()));
     return orders;
   }
   do {
@@ -90,8 +90,8 @@ std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, si
               order.push_back(b);
       if (std::find(orders.begin(), orders.end(), order) == orders.end())
         orders.push_back(order);
-    } while (orders.size() < most && std::next_permutation(classes.begin(), classes.end()));
-  } while (orders.size() < most && std::next_permutation(sites.begin(), sites.end()));
+    } while (orders.size() < max && std::next_permutation(classes.begin(), classes.end()));
+  } while (orders.size() < max && std::next_permutation(sites.begin(), sites.end()));
   return orders;
 }
 
@@ -151,7 +151,7 @@ std::vector<DeviceSet> splitDeviceSets(const SearchContext &context, const std::
 double rateOf(const SearchContext &context, const std::vector<uint32_t> &devices) {
   double rate = 0;
   for (uint32_t d : devices)
-    rate += 1 / context.model.leastPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
+    rate += 1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
   return rate;
 }
 
@@ -254,7 +254,7 @@ private:
       addTasks({context.devices}, effort.seedOrders);
     for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u})
       if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 || copies == sites.size() || asked == copies) &&
-          (asked == 0 || asked == copies) && copies <= effort.mostCopies && copies <= count && copies <= context.problem.batch)
+          (asked == 0 || asked == copies) && copies <= effort.maxCopies && copies <= count && copies <= context.problem.batch)
         for (bool bySite : {false, true}) {
           auto sets = dealCopies(context, copies, bySite);
           if (!sets.empty())
@@ -263,7 +263,7 @@ private:
   }
 
   /// Adds one pipeline per set.
-  void addTasks(const std::vector<std::vector<uint32_t>> &sets, size_t mostOrders) {
+  void addTasks(const std::vector<std::vector<uint32_t>> &sets, size_t maxOrders) {
     std::vector<std::vector<Block>> blocks;
     std::vector<double> rates;
     size_t largest = 0;
@@ -277,12 +277,12 @@ private:
       return;
     const SearchEffort::Pieces pieces = effort.piecesOf(largest);
     const size_t rowCounts = effort.seedRows ? std::min(context.model.rows().size(), effort.seedRows) : 1;
-    for (const auto &order : makeOrders(blocks.front(), mostOrders))
+    for (const auto &order : makeOrders(blocks.front(), maxOrders))
       for (size_t choice = 0; choice < pieces.deviceSets.size() * rowCounts; ++choice) {
         SeedTask task = makeTask(blocks, order, pieces.deviceSets[choice / rowCounts]);
         if (effort.seedRows)
-          task.options.leastRows = task.options.mostRows = choice % rowCounts;
-        task.options.mostDevices = pieces.mostInStage;
+          task.options.minRows = task.options.maxRows = choice % rowCounts;
+        task.options.maxDevices = pieces.maxInStage;
         task.samples = samples;
         task.finer = pieces.finer;
         tasks.push_back(std::move(task));
@@ -409,7 +409,7 @@ private:
     std::map<std::array<size_t, 2>, size_t> refined;
     std::map<size_t, double> bestOf; // by number of pipelines
     for (size_t i : byPromise) {
-      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].deviceSets.size(), tasks[i].options.mostRows}]++ >= effort.seedsInPieces)
+      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ >= effort.seedsInPieces)
         continue;
       const double best = bestOf.emplace(tasks[i].deviceSets.size(), tasks[i].estimate()).first->second;
       if (tasks[i].estimate() > effort.piecesWithin * best)
@@ -436,7 +436,7 @@ private:
     std::vector<size_t> again;
     for (size_t i = 0; i < tasks.size(); ++i)
       if (thorough && again.size() < effort.seedsAgain &&
-          taken[{tasks[i].size, tasks[i].deviceSets.size(), tasks[i].options.mostRows}]++ < effort.seedsAgainOfKind)
+          taken[{tasks[i].size, tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ < effort.seedsAgainOfKind)
         again.push_back(i);
     context.parallel(again.size(), [&](size_t worker, size_t i) { solve(worker, again[i]); });
   }
@@ -497,7 +497,7 @@ std::optional<Candidate> zorse::planning::proportionalPartition(const SearchCont
   double total = 0;
   for (const DeviceSet &group : groups) {
     for (uint32_t d : group.devices)
-      total += 1 / model.leastPerSample(model.deviceTypeOf(d), 0, model.units());
+      total += 1 / model.minPerSample(model.deviceTypeOf(d), 0, model.units());
     passed.push_back(total);
   }
   Candidate candidate;

@@ -28,8 +28,8 @@ public:
   /// unchanged start) and at most `simulations` simulations.
   void run(size_t worker, uint64_t descents, uint32_t simulations) {
     place = worker;
-    most = used + simulations;
-    for (uint64_t i = 0; i < descents && used < most; ++i, ++done) {
+    max = used + simulations;
+    for (uint64_t i = 0; i < descents && used < max; ++i, ++done) {
       if (done > 0 && !kick())
         continue;
       hillClimb();
@@ -82,13 +82,13 @@ private:
   }
 
   /// For few devices the best neighbor is used, for many the first better one.
-  bool isOver() const { return used >= most || (!context.effort().bestNeighbour && isBetter()); }
+  bool isOver() const { return used >= max || (!context.effort().bestNeighbour && isBetter()); }
   bool isBetter() const { return next.score < now.score * (1 - 1e-9); }
 
   void hillClimb() {
     const size_t kinds = neighborhood.kinds();
     size_t failed = 0;
-    for (size_t kind = 0; failed < kinds && used < most; kind = (kind + 1) % kinds) {
+    for (size_t kind = 0; failed < kinds && used < max; kind = (kind + 1) % kinds) {
       bool moved = false;
       for (;;) {
         next = Candidate();
@@ -107,15 +107,15 @@ private:
   size_t place = 0; ///< of the worker
   Candidate now, next;
   uint64_t seed, done = 0;
-  uint32_t most = 0, used = 0;
+  uint32_t max = 0, used = 0;
   Neighborhood neighborhood;
 };
 
 size_t stagesOf(const Strategy &strategy) {
-  size_t most = 0;
+  size_t max = 0;
   for (const Pipeline &pipeline : strategy.pipelines)
-    most = std::max(most, pipeline.stages.size());
-  return most;
+    max = std::max(max, pipeline.stages.size());
+  return max;
 }
 
 } // namespace

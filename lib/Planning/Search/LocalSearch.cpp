@@ -12,7 +12,7 @@ using namespace zorse::planning;
 Move AdaptiveMoveSelection::pick(SplitMix64 &random, bool parts) const {
   constexpr double base[2][kMoves] = {{14, 8, 12, 5, 0, 8, 47, 3, 3}, {18, 4, 12, 5, 4, 4, 47, 3, 3}};
   // Rates of improvement as if kBefore moves had been made before, with the mean's success rate.
-  constexpr double kBefore = 40, kMost = 5;
+  constexpr double kBefore = 40, kMax = 5;
   double made = kBefore, good = 0.5;
   for (size_t m = 0; m < kMoves; ++m) {
     made += tries[m];
@@ -22,7 +22,7 @@ Move AdaptiveMoveSelection::pick(SplitMix64 &random, bool parts) const {
   double shares[kMoves], sum = 0;
   for (size_t m = 0; m < kMoves; ++m) {
     const double rate = (improvements[m] + kBefore * mean) / (tries[m] + kBefore);
-    shares[m] = base[parts][m] * std::clamp(rate / mean, 1 / kMost, kMost);
+    shares[m] = base[parts][m] * std::clamp(rate / mean, 1 / kMax, kMax);
     sum += shares[m];
   }
   double at = static_cast<double>(random.below(1 << 20)) / (1 << 20) * sum;
@@ -64,7 +64,7 @@ public:
       memory += static_cast<double>(context.problem.cluster.devices[d].capacity());
     std::vector<std::string> structures;
     for (const Candidate &candidate : pool) {
-      if (starts.size() >= most || !(candidate.score < INFINITY))
+      if (starts.size() >= max || !(candidate.score < INFINITY))
         break;
       std::string structure = structureOf(context.model, candidate.strategy);
       if (std::find(structures.begin(), structures.end(), structure) != structures.end())
@@ -111,7 +111,7 @@ private:
   }
 
   void giveUpWorst(double progress) {
-    size_t keep = std::max<size_t>(1, progress < 0.25 ? most : progress < 0.5 ? most / 2 : progress < 0.8 ? most / 4 : 1);
+    size_t keep = std::max<size_t>(1, progress < 0.25 ? max : progress < 0.5 ? max / 2 : progress < 0.8 ? max / 4 : 1);
     if (starts.size() <= keep)
       return;
     std::sort(starts.begin(), starts.end(), [](const SearchStart &a, const SearchStart &b) { return better(a.best, b.best); });
@@ -167,7 +167,7 @@ private:
   std::vector<Candidate> &pool;
   const uint32_t begin = context.tried(), budget = context.budget - begin;
   const SearchEffort effort = context.effort();
-  const size_t most = effort.walksFor(budget);
+  const size_t max = effort.walksFor(budget);
   double memory = 0; ///< sum over all devices
   std::vector<SearchStart> starts;
   std::vector<Candidate> moved; ///< candidates of this round

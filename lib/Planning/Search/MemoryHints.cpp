@@ -20,8 +20,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     if (problem.cluster.devices[d].memory > problem.cluster.devices[best].memory)
       best = d;
   const ClusterDevice &like = problem.cluster.devices[best];
-  const size_t most = SearchEffort::forDevices(problem.cluster.devices.size()).addedDevices;
-  for (uint32_t more = 1; more <= most; more *= 2) {
+  const size_t max = SearchEffort::forDevices(problem.cluster.devices.size()).addedDevices;
+  for (uint32_t more = 1; more <= max; more *= 2) {
     Cluster larger = problem.cluster;
     for (uint32_t i = 0; i < more; ++i) {
       ClusterDevice device = like;
@@ -73,14 +73,14 @@ std::string optimizationThatFits(const Problem &problem, const SearchOptions &op
         node.hostMemory = bytes ? std::max(node.hostMemory, bytes) : 0;
     return tryOn(roomy);
   };
-  uint64_t most = 0;
+  uint64_t max = 0;
   for (const ClusterNode &node : problem.cluster.nodes)
-    most = std::max(most, node.hostMemory);
-  if (most == 0 || withAtLeast(0).empty())
+    max = std::max(max, node.hostMemory);
+  if (max == 0 || withAtLeast(0).empty())
     return "";
   constexpr uint64_t kLargest = uint64_t(64) << 40;
   for (uint64_t bytes = uint64_t(1) << 30; bytes <= kLargest; bytes *= 2)
-    if (bytes > most)
+    if (bytes > max)
       if (const std::string text = withAtLeast(bytes); !text.empty())
         return "hosts with " + showBytes(static_cast<double>(bytes)) + " of memory each (host_memory in the cluster file), for " + text;
   return "";
@@ -109,8 +109,8 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   context.simulate(pool);
   std::optional<double> best;
   for (const Candidate &c : pool)
-    if (c.score < 1e300 && c.shortfallBytes == 0 && (!best || c.score < *best) && (options.mostPrice <= 0 || context.price(c.strategy) <= options.mostPrice) &&
-        static_cast<double>(problem.batch) >= options.leastThroughput * c.step) {
+    if (c.score < 1e300 && c.shortfallBytes == 0 && (!best || c.score < *best) && (options.maxPrice <= 0 || context.price(c.strategy) <= options.maxPrice) &&
+        static_cast<double>(problem.batch) >= options.minThroughput * c.step) {
       best = c.score;
       if (!used)
         continue;

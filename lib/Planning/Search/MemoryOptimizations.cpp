@@ -31,8 +31,8 @@ std::vector<MemoryOptimization> zorse::planning::memoryOptimizationCandidates() 
 namespace {
 
 /// Drops the techniques of stages with enough free memory, those with the most free memory first;
-/// `mostStages` are tried.
-void dropUnneededOptimizations(const Problem &problem, size_t mostStages, SearchResult &result) {
+/// `maxStages` are tried.
+void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchResult &result) {
   std::vector<std::pair<double, std::vector<uint32_t>>> byRoom; // used share of the memory of the fullest device
   for (const Pipeline &pipeline : result.strategy.pipelines)
     for (const Stage &stage : pipeline.stages) {
@@ -44,7 +44,7 @@ void dropUnneededOptimizations(const Problem &problem, size_t mostStages, Search
       byRoom.push_back({fullest, std::move(devices)});
     }
   std::sort(byRoom.begin(), byRoom.end());
-  byRoom.resize(std::min(byRoom.size(), mostStages));
+  byRoom.resize(std::min(byRoom.size(), maxStages));
   StrategySimulator simulator(problem);
   double best = simulator.run(result.strategy).step;
   Strategy strategy = result.strategy;

@@ -258,9 +258,9 @@ void Neighborhood::dissolve(size_t gone, uint32_t device) {
 
 /// Makes the device a separate pipeline, with samples in proportion to its speed.
 void Neighborhood::alone(const Groups &without, uint32_t device) {
-  if (without.size() >= context.effort().mostPipelines || context.options.pipelines == without.size())
+  if (without.size() >= context.effort().maxPipelines || context.options.pipelines == without.size())
     return;
-  auto speedOf = [&](uint32_t d) { return 1 / model->leastPerSample(model->deviceTypeOf(d), 0, model->units()); };
+  auto speedOf = [&](uint32_t d) { return 1 / model->minPerSample(model->deviceTypeOf(d), 0, model->units()); };
   double all = 0;
   for (uint32_t d : context.devices)
     all += speedOf(d);
@@ -367,7 +367,7 @@ void Neighborhood::join(size_t p, size_t s, const std::vector<DeviceSet> &groups
 /// Splits a stage of few devices in all possible ways.
 void Neighborhood::divide(size_t p, size_t s, const std::vector<DeviceSet> &groups) {
   const std::vector<uint32_t> &all = groups[s].devices;
-  if (all.size() < 2 || all.size() > context.effort().dividedMost)
+  if (all.size() < 2 || all.size() > context.effort().dividedMax)
     return;
   for (uint32_t half = 1; half + 1 < 1u << all.size() && !enough; ++half) {
     DeviceSet a, b;

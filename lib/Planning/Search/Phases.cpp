@@ -23,23 +23,23 @@ constexpr StateOffload kOffloads[] = {StateOffload::None, StateOffload::AllState
 constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute};
 
 /// Returns the powers of two up to `most`, and `most`.
-std::set<size_t> steps(size_t most) {
+std::set<size_t> steps(size_t max) {
   std::set<size_t> list;
-  for (size_t n = 1; n < most; n *= 2)
+  for (size_t n = 1; n < max; n *= 2)
     list.insert(n);
-  if (most > 0)
-    list.insert(most);
+  if (max > 0)
+    list.insert(max);
   return list;
 }
 
-/// Simulates the first of these until `mostTasks` tasks have been listed.
-void simulateSome(SearchContext &context, std::vector<Candidate> tried, double mostTasks, std::vector<Candidate> &pool) {
+/// Simulates the first of these until `maxTasks` tasks have been listed.
+void simulateSome(SearchContext &context, std::vector<Candidate> tried, double maxTasks, std::vector<Candidate> &pool) {
   const size_t atOnce = context.effort().phasesAtOnce;
-  for (size_t begin = 0; begin < tried.size() && mostTasks > 0; begin += atOnce) {
+  for (size_t begin = 0; begin < tried.size() && maxTasks > 0; begin += atOnce) {
     std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin), tried.begin() + static_cast<long>(std::min(tried.size(), begin + atOnce)));
     context.simulate(batch);
     for (Candidate &candidate : batch) {
-      mostTasks -= 2.0 * candidate.tasks;
+      maxTasks -= 2.0 * candidate.tasks;
       pool.push_back(std::move(candidate));
     }
   }

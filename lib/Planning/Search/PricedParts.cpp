@@ -104,14 +104,14 @@ private:
       for (size_t i = 0; i < counts[c]; ++i) {
         const ClusterDevice &device = problem.cluster.devices[list[i]];
         part.devices.push_back(list[i]);
-        rate += 1 / context.model.leastPerSample(deviceClass, 0, context.model.units());
+        rate += 1 / context.model.minPerSample(deviceClass, 0, context.model.units());
         memory += device.capacity() ? static_cast<double>(device.capacity()) : INFINITY;
         price += device.price + (nodes.insert(device.node).second ? problem.cluster.nodes[device.node].price : 0);
       }
       ++c;
     }
-    if (part.devices.empty() || part.devices.size() == context.devices.size() || (options.mostPrice > 0 && price > options.mostPrice) ||
-        rate < options.leastThroughput)
+    if (part.devices.empty() || part.devices.size() == context.devices.size() || (options.maxPrice > 0 && price > options.maxPrice) ||
+        rate < options.minThroughput)
       return;
     // Communication between devices costs a little, memory techniques cost a lot.
     constexpr double kOfAnother = 0.02, kOfOptimizations = 1.5;
@@ -197,8 +197,8 @@ std::vector<Devices> chooseParts(const Problem &problem, const SearchOptions &op
       promising.push_back({*score, std::move(part)});
   }
   std::stable_sort(promising.begin(), promising.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
-  const size_t most = chosen.size() + effort.pricedSearched;
-  for (size_t i = 0; i < promising.size() && chosen.size() < most && promising[i].first <= effort.pricedWithin * promising.front().first; ++i)
+  const size_t max = chosen.size() + effort.pricedSearched;
+  for (size_t i = 0; i < promising.size() && chosen.size() < max && promising[i].first <= effort.pricedWithin * promising.front().first; ++i)
     choose(promising[i].second);
   return chosen;
 }

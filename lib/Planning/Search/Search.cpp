@@ -46,7 +46,7 @@ uint32_t descents(const SearchContext &context, const Strategy &strategy) {
   const double lists =
       context.problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Offload ? 3 : 1; // three lists: two iterations, and one of many copies
   const SearchEffort effort = context.effort();
-  return static_cast<uint32_t>(std::min<double>(effort.mostDescents, effort.descentTasks / (lists * tasksOf(strategy))));
+  return static_cast<uint32_t>(std::min<double>(effort.maxDescents, effort.descentTasks / (lists * tasksOf(strategy))));
 }
 
 Status checkOptions(const SearchContext &context) {
@@ -59,10 +59,10 @@ Status checkOptions(const SearchContext &context) {
     return userError("batch is " + std::to_string(problem.batch) + ", expected at least 1");
   if (context.devices.empty())
     return userError("every device of the cluster is excluded; leave at least one");
-  const size_t stages = context.options.stages, most = std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size());
-  if (stages > most)
+  const size_t stages = context.options.stages, max = std::min<size_t>(static_cast<size_t>(context.tables.units()), context.devices.size());
+  if (stages > max)
     return userError(std::to_string(stages) + " stages are asked for; the model has " + std::to_string(context.tables.units()) +
-                     " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " + std::to_string(most) +
+                     " units and the cluster " + std::to_string(context.devices.size()) + " devices, so at most " + std::to_string(max) +
                      " are possible");
   return Status::success();
 }
@@ -142,7 +142,7 @@ std::string nothingFound(const SearchOptions &options) {
 void varySchedules(SearchContext &context, const std::vector<step::Schedule> &schedules, std::vector<Candidate> &pool) {
   const SearchEffort effort = context.effort();
   const size_t affordable = context.budget / effort.seedsPart / std::max<size_t>(schedules.size(), 1);
-  const size_t leaders = std::min({pool.size(), std::max(effort.leastLeaders, affordable), effort.mostLeaders});
+  const size_t leaders = std::min({pool.size(), std::max(effort.minLeaders, affordable), effort.maxLeaders});
   std::vector<Candidate> varied;
   for (size_t i = 0; i < leaders; ++i)
     for (size_t s = 1; s < schedules.size(); ++s) {

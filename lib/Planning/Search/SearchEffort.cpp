@@ -39,14 +39,14 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.wholeStages = n <= 64;
 
   effort.minInitialSolutions = n <= 1024 ? 8 : 6;
-  effort.leastLeaders = n <= 1024 ? 2 : 1;
+  effort.minLeaders = n <= 1024 ? 2 : 1;
 
   effort.patience = few ? 60 : 200;
   effort.adaptsMoves = n > 16;
   effort.wholeGroups = n <= 48 ? 25 : 60;
 
   effort.descentTasks = n <= 16 ? 1.2e7 : n <= 64 ? 4e7 : 0;
-  effort.mostDescents = effort.small ? 40000 : 20000;
+  effort.maxDescents = effort.small ? 40000 : 20000;
   effort.bestNeighbour = n <= 16;
   effort.descentPatience = effort.small ? 12 : 3;
   effort.deviceMemoryOptimizations = n <= 16;
@@ -67,7 +67,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 }
 
 uint32_t SearchEffort::budgetFor(double tasksOfOne) const {
-  return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(leastBudget), static_cast<double>(mostBudget)));
+  return static_cast<uint32_t>(std::clamp(tasks / tasksOfOne, static_cast<double>(minBudget), static_cast<double>(maxBudget)));
 }
 
 size_t SearchEffort::walksFor(uint32_t simulations) const { return std::min<size_t>(maxStarts, simulations >= 400 ? 8 : simulations >= 100 ? 4 : 2); }

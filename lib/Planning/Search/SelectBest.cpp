@@ -176,10 +176,10 @@ private:
 
   Status checkLimits() const {
     double rate = static_cast<double>(problem.batch) / result.evaluation.step;
-    if (rate < options.leastThroughput)
-      return userError("no plan reaches " + show(options.leastThroughput) + " samples/s; the best that was found reaches " + show(rate));
-    if (options.mostPrice > 0 && result.price > options.mostPrice)
-      return userError("no plan costs " + show(options.mostPrice) + " an hour or less; the best that was found costs " + show(result.price));
+    if (rate < options.minThroughput)
+      return userError("no plan reaches " + show(options.minThroughput) + " samples/s; the best that was found reaches " + show(rate));
+    if (options.maxPrice > 0 && result.price > options.maxPrice)
+      return userError("no plan costs " + show(options.maxPrice) + " an hour or less; the best that was found costs " + show(result.price));
     return Status::success();
   }
 
@@ -188,28 +188,28 @@ private:
   std::string explainShortfall() {
     if (!options.memoryHints)
       return "no plan fits the memory of the devices";
-    Strategy least = closest->strategy;
-    const auto leastOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
+    Strategy min = closest->strategy;
+    const auto minOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
       return std::pair(a.score < INFINITY ? a.shortfallBytes : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.shortfallBytes : UINT64_MAX, b.id);
     });
-    if (leastOfPool != pool.end())
-      takeIfLess(leastOfPool->strategy, least);
+    if (minOfPool != pool.end())
+      takeIfLess(minOfPool->strategy, min);
     const size_t longest = std::min<size_t>(context.devices.size(), static_cast<size_t>(context.model.units()));
     for (size_t stages = 1; stages <= longest; stages = stages < longest ? std::min(2 * stages, longest) : longest + 1)
       if (std::optional<Candidate> row = proportionalPartition(context, stages)) {
         row->strategy.state = ShardSizing::ByFreeMemory;
-        takeIfLess(row->strategy, least);
+        takeIfLess(row->strategy, min);
       }
-    return explainMemory(context, least, closestEvaluation);
+    return explainMemory(context, min, closestEvaluation);
   }
 
-  void takeIfLess(const Strategy &strategy, Strategy &least) {
+  void takeIfLess(const Strategy &strategy, Strategy &min) {
     const StrategySimulator::Result &found = context.simulator(0).run(strategy);
     if (!found.ran || found.shortfallBytes >= closestEvaluation.shortfallBytes)
       return;
     if (Result<Evaluation> evaluation = estimate(problem, makePlan(problem, strategy));
         !evaluation.failed() && evaluation->shortfallBytes > 0 && evaluation->shortfallBytes < closestEvaluation.shortfallBytes) {
-      least = strategy;
+      min = strategy;
       closestEvaluation = std::move(*evaluation);
     }
   }

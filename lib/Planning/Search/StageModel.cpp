@@ -41,14 +41,14 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
   UnitTimes times(problem, tables);
   chooseRows(times, rowLimit);
   sumTimes(times);
-  sumLeast(times);
+  sumMin(times);
   sumState();
   for (int32_t u = 0; u <= tables.units(); ++u) {
     forwardAt.push_back(tables.forwardBytesAt(u));
     backwardAt.push_back(tables.backwardBytesAt(u));
   }
   measureCells();
-  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &leastWhole, &shared, &forwardAt, &backwardAt})
+  for (std::vector<double> *sums : {&whole, &forwards, &backwards, &minWhole, &shared, &forwardAt, &backwardAt})
     refine(*sums, stride, boundaryDenominator);
   stride = static_cast<size_t>(this->units()) + 1;
   for (int32_t cut = 0; cut <= this->units(); ++cut) {
@@ -60,12 +60,12 @@ StageModel::StageModel(const Problem &problem, const UnitTables &tables, int64_t
 
 void StageModel::chooseRows(UnitTimes &times, int64_t rowLimit) {
   const SearchEffort effort = SearchEffort::forDevices(problem.cluster.devices.size(), tables.units(), problem.batch);
-  const int64_t most = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : effort.mostRows);
+  const int64_t max = std::min<int64_t>(problem.batch, rowLimit > 0 ? rowLimit : effort.maxRows);
   const bool few = effort.everyRow;
   auto next = [&](int64_t rows) {
     return !few || rows == 1 ? 2 * rows : rows % 3 == 0 ? rows / 3 * 4 : rows / 2 * 3;
   }; // small problems: 1, 2, 3, 4, 6, 8, 12, 16
-  for (int64_t rows = 1, last = 1; rows <= most; last = rows, rows = next(rows)) {
+  for (int64_t rows = 1, last = 1; rows <= max; last = rows, rows = next(rows)) {
     bool pays = rows == 1;
     for (uint32_t c = 0; c < deviceTypes() && !pays; ++c)
       pays = total(times.of(c, rows), stride - 1, splits()) / static_cast<double>(rows) <
@@ -93,8 +93,8 @@ void StageModel::sumTimes(UnitTimes &times) {
 }
 
 /// Per unit: the minimum over rows, including those that rowChoices omits.
-void StageModel::sumLeast(UnitTimes &times) {
-  leastWhole.assign(deviceTypes() * stride, 0);
+void StageModel::sumMin(UnitTimes &times) {
+  minWhole.assign(deviceTypes() * stride, 0);
   for (uint32_t c = 0; c < deviceTypes(); ++c) {
     std::vector<const UnitTimes::Prefix *> all;
     std::vector<double> rowsOf;
@@ -103,13 +103,13 @@ void StageModel::sumLeast(UnitTimes &times) {
       rowsOf.push_back(static_cast<double>(rows));
     }
     for (size_t u = 0; u + 1 < stride; ++u) {
-      double least = std::numeric_limits<double>::infinity();
+      double min = std::numeric_limits<double>::infinity();
       for (size_t i = 0; i < all.size(); ++i) {
         auto unit = [&](const std::vector<double> &p) { return p[u + 1] - p[u]; };
         double b = unit(all[i]->backward), parts = splits() ? unit(all[i]->inputGradients) + unit(all[i]->weightGradients) : b;
-        least = std::min(least, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
+        min = std::min(min, (unit(all[i]->forward) + std::min(b, parts)) / rowsOf[i]);
       }
-      leastWhole[c * stride + u + 1] = leastWhole[c * stride + u] + least;
+      minWhole[c * stride + u + 1] = minWhole[c * stride + u] + min;
     }
   }
 }
@@ -175,22 +175,22 @@ void StageModel::measureCells() {
       return CellBytes{static_cast<double>(memory.residentBytes - memory.deferred), static_cast<double>(memory.transientBytes + memory.deferred)};
     };
     // Bytes grow with rows: the other sizes are interpolated between the smallest and the largest.
-    const int64_t most = rowChoices.back();
+    const int64_t max = rowChoices.back();
     std::vector<CellBytes> ends[2][2]; // single units and pairs; for one row and for the maximum
     std::vector<double> spaces[2];
     for (int e = 0; e < 2; ++e)
       for (int32_t u = 0; u < units; ++u) {
-        const step::CellMemory one = cell(u, u + 1, e ? most : 1);
+        const step::CellMemory one = cell(u, u + 1, e ? max : 1);
         ends[e][0].push_back(bytesOfCell(one));
         spaces[e].push_back(static_cast<double>(one.workspace));
         if (u > 0) {
-          const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? most : 1)), &front = ends[e][0][static_cast<size_t>(u) - 1],
+          const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? max : 1)), &front = ends[e][0][static_cast<size_t>(u) - 1],
                           &behind = ends[e][0].back();
           ends[e][1].push_back({both.residentBytes - front.residentBytes - behind.residentBytes, both.transientBytes - front.transientBytes - behind.transientBytes});
         }
       }
     for (int64_t rows : rowChoices) {
-      const double at = most > 1 ? static_cast<double>(rows - 1) / static_cast<double>(most - 1) : 0;
+      const double at = max > 1 ? static_cast<double>(rows - 1) / static_cast<double>(max - 1) : 0;
       UnitBytes list;
       for (int kind = 0; kind < 2; ++kind) {
         auto &sums = kind ? list.pair : list.single;

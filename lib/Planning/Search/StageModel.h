@@ -37,7 +37,7 @@ public:
   double forward(uint32_t c, size_t r, int32_t u, int32_t v) const { return forwards[at(c, r, v)] - forwards[at(c, r, u)]; }
   double backward(uint32_t c, size_t r, int32_t u, int32_t v) const { return backwards[at(c, r, v)] - backwards[at(c, r, u)]; }
   /// Minimum seconds per sample over all row counts: F + B (+ W).
-  double leastPerSample(uint32_t c, int32_t u, int32_t v) const { return leastWhole[c * stride + v] - leastWhole[c * stride + u]; }
+  double minPerSample(uint32_t c, int32_t u, int32_t v) const { return minWhole[c * stride + v] - minWhole[c * stride + u]; }
 
   /// Bytes of a range of units: parameters and gradients of every reader, state that owners shard
   /// (optimizer states and master parameters), and data of collectives.
@@ -85,7 +85,7 @@ public:
 private:
   void chooseRows(UnitTimes &times, int64_t rowLimit);
   void sumTimes(UnitTimes &times);
-  void sumLeast(UnitTimes &times);
+  void sumMin(UnitTimes &times);
   void sumState();
   void measureCells();
   void describeCluster();
@@ -95,7 +95,7 @@ private:
   std::vector<std::vector<uint32_t>> devicesOf;
   std::vector<int64_t> rowChoices;
   size_t stride;
-  std::vector<double> whole, forwards, backwards, leastWhole;
+  std::vector<double> whole, forwards, backwards, minWhole;
   std::vector<double> held, gathered, reduced; ///< per real unit
   std::vector<int32_t> begins, ends;           ///< per boundary: the real units with ranges that contain all that begins, or ends, there
   std::vector<double> shared, forwardAt, backwardAt, nics, ports, memory;

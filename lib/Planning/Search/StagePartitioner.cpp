@@ -25,11 +25,11 @@ constexpr double kFragmentationDivisor = 1.02;
 
 } // namespace
 
-double StagePartitioner::leastTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const {
+double StagePartitioner::minTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const {
   double rate = 0;
   for (const DeviceSet &deviceSet : deviceSets)
     for (uint32_t d : deviceSet.devices)
-      rate += 1 / model.leastPerSample(model.deviceTypeOf(d), 0, model.units());
+      rate += 1 / model.minPerSample(model.deviceTypeOf(d), 0, model.units());
   return static_cast<double>(options.samples) / rate;
 }
 
@@ -200,23 +200,23 @@ void StagePartitioner::leaveOut(size_t i) {
     }
 }
 
-int32_t StagePartitioner::mostInFront(const Goal &goal, size_t i) const {
+int32_t StagePartitioner::maxInFront(const Goal &goal, size_t i) const {
   const int32_t units = model.units();
   const size_t stride = static_cast<size_t>(units) + 1, classes = model.deviceTypes();
-  int32_t most = 0;
-  for (; most < units; ++most) {
+  int32_t max = 0;
+  for (; max < units; ++max) {
     double share = 0;
     for (size_t c = 0; c < classes && share < 1; ++c)
       if (prefixCounts[i * classes + c] > 0)
         share += prefixCounts[i * classes + c] * goal.time /
-                 (static_cast<double>(goal.options.samples) * leastSeconds[c * stride + static_cast<size_t>(most) + 1]);
+                 (static_cast<double>(goal.options.samples) * minSeconds[c * stride + static_cast<size_t>(max) + 1]);
     if (share < 1)
       break;
   }
-  return most;
+  return max;
 }
 
-void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront) {
+void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t maxFront) {
   const int32_t units = model.units();
   const size_t stride = static_cast<size_t>(units) + 1;
   const int64_t rows = model.rows()[r];
@@ -248,7 +248,7 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
       u = v - 1;
       continue;
     }
-    for (int32_t begin = u; begin < v && begin < u + 2 && begin <= mostFront; ++begin) {
+    for (int32_t begin = u; begin < v && begin < u + 2 && begin <= maxFront; ++begin) {
       double total = latencyBehind + passage(stage, r, begin, v);
       if (total < here[begin]) {
         here[begin] = total;
@@ -263,12 +263,12 @@ bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const Par
   label.assign((n + 1) * stride, kInfinity);
   predecessors.resize((n + 1) * stride);
   label[n * stride + stride - 1] = 0;
-  const size_t mostRows = std::min(options.mostRows, model.rows().size() - 1);
+  const size_t maxRows = std::min(options.maxRows, model.rows().size() - 1);
   const Goal goal{options, time, latency, options.split ? kFillWithSplit : 1, time / static_cast<double>(options.samples), options.lateStart * time};
   for (size_t i = n; i-- > 0;) {
     if (options.mayLeaveOut)
       leaveOut(i);
-    const int32_t mostFront = mostInFront(goal, i);
+    const int32_t maxFront = maxInFront(goal, i);
     StageChoice stage{};
     uint32_t lastNode = UINT32_MAX;
     const size_t last = n - i < options.maxDeviceSets ? n : i + options.maxDeviceSets;
@@ -276,16 +276,16 @@ bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const Par
       addDevices(stage, deviceSets[j - 1], lastNode);
       if (static_cast<int64_t>(stage.devices) > options.samples)
         break;
-      if (j != n && (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.mostDevices))
+      if (j != n && (CutEffort::passesOver(j - i, options.rough) || stage.devices > options.maxDevices))
         continue;
       if (n > CutEffort::kMixed && stage.typeCount > 2 && j - i > 1)
         break;
       close(stage, options, i, j);
-      for (size_t r = options.leastRows; r <= mostRows; ++r) {
-        if (r > options.leastRows && model.rows()[r] * static_cast<int64_t>(stage.devices) * 4 > options.samples)
+      for (size_t r = options.minRows; r <= maxRows; ++r) {
+        if (r > options.minRows && model.rows()[r] * static_cast<int64_t>(stage.devices) * 4 > options.samples)
           break;
         setCells(stage, options, r);
-        extend(goal, stage, i, j, r, mostFront);
+        extend(goal, stage, i, j, r, maxFront);
       }
     }
   }
@@ -295,13 +295,13 @@ bool StagePartitioner::reach(const std::vector<DeviceSet> &deviceSets, const Par
 bool StagePartitioner::bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double latency, double &time) {
   // Times that are too short are rejected quickly, generous ones are not. The search therefore
   // starts from below, in growing steps.
-  double low = std::max(time, options.leastTime), high = low, growth = options.rough ? 0.02 : 0.01;
+  double low = std::max(time, options.minTime), high = low, growth = options.rough ? 0.02 : 0.01;
   int strides = 0;
   while (!reach(deviceSets, options, high, latency)) {
     low = high;
     high *= 1 + growth;
     growth = std::min(growth * 1.7, 2.0);
-    if (high > options.mostTime || high > low * 1e3 || !(high < 1e18) || ++strides > CutEffort::kStrides)
+    if (high > options.maxTime || high > low * 1e3 || !(high < 1e18) || ++strides > CutEffort::kStrides)
       return false;
   }
   while (high > low * (options.rough ? 1.02 : 1.004)) {
@@ -339,7 +339,7 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets, const Part
     i = f.deviceSet;
     u = static_cast<size_t>(f.unit);
   }
-  partition.time = std::max(slowest, options.leastTime);
+  partition.time = std::max(slowest, options.minTime);
 }
 
 Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
@@ -354,10 +354,10 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, cons
   for (size_t i = 1; i < n; ++i) {
     sim::Route route = model.problem.costs.network().route(deviceSets[i - 1].devices.back(), deviceSets[i].devices.front());
     linkLatency[i] = route.latency;
-    double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kInfinity;
+    double min = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kInfinity;
     for (uint32_t k = 0; k < route.count; ++k)
-      least = std::min(least, model.problem.costs.network().bandwidth(route.resources[k]));
-    linkBandwidth[i] = least < kInfinity ? least : 0;
+      min = std::min(min, model.problem.costs.network().bandwidth(route.resources[k]));
+    linkBandwidth[i] = min < kInfinity ? min : 0;
   }
   nodeOf.assign(n + 1, UINT32_MAX);
   frontIn.assign(n + 1, 0);
@@ -376,16 +376,16 @@ Partition StagePartitioner::solve(const std::vector<DeviceSet> &deviceSets, cons
     for (uint32_t d : deviceSets[i].devices)
       prefixCounts[(i + 1) * classes + model.deviceTypeOf(d)] += 1;
   }
-  leastSeconds.assign(classes * stride, 0);
+  minSeconds.assign(classes * stride, 0);
   for (uint32_t c = 0; c < classes; ++c)
     for (int32_t u = 0; u < units; ++u) {
-      double least = kInfinity;
-      for (size_t r = options.leastRows; r <= std::min(options.mostRows, model.rows().size() - 1); ++r)
-        least = std::min(least, model.cell(c, r, u, u + 1) / static_cast<double>(model.rows()[r]));
-      leastSeconds[c * stride + static_cast<size_t>(u) + 1] = leastSeconds[c * stride + static_cast<size_t>(u)] + least;
+      double min = kInfinity;
+      for (size_t r = options.minRows; r <= std::min(options.maxRows, model.rows().size() - 1); ++r)
+        min = std::min(min, model.cell(c, r, u, u + 1) / static_cast<double>(model.rows()[r]));
+      minSeconds[c * stride + static_cast<size_t>(u) + 1] = minSeconds[c * stride + static_cast<size_t>(u)] + min;
     }
   // First without the wait for the first sample, then with that of the previous result.
-  partition.time = std::max(leastTime(deviceSets, options), options.leastTime);
+  partition.time = std::max(minTime(deviceSets, options), options.minTime);
   if (!bisect(deviceSets, options, 0, partition.time))
     return partition;
   Partition first = partition;

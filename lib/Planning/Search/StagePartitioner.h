@@ -24,9 +24,9 @@ struct PartitionOptions {
   bool rough = false;                        ///< within 1 % and without that wait, for comparisons
   double lateStart = 0.01;                   ///< share of the time that the first stages may wait for their parameters
   double inFlight = 1;                       ///< samples for which memory is reserved, as a multiple of those in flight without waiting
-  double leastTime = 0, mostTime = 1e18;     ///< known bounds of the result; there is no result above mostTime
-  uint32_t mostDevices = UINT32_MAX;         ///< maximum devices of a stage, except for a stage that uses all remaining devices
-  size_t leastRows = 0, mostRows = SIZE_MAX; ///< indices of StageModel::rows()
+  double minTime = 0, maxTime = 1e18;     ///< known bounds of the result; there is no result above maxTime
+  uint32_t maxDevices = UINT32_MAX;         ///< maximum devices of a stage, except for a stage that uses all remaining devices
+  size_t minRows = 0, maxRows = SIZE_MAX; ///< indices of StageModel::rows()
 };
 
 struct PartitionStage {
@@ -85,12 +85,12 @@ private:
   /// Extends labels by atom i without work.
   void leaveOut(size_t i);
   /// Returns the maximum number of units that the atoms in front of i can execute.
-  int32_t mostInFront(const Goal &goal, size_t i) const;
+  int32_t maxInFront(const Goal &goal, size_t i) const;
   /// Adds stages of atoms [i, j) with cells of rows()[r] rows in front of all labels at j.
-  void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t mostFront);
+  void extend(const Goal &goal, const StageChoice &stage, size_t i, size_t j, size_t r, int32_t maxFront);
   bool bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, double latency, double &time);
   void read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options, Partition &partition) const;
-  double leastTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const;
+  double minTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const;
   /// Returns the seconds that a stage needs without the path of the first sample; infinite if
   /// memory or cards do not allow it within `time`.
   /// \param way     latency of the stages behind
@@ -111,7 +111,7 @@ private:
   std::vector<uint32_t> nodeOf;                   ///< node of atom i's first device
   std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, and in i and behind it
   std::vector<double> prefixCounts;               ///< atoms + 1 x classes
-  std::vector<double> leastSeconds;               ///< classes x units + 1: per sample, at the best allowed row count
+  std::vector<double> minSeconds;               ///< classes x units + 1: per sample, at the best allowed row count
   mutable std::vector<CellMemory> memories[2];    ///< whole and split backwards: rows x unitBegin x unitEnd
 };
 

@@ -24,7 +24,7 @@ std::vector<Devices> groupsBy(const SearchContext &context, const Devices &devic
   for (auto &[key, group] : byKey) {
     double rate = 0;
     for (uint32_t d : group)
-      rate += 1 / context.model.leastPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
+      rate += 1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units());
     groups.push_back({rate, std::move(group)});
   }
   std::stable_sort(groups.begin(), groups.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
@@ -46,23 +46,23 @@ Devices without(const Devices &all, const Devices &some) {
 
 class Sets {
 public:
-  Sets(const Devices &all, size_t most) : most(most) { known.insert(all); }
+  Sets(const Devices &all, size_t max) : max(max) { known.insert(all); }
   void add(Devices devices) {
     std::sort(devices.begin(), devices.end());
-    if (!devices.empty() && list.size() < most && known.insert(devices).second)
+    if (!devices.empty() && list.size() < max && known.insert(devices).second)
       list.push_back(std::move(devices));
   }
   std::vector<Devices> list;
 
 private:
-  size_t most;
+  size_t max;
   std::set<Devices> known;
 };
 
 } // namespace
 
-std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t most) {
-  Sets sets(devices, most);
+std::vector<Devices> zorse::planning::subclusters(const SearchContext &context, const Devices &devices, size_t max) {
+  Sets sets(devices, max);
   const auto sites = groupsBy(context, devices, [&](uint32_t d) { return context.model.siteOf(d); });
   const auto classes = groupsBy(context, devices, [&](uint32_t d) { return context.model.deviceTypeOf(d); });
   const auto nodes = groupsBy(context, devices, [&](uint32_t d) { return context.model.nodeOf(d); });
@@ -98,7 +98,7 @@ std::vector<uint32_t> zorse::planning::withoutNegligible(const SearchContext &co
   std::vector<std::pair<double, uint32_t>> bySpeed;
   double all = 0, gone = 0;
   for (uint32_t d : context.devices) {
-    bySpeed.push_back({1 / context.model.leastPerSample(context.model.deviceTypeOf(d), 0, context.model.units()), d});
+    bySpeed.push_back({1 / context.model.minPerSample(context.model.deviceTypeOf(d), 0, context.model.units()), d});
     all += bySpeed.back().first;
   }
   std::sort(bySpeed.begin(), bySpeed.end());
@@ -124,9 +124,9 @@ void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &s
   }
 }
 
-void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of, size_t mostSets, size_t each, std::vector<Candidate> &solutions) {
+void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of, size_t maxSets, size_t each, std::vector<Candidate> &solutions) {
   const Devices all = context.devices;
-  for (Devices &part : subclusters(context, of, mostSets)) {
+  for (Devices &part : subclusters(context, of, maxSets)) {
     context.devices = std::move(part);
     std::vector<Candidate> found = makeInitialSolutions(context, /*thorough=*/false);
     if (found.size() > each)

@@ -13,19 +13,19 @@ using namespace zorse::planning;
 namespace {
 
 TEST(LinearProgram, ByHand) {
-  EXPECT_NEAR(leastTime({{3, {2}}}, {6}), 4, 1e-12);                    // 6 pieces of 2 seconds on 3 machines
-  EXPECT_NEAR(leastTime({{1, {1, 2}}, {1, {2, 1}}}, {1, 1}), 1, 1e-12); // each machine does the work that it is faster at
-  EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 1}), 1, 1e-12);
-  EXPECT_NEAR(leastTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 2}), 1.75, 1e-12); // the second machine also does a quarter of a piece of 3 seconds
-  EXPECT_NEAR(leastTime({{2, {1, 1}}, {4, {2, 2}}}, {5, 3}), 2, 1e-12);    // proportional speeds: work over the sum of speeds
+  EXPECT_NEAR(minTime({{3, {2}}}, {6}), 4, 1e-12);                    // 6 pieces of 2 seconds on 3 machines
+  EXPECT_NEAR(minTime({{1, {1, 2}}, {1, {2, 1}}}, {1, 1}), 1, 1e-12); // each machine does the work that it is faster at
+  EXPECT_NEAR(minTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 1}), 1, 1e-12);
+  EXPECT_NEAR(minTime({{1, {1, 1}}, {1, {1, 3}}}, {1, 2}), 1.75, 1e-12); // the second machine also does a quarter of a piece of 3 seconds
+  EXPECT_NEAR(minTime({{2, {1, 1}}, {4, {2, 2}}}, {5, 3}), 2, 1e-12);    // proportional speeds: work over the sum of speeds
 }
 
 TEST(LinearProgram, NothingToDo) {
-  EXPECT_EQ(leastTime({}, {1}), 0);
-  EXPECT_EQ(leastTime({{1, {1}}}, {0}), 0);
-  EXPECT_EQ(leastTime({{1, {0, 0}}}, {1, 1}), 0);                       // free work
-  EXPECT_NEAR(leastTime({{1, {0, 2}}, {1, {5, 2}}}, {9, 1}), 1, 1e-12); // free for one machine: not a constraint
-  EXPECT_EQ(leastTime({{0, {1}}}, {1}), 0);
+  EXPECT_EQ(minTime({}, {1}), 0);
+  EXPECT_EQ(minTime({{1, {1}}}, {0}), 0);
+  EXPECT_EQ(minTime({{1, {0, 0}}}, {1, 1}), 0);                       // free work
+  EXPECT_NEAR(minTime({{1, {0, 2}}, {1, {5, 2}}}, {9, 1}), 1, 1e-12); // free for one machine: not a constraint
+  EXPECT_EQ(minTime({{0, {1}}}, {1}), 0);
 }
 
 /// Exact solution for two kinds of work. Machines take the first kind in the order of their relative speed until it is
@@ -58,7 +58,7 @@ TEST(LinearProgram, TwoKindsExactly) {
     for (Machines &m : machines)
       m = {double(1 + random() % 200), {draw(1e-5, 1), draw(1e-5, 1)}};
     std::vector<double> amounts = {draw(1, 1e6), draw(1, 1e6)};
-    double exact = exactForTwo(machines, amounts), found = leastTime(machines, amounts);
+    double exact = exactForTwo(machines, amounts), found = minTime(machines, amounts);
     EXPECT_LE(found, exact * (1 + 1e-9)) << trial;
     EXPECT_GE(found, exact * (1 - 1e-7)) << trial;
   }
@@ -80,7 +80,7 @@ TEST(LinearProgram, AnyPricesAreABound) {
       for (size_t l = 0; l < amounts.size(); ++l)
         m.seconds.push_back(draw());
     }
-    EXPECT_LE(provenBy(prices, machines, amounts), leastTime(machines, amounts) * (1 + 1e-9)) << trial;
+    EXPECT_LE(provenBy(prices, machines, amounts), minTime(machines, amounts) * (1 + 1e-9)) << trial;
   }
 }
 

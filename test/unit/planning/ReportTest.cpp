@@ -62,7 +62,7 @@ TEST_F(ReportTest, Counts) {
   EXPECT_EQ(report->stages[0].deviceTypes, "2 x A100-40");
   EXPECT_EQ(report->stages[0].units, "embedding ... block 2 attention");
   EXPECT_EQ(report->stages[1].samples, 12);
-  EXPECT_EQ(report->stages[1].mostRows, 2);
+  EXPECT_EQ(report->stages[1].maxRows, 2);
   EXPECT_EQ(report->devices[0].samples, 8);
   EXPECT_EQ(report->devices[3].cells, 0);
   ASSERT_EQ(report->types.size(), 2u);
@@ -93,7 +93,7 @@ TEST(ReportTables, EqualStagesAndDevicesShareARow) {
     stage.devices = {i % 2};
     stage.deviceTypes = "1 x T4";
     stage.samples = i < 5 ? 8 : 4; // the last one differs
-    stage.leastRows = stage.mostRows = 2;
+    stage.minRows = stage.maxRows = 2;
     stage.meanBusy = 0.5 + 0.01 * i;
     stage.memory = 1000 * (i + 1);
     report.stages.push_back(stage);

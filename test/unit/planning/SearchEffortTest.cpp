@@ -52,13 +52,13 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(wholeStages, Y, Y, Y, Y, Y, Y, N, N, N, N);
 
   EXPECT_FIELD(minInitialSolutions, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
-  EXPECT_FIELD(leastLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
+  EXPECT_FIELD(minLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
 
   EXPECT_FIELD(patience, 60, 60, 200, 200, 200, 200, 200, 200, 200, 200);
   EXPECT_FIELD(adaptsMoves, N, N, N, N, Y, Y, Y, Y, Y, Y);
   EXPECT_FIELD(wholeGroups, 25, 25, 25, 25, 25, 60, 60, 60, 60, 60);
 
-  EXPECT_FIELD(mostDescents, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000);
+  EXPECT_FIELD(maxDescents, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000, 20000);
   EXPECT_FIELD(bestNeighbour, Y, Y, Y, Y, N, N, N, N, N, N);
   EXPECT_FIELD(descentPatience, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3);
   EXPECT_FIELD(deviceMemoryOptimizations, Y, Y, Y, Y, N, N, N, N, N, N);
@@ -97,7 +97,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(257).judged, 1u);
   EXPECT_EQ(of(257).tasks, 6e5 * 257 / 512);
   EXPECT_EQ(of(1025).minInitialSolutions, 6u);
-  EXPECT_EQ(of(1025).leastLeaders, 1u);
+  EXPECT_EQ(of(1025).minLeaders, 1u);
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
 
@@ -111,7 +111,7 @@ TEST(SearchEffort, SmallProblems) {
   EXPECT_TRUE(of(6, 4, 4).everyTile && of(6, 16, 1).everyTile);
   const SearchEffort small = of(6, 10, 16);
   EXPECT_TRUE(small.small);
-  EXPECT_EQ(small.mostDescents, 40000u);
+  EXPECT_EQ(small.maxDescents, 40000u);
   EXPECT_EQ(small.descentPatience, 12u);
   EXPECT_EQ(small.judged, 12u);
   EXPECT_EQ(small.fragmentationDivisor, 0u);
@@ -120,12 +120,12 @@ TEST(SearchEffort, SmallProblems) {
 TEST(SearchEffort, NumbersOfEveryProblem) {
   const SearchEffort effort = SearchEffort::forDevices(20);
   const std::array<size_t, 23> sizes = {
-      effort.seedsPart,   effort.laterPart,   effort.mostCopies,    effort.seedsInPieces, effort.seedsAgainOfKind, effort.singles,
-      effort.mostLeaders, effort.maxStarts,   effort.movesAtOnce,   effort.attempts,      effort.hillClimbStarts,     effort.sharingStarts,
-      effort.stagesStarts, effort.keptStarts,   effort.kicks,         effort.dividedMost,   effort.mostPipelines,    effort.judgedBesides,
+      effort.seedsPart,   effort.laterPart,   effort.maxCopies,    effort.seedsInPieces, effort.seedsAgainOfKind, effort.singles,
+      effort.maxLeaders, effort.maxStarts,   effort.movesAtOnce,   effort.attempts,      effort.hillClimbStarts,     effort.sharingStarts,
+      effort.stagesStarts, effort.keptStarts,   effort.kicks,         effort.dividedMax,   effort.maxPipelines,    effort.judgedBesides,
       effort.judgedMore,  effort.judgeRounds, effort.phasesRefined, effort.phasesAtOnce,  effort.shortInitialSolutions};
   EXPECT_EQ(sizes, (std::array<size_t, 23>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6, 8, 4, 4, 4, 4, 6, 3, 20, 3, 12, 12, 16, 24}));
-  EXPECT_EQ(effort.mostRows, 256);
+  EXPECT_EQ(effort.maxRows, 256);
   EXPECT_EQ(std::pair(effort.phaseTasks, effort.phaseRowTasks), std::pair(1e7, 4e6));
   EXPECT_EQ(std::pair(effort.phaseDescentTasks, effort.phaseDescents), std::pair(1e7, 1000.0));
   EXPECT_EQ(effort.pricedCounted, 65536u);
@@ -165,7 +165,7 @@ TEST(SearchEffort, PiecesOfPipelines) {
     const SearchEffort::Pieces pieces = SearchEffort::forDevices(256).piecesOf(of.devices);
     EXPECT_EQ(pieces.deviceSets, of.atoms) << of.devices;
     EXPECT_EQ(pieces.finer, of.finer) << of.devices;
-    EXPECT_EQ(pieces.mostInStage, of.mostInStage) << of.devices;
+    EXPECT_EQ(pieces.maxInStage, of.mostInStage) << of.devices;
   }
   // With more than 256 devices, atoms have more than one device.
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(64).finer, Sizes({2}));

@@ -252,11 +252,11 @@ TEST(Search, CheapestThatIsFastEnough) {
   auto cheap = searchPlan(problem, options);
   ASSERT_FALSE(cheap.failed()) << cheap.message();
   EXPECT_EQ(cheap->price, 1);
-  options.leastThroughput = 16 / cheap->evaluation.step * 1.5;
+  options.minThroughput = 16 / cheap->evaluation.step * 1.5;
   auto fast = searchPlan(problem, options);
   ASSERT_FALSE(fast.failed()) << fast.message();
   EXPECT_GT(fast->price, 1);
-  EXPECT_GE(16 / fast->evaluation.step, options.leastThroughput);
+  EXPECT_GE(16 / fast->evaluation.step, options.minThroughput);
 }
 
 /// The search derives its own costs from those of the problem; they include measured times.
@@ -292,7 +292,7 @@ TEST(Search, NoPartIsCheaper) {
     SearchOptions options;
     options.candidates = 16;
     options.objective = Objective::CostPerSample;
-    options.mostPrice = most;
+    options.maxPrice = most;
     const auto found = searchPlan(problem, options);
     ASSERT_FALSE(found.failed()) << found.message();
     EXPECT_TRUE(most == 0 || found->price <= most) << found->price;
@@ -313,7 +313,7 @@ TEST(Search, LimitsThatNothingKeeps) {
   auto made = setUp({80, 40}, 1, 3, 16);
   SearchOptions options;
   options.candidates = 60;
-  options.leastThroughput = 1e12;
+  options.minThroughput = 1e12;
   const std::string error = searchPlan(*made->problem, options).message();
   EXPECT_NE(error.find("no plan reaches 1e+12 samples/s; the best that was found reaches"), std::string::npos) << error;
 }
