@@ -96,20 +96,20 @@ double zorse::planning::baseline::parameterBytes(const bundle::ModelSummary &sum
 double zorse::planning::baseline::bandwidth(const Problem &problem, uint32_t a, uint32_t b) {
   const sim::Network &network = problem.costs.network();
   sim::Route route = network.route(a, b);
-  double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kUnlimited;
+  double min = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : kUnlimited;
   for (uint8_t i = 0; i < route.count; ++i)
-    least = std::min(least, network.bandwidth(route.resources[i]));
-  return least;
+    min = std::min(min, network.bandwidth(route.resources[i]));
+  return min;
 }
 
 double zorse::planning::baseline::latency(const Problem &problem, uint32_t a, uint32_t b) { return problem.costs.network().route(a, b).latency; }
 
-double zorse::planning::baseline::leastBandwidth(const Problem &problem, const std::vector<uint32_t> &devices) {
-  double least = kUnlimited;
+double zorse::planning::baseline::minBandwidth(const Problem &problem, const std::vector<uint32_t> &devices) {
+  double min = kUnlimited;
   for (size_t i = 0; i < devices.size(); ++i)
     for (size_t j = i + 1; j < devices.size(); ++j)
-      least = std::min(least, bandwidth(problem, devices[i], devices[j]));
-  return least;
+      min = std::min(min, bandwidth(problem, devices[i], devices[j]));
+  return min;
 }
 
 std::vector<Member> zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
@@ -149,7 +149,7 @@ Result<Strategy> Shortlist::choose(const char *name, size_t tried, bool measured
   trim();
   std::optional<Strategy> best;
   double bestStep = INFINITY;
-  uint64_t leastExcess = UINT64_MAX;
+  uint64_t minExcess = UINT64_MAX;
   std::string closest;
   for (size_t i = 0; i < std::min(tried, kept.size()); ++i) {
     const Candidate &candidate = kept[i];
@@ -159,8 +159,8 @@ Result<Strategy> Shortlist::choose(const char *name, size_t tried, bool measured
       continue;
     }
     if (e->shortfallBytes > 0) {
-      if (e->shortfallBytes < leastExcess) {
-        leastExcess = e->shortfallBytes;
+      if (e->shortfallBytes < minExcess) {
+        minExcess = e->shortfallBytes;
         closest.clear();
         for (size_t d = 0; d < e->memory.size(); ++d) {
           const ClusterDevice &device = problem.cluster.devices[d];

@@ -39,7 +39,7 @@ double parameterBytes(const bundle::ModelSummary &summary, int32_t begin, int32_
 double bandwidth(const Problem &problem, uint32_t a, uint32_t b);
 double latency(const Problem &problem, uint32_t a, uint32_t b);
 /// Returns the minimum bandwidth between any two devices; unlimited for one device.
-double leastBandwidth(const Problem &problem, const std::vector<uint32_t> &devices);
+double minBandwidth(const Problem &problem, const std::vector<uint32_t> &devices);
 inline constexpr double kUnlimited = 1e18;
 
 /// Distributes a pipeline's samples in whole micro-batches: `counts[i]` micro-batches of `rows` for

@@ -41,9 +41,9 @@ std::vector<int32_t> zorse::planning::baseline::cutByTime(const std::vector<std:
     ends.clear();
     size_t at = 0;
     for (size_t s = 0; s < stages; ++s) {
-      size_t most = units - (stages - 1 - s);
+      size_t max = units - (stages - 1 - s);
       size_t end = static_cast<size_t>(std::upper_bound(prefix[s].begin(), prefix[s].end(), prefix[s][at] + t * (1 + 1e-12)) - prefix[s].begin()) - 1;
-      end = std::min(end, most);
+      end = std::min(end, max);
       if (end <= at)
         return false;
       ends.push_back(static_cast<int32_t>(at = end));

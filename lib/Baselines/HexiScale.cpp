@@ -47,7 +47,7 @@ double memoryOf(const ClusterDevice &device) { return device.memory ? static_cas
 /// largest sum of link speeds.
 std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uint32_t> &devices) {
   std::vector<uint32_t> best;
-  double most = -1;
+  double max = -1;
   const size_t starts = std::min<size_t>(devices.size(), 16);
   for (size_t s = 0; s < starts; ++s) {
     std::vector<uint32_t> path{devices[s]};
@@ -63,8 +63,8 @@ std::vector<uint32_t> pathAlongLinks(const Weights &links, const std::vector<uin
       used[next] = true;
       path.push_back(devices[next]);
     }
-    if (sum > most) {
-      most = sum;
+    if (sum > max) {
+      max = sum;
       best = path;
     }
   }

@@ -53,7 +53,7 @@ Partition zorse::planning::baseline::lightestCut(const Weights &weights) {
   return best;
 }
 
-std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const Weights &weights, size_t most) {
+std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const Weights &weights, size_t max) {
   const size_t n = weights.size();
   struct Part {
     std::vector<size_t> vertices;
@@ -76,7 +76,7 @@ std::vector<std::vector<uint32_t>> zorse::planning::baseline::splitCuts(const We
   if (n > 0)
     parts.push_back(makePart(all));
   std::vector<std::vector<uint32_t>> result;
-  while (result.size() < std::min(most, n)) {
+  while (result.size() < std::min(max, n)) {
     std::sort(parts.begin(), parts.end(), [](const Part &a, const Part &b) { return a.vertices.front() < b.vertices.front(); });
     result.emplace_back(n);
     for (size_t p = 0; p < parts.size(); ++p)

@@ -20,9 +20,9 @@ struct Partition {
 Partition lightestCut(const Weights &weights);
 
 /// SPLIT algorithm (Saran and Vazirani 1995): repeatedly applies the smallest of the minimum cuts
-/// of all parts. Result[k - 1][v] is the part of vertex v after k parts, for k up to `most`; parts
+/// of all parts. Result[k - 1][v] is the part of vertex v after k parts, for k up to `max`; parts
 /// are numbered by their first vertex.
-std::vector<std::vector<uint32_t>> splitCuts(const Weights &weights, size_t most);
+std::vector<std::vector<uint32_t>> splitCuts(const Weights &weights, size_t max);
 
 /// Divides vertices into `parts` parts of about equal vertex weight with small weight between them:
 /// recursive bisection, each refined by Kernighan and Lin's swaps.

@@ -54,11 +54,11 @@ std::vector<std::vector<uint32_t>> makePools(const Problem &problem, const Layer
 double syncSeconds(const Problem &problem, const Stage &stage, const std::vector<uint32_t> &devices) {
   if (devices.size() < 2)
     return 0;
-  double least = kUnlimited;
+  double min = kUnlimited;
   for (size_t i = 0; i < devices.size(); ++i)
-    least = std::min(least, bandwidth(problem, devices[i], devices[(i + 1) % devices.size()]));
+    min = std::min(min, bandwidth(problem, devices[i], devices[(i + 1) % devices.size()]));
   const double replicas = static_cast<double>(devices.size());
-  return 2 * (replicas - 1) / replicas * parameterBytes(problem.summary, stage.unitBegin, stage.unitEnd) / least;
+  return 2 * (replicas - 1) / replicas * parameterBytes(problem.summary, stage.unitBegin, stage.unitEnd) / min;
 }
 
 /// Returns one pipeline of equal stages, each with the pool's next `replicas` devices.

@@ -72,11 +72,11 @@ void order(const Problem &problem, std::vector<Group> &groups) {
   std::stable_sort(groups.begin(), groups.end(), [](const Group &a, const Group &b) { return a.bandwidth > b.bandwidth; });
   for (size_t i = 1; i + 1 < groups.size(); ++i) {
     size_t best = i;
-    double most = toOther(groups[i - 1], groups[i]);
+    double max = toOther(groups[i - 1], groups[i]);
     for (size_t j = i + 1; j < groups.size(); ++j)
-      if (double b = toOther(groups[i - 1], groups[j]); b > most) {
+      if (double b = toOther(groups[i - 1], groups[j]); b > max) {
         best = j;
-        most = b;
+        max = b;
       }
     std::rotate(groups.begin() + static_cast<long>(i), groups.begin() + static_cast<long>(best), groups.begin() + static_cast<long>(best) + 1);
   }
@@ -111,8 +111,8 @@ struct ZorsePaperPlanner {
         kept.push_back(share[g]);
         keptRates.push_back(rates[g]);
       }
-    const int64_t mostDegree = used.size() == 1 ? 1 : std::min<int64_t>(total / 2, static_cast<int64_t>(used.size())) + 2;
-    for (int64_t degree = 1; degree <= mostDegree; ++degree) {
+    const int64_t maxDegree = used.size() == 1 ? 1 : std::min<int64_t>(total / 2, static_cast<int64_t>(used.size())) + 2;
+    for (int64_t degree = 1; degree <= maxDegree; ++degree) {
       auto chunks = interleave(kept, keptRates, degree);
       if (chunks.empty())
         break;
@@ -203,7 +203,7 @@ Result<Strategy> zorse::planning::zorsePaper(const Problem &problem) {
     for (uint32_t d = 0; d < n; ++d)
       groups[parts[d]].devices.push_back(d);
     for (Group &group : groups)
-      group.bandwidth = leastBandwidth(problem, group.devices);
+      group.bandwidth = minBandwidth(problem, group.devices);
     order(problem, groups);
     for (int64_t rows = 1; rows <= std::max<int64_t>(1, problem.batch / 2); rows *= 2)
       planned.plan(groups, rows);

@@ -39,7 +39,7 @@ struct Instance {
   std::string describe() const; ///< one line
 };
 
-/// Kinds alternate with the seed; sizes are drawn up to `most`.
+/// Kinds alternate with the seed; sizes are drawn up to `max`.
 ///
 /// Models are chains of units with random work, parameters and activations; the last unit is a head. Clusters have 2
 /// devices or more of up to three types, with speeds that differ by up to a factor of 8, with and without lower speed

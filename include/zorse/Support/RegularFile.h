@@ -46,7 +46,7 @@ inline Result<int> openRegularFile(const std::string &path, struct stat &info) {
   return userError(notRegular(path, info.st_mode));
 }
 
-/// Reads at most `most` + 1 bytes of a regular file; if the result has more than `most` bytes, the
+/// Reads at most `max` + 1 bytes of a regular file; if the result has more than `max` bytes, the
 /// file is too long. Errors begin with the path.
 inline Result<std::string> readRegularFile(const std::string &path, size_t max) {
   struct stat info = {};
@@ -73,7 +73,7 @@ inline Result<std::string> readRegularFile(const std::string &path, size_t max) 
   return bytes;
 }
 
-/// Applies `parse`, which returns a Result, to at most `most` + 1 bytes of a regular file. Errors
+/// Applies `parse`, which returns a Result, to at most `max` + 1 bytes of a regular file. Errors
 /// begin with the path.
 template <typename Parse> auto parseRegularFile(const std::string &path, size_t max, Parse parse) -> decltype(parse(std::string())) {
   Result<std::string> text = readRegularFile(path, max);

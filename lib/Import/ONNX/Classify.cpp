@@ -23,7 +23,7 @@ static std::string shapeText(const onnx::Tensor &tensor) {
   return text + "]";
 }
 
-/// Lists up to `most` names.
+/// Lists up to `max` names.
 static std::string listed(const std::vector<std::string> &names, size_t most = 12) {
   std::string text;
   for (size_t i = 0; i < names.size() && i < most; ++i)
@@ -60,7 +60,7 @@ std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &sta
   return best ? std::optional(best->second) : std::nullopt;
 }
 
-/// The elements as doubles. Empty if there are more than `most` or the bytes are not available.
+/// The elements as doubles. Empty if there are more than `max` or the bytes are not available.
 static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &tensor, int64_t most) {
   auto bytes = state.model.bytes(tensor, state.options.weightsLater);
   int64_t count = 1;

@@ -210,7 +210,7 @@ static std::string grouped(int64_t number) {
   return text;
 }
 
-/// The first `most` names in quotes.
+/// The first `max` names in quotes.
 static std::string firstOf(const std::vector<std::string> &names, size_t most) {
   std::string list;
   for (size_t i = 0; i < names.size() && i < most; ++i)

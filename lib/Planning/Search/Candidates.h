@@ -118,7 +118,7 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool e
 /// \param thorough  also splits nodes, and tries several assumptions about memory; this takes most
 ///   of the time
 std::vector<Candidate> makeInitialSolutions(SearchContext &context, bool thorough = true);
-/// Returns at most `most` subsets of the devices: without each site, class and node, each of these
+/// Returns at most `max` subsets of the devices: without each site, class and node, each of these
 /// alone, the strongest together, classes of a site; for few devices, one less of each class. Sites
 /// are first, nodes last.
 std::vector<std::vector<uint32_t>> subclusters(const SearchContext &context, const std::vector<uint32_t> &devices, size_t max);

@@ -50,7 +50,7 @@ std::vector<Block> makeBlocks(const SearchContext &context, const std::vector<ui
   return blocks;
 }
 
-/// Returns orders of blocks with contiguous sites, at most `most`.
+/// Returns orders of blocks with contiguous sites, at most `max`.
 std::vector<std::vector<size_t>> makeOrders(const std::vector<Block> &blocks, size_t max) {
   std::vector<uint32_t> sites;
   for (const Block &block : blocks)

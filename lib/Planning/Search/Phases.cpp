@@ -22,7 +22,7 @@ namespace {
 constexpr StateOffload kOffloads[] = {StateOffload::None, StateOffload::AllStates, StateOffload::CpuOptimizer};
 constexpr step::Activations kActivations[] = {step::Activations::Keep, step::Activations::Offload, step::Activations::Recompute};
 
-/// Returns the powers of two up to `most`, and `most`.
+/// Returns the powers of two up to `max`, and `max`.
 std::set<size_t> steps(size_t max) {
   std::set<size_t> list;
   for (size_t n = 1; n < max; n *= 2)
