@@ -68,7 +68,7 @@ Network::Network(const bundle::Topology &topology) {
   const auto &between = topology.between_sites();
   otherPairs = {kNoResource, between.latency(), tighter(between.flow(), between.bandwidth()), rampOf(between)};
   size_t n = siteLinks.size();
-  if (n > kMostSitesInPairs) {
+  if (n > kMaxSitesInPairs) {
     for (const auto &listed : topology.site_pairs())
       for (auto [from, to] : {std::pair(listed.a(), listed.b()), std::pair(listed.b(), listed.a())})
         listedPairs[pairKey(from, to)] = {kNoResource, listed.link().latency(), tighter(listed.link().flow(), listed.link().bandwidth()),

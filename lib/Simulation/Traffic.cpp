@@ -122,10 +122,10 @@ void Traffic::flow(uint32_t from, uint32_t to, double bytes, size_t several) {
     if (load[r] == 0)
       touched.push_back(r);
     load[r] += bytes;
-    least = std::max(least, bytes * network->secondsPerByte(r));
+    min = std::max(min, bytes * network->secondsPerByte(r));
   }
   if (route.perFlowBandwidth > 0)
-    least = std::max(least, bytes / (route.perFlowBandwidth * static_cast<double>(several)));
+    min = std::max(min, bytes / (route.perFlowBandwidth * static_cast<double>(several)));
 }
 
 /// A ring over members [begin, end) with the parts that they own. Between nodes it is `several`
@@ -221,9 +221,9 @@ void Traffic::hierarchical(Operation operation) {
   auto phase = [&](auto &&perSite) {
     double longest = 0, furthest = 0;
     for (const Run &site : sites) {
-      least = latency = 0;
+      min = latency = 0;
       perSite(site);
-      longest = std::max(longest, least);
+      longest = std::max(longest, min);
       furthest = std::max(furthest, latency);
     }
     time += longest;
@@ -240,7 +240,7 @@ void Traffic::hierarchical(Operation operation) {
   };
   phase([&](const Run &site) { operation == Operation::Reduce ? around(site, total) : ring(operation, site.begin, site.end, 1); });
   phase([&](const Run &site) { around(site, operation == Operation::Reduce ? total : total - site.owned); });
-  least = latency = 0;
+  min = latency = 0;
   double latencies = 0, shortest = 0;
   size_t n = sites.size();
   for (size_t s = 0; s < n && n > 1; ++s) {
@@ -252,7 +252,7 @@ void Traffic::hierarchical(Operation operation) {
     latencies += lastHop;
     shortest = s == 0 ? lastHop : std::min(shortest, lastHop);
   }
-  least += time;
+  min += time;
   latency = hops + (latencies - shortest) * (operation == Operation::Reduce ? 2 : 1);
 }
 
@@ -275,26 +275,26 @@ void Traffic::rails(Operation operation, size_t several) {
     hops += hop;
     shortest = i == 0 ? hop : std::min(shortest, hop);
   }
-  double across = least;
+  double across = min;
   for (uint32_t r : touched) // rails share cards
     across = std::max(across, load[r] * network->secondsPerByte(r));
   for (const Run &node : nodes) {
     const double size = static_cast<double>(node.end - node.begin);
-    double inside = 0, least1 = 0;
+    double inside = 0, min1 = 0;
     for (size_t i = node.begin; i < node.end && size > 1; ++i) {
-      least = 0;
+      min = 0;
       inside += move(members[i], members[i + 1 < node.end ? i + 1 : node.begin], twice * total * (size - 1) / size);
-      least1 = std::max(least1, least);
+      min1 = std::max(min1, min);
     }
     furthest = std::max(furthest, inside * (size - 1) / size); // no part crosses all links
-    longest = std::max(longest, least1);
+    longest = std::max(longest, min1);
   }
-  least = across + longest;
+  min = across + longest;
   latency = (hops - shortest + furthest) * twice;
 }
 
 Traffic::CollectiveCost Traffic::cost(Operation operation, Algorithm algorithm) {
-  least = latency = 0;
+  min = latency = 0;
   switch (algorithm) {
   case Algorithm::AllPairs:
     allPairs(operation);
@@ -311,7 +311,7 @@ Traffic::CollectiveCost Traffic::cost(Operation operation, Algorithm algorithm) 
   default:
     ring(operation, 0, members.size(), fewestOfNode());
   }
-  CollectiveCost cost{least, latency, {}, {}};
+  CollectiveCost cost{min, latency, {}, {}};
   cost.loads.reserve(touched.size());
   for (uint32_t r : touched) {
     cost.loads.push_back({r, load[r]});
@@ -328,7 +328,7 @@ Traffic::CollectiveCost Traffic::cost(Operation operation, Algorithm algorithm) 
 
 /// Returns the arrival time of the last byte without reserving resources.
 double Traffic::endOf(const CollectiveCost &collective, double start) const {
-  double end = start + collective.least;
+  double end = start + collective.min;
   for (auto [r, bytes] : collective.loads)
     end = std::max(end, std::max(freeAt[r], start) + bytes * network->secondsPerByte(r));
   double longest = 0;
@@ -364,8 +364,8 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
   for (uint32_t device : readers)
     mix(device);
   mixNumber(bytes);
-  constexpr size_t kMostLoads = 1 << 21; // 32 MiB
-  if (knownLoads > kMostLoads) {
+  constexpr size_t kMaxLoads = 1 << 21; // 32 MiB
+  if (knownLoads > kMaxLoads) {
     known.clear();
     knownLoads = 0;
   }
@@ -378,11 +378,11 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
     total = bytes;
   if (members.size() < 2)
     return found;
-  constexpr size_t kMostInExchange = 32;
+  constexpr size_t kMaxInExchange = 32;
   for (Algorithm candidate : {Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails, Algorithm::AllPairs}) {
     if (algorithm != Algorithm::Best)
       break;
-    if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::AllPairs && members.size() > kMostInExchange))
+    if (!network->allows(static_cast<uint8_t>(candidate)) || (candidate == Algorithm::AllPairs && members.size() > kMaxInExchange))
       continue;
     if (candidate == Algorithm::Hierarchical && members.front().site == members.back().site)
       continue;

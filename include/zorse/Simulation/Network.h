@@ -44,11 +44,11 @@ struct CpuCommunicationCost {
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes
 /// (n + half_size) / rate over a link (Hockney's n1/2), and the largest such delay on the route
-/// counts (Route::startupSeconds). With more than kMostSitesInPairs sites, pairs of sites are not shared
+/// counts (Route::startupSeconds). With more than kMaxSitesInPairs sites, pairs of sites are not shared
 /// resources: their bandwidth limits each flow separately.
 class Network {
 public:
-  static constexpr size_t kMostSitesInPairs = 1024;
+  static constexpr size_t kMaxSitesInPairs = 1024;
 
   Network() = default;
   /// The topology must refer to existing nodes and sites (the planner's reader and the runtime's
@@ -199,7 +199,7 @@ private:
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
   struct CollectiveCost {                                  ///< costs of a collective by one algorithm, on an idle network
-    double least, latency;                          ///< seconds
+    double min, latency;                          ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes per resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of transfers per device
   };
@@ -243,7 +243,7 @@ private:
   std::vector<double> work; ///< seconds of transfers per device; only if devices move data themselves
   std::vector<uint32_t> movers;
   std::vector<CommunicationBacklog> backlogs;
-  double least = 0, latency = 0, lastHop = 0;
+  double min = 0, latency = 0, lastHop = 0;
   std::unordered_map<Key, std::vector<CollectiveCost>, KeyHash> known; ///< costs of known collectives, for each possible algorithm
   size_t knownLoads = 0;
 };
