@@ -24,10 +24,10 @@ bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t de
 /// adds that many.
 bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride) {
   const int64_t id = int64_t(entry.id());
-  const uint32_t most = model.mostTerms(type);
-  if (most < 2)
+  const uint32_t max = model.maxTerms(type);
+  if (max < 2)
     return report(Code::Unsupported, id, where(entry) + ": no body adds the terms of direct transfers");
-  const int64_t bytes = product(terms <= int64_t(most) ? terms : terms + 2, stride);
+  const int64_t bytes = product(terms <= int64_t(max) ? terms : terms + 2, stride);
   if (bytes < 0 || int64_t(parts.bytes()) != bytes)
     return report(Code::Size, id, where(entry) + ": its terms have " + std::to_string(parts.bytes()) + " bytes, expects " + std::to_string(bytes));
   if (parts.offset() % uint64_t(kSlotAlignment))

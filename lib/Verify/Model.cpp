@@ -220,7 +220,7 @@ bool Model::checkSums(std::vector<Finding> &findings) {
   std::map<bundle::ElementType, uint32_t> last;
   for (const auto &sum : summary.sums()) {
     const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
-    if (!elementSize(sum.type()) || sum.terms() != before + 1 || sum.terms() > kMostTerms || sum.body() >= uint32_t(bodies.bodies_size()))
+    if (!elementSize(sum.type()) || sum.terms() != before + 1 || sum.terms() > kMaxTerms || sum.body() >= uint32_t(bodies.bodies_size()))
       return fail(sum, "has an impossible type, number of terms or body");
     last[sum.type()] = sum.terms();
     const auto &slots = bodies.bodies(int(sum.body())).slots();

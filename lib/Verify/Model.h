@@ -17,7 +17,7 @@ namespace zorse::verify {
 inline constexpr int64_t kMaxSize = int64_t(1) << 50;
 
 /// Maximum number of terms that one body adds.
-inline constexpr uint32_t kMostTerms = 64;
+inline constexpr uint32_t kMaxTerms = 64;
 
 /// a * b, or -1 if a factor is negative or the result exceeds kMaxSize.
 inline int64_t product(int64_t a, int64_t b) {
@@ -78,11 +78,11 @@ public:
   std::vector<uint32_t> contributorsOf(const bundle::Value &sum) const;
 
   /// Maximum number of terms that one body adds in a type; 0: there is no such body.
-  uint32_t mostTerms(bundle::ElementType type) const {
-    uint32_t most = 0;
+  uint32_t maxTerms(bundle::ElementType type) const {
+    uint32_t max = 0;
     for (const auto &sum : summary.sums())
-      most = sum.type() == type ? std::max(most, sum.terms()) : most;
-    return most;
+      max = sum.type() == type ? std::max(max, sum.terms()) : max;
+    return max;
   }
 
   static constexpr uint32_t kNoBody = UINT32_MAX;

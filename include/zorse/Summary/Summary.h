@@ -92,7 +92,7 @@ inline constexpr uint32_t kMostSumTerms = 8;
 /// Maximum number of terms that one body of this model adds in a type. Bodies for all smaller
 /// numbers from 2 on exist as well. 0: there is none.
 uint32_t mostTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
-/// Index of the body that adds `terms` terms. Precondition: 2 <= terms <= mostTerms.
+/// Index of the body that adds `terms` terms. Precondition: 2 <= terms <= maxTerms.
 uint32_t sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
 /// Distance in bytes between terms in ReduceScatter.parts.
 constexpr uint64_t partStride(uint64_t chunkBytes) { return (chunkBytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
