@@ -24,11 +24,11 @@ static std::string shapeText(const onnx::Tensor &tensor) {
 }
 
 /// Lists up to `max` names.
-static std::string listed(const std::vector<std::string> &names, size_t most = 12) {
+static std::string listed(const std::vector<std::string> &names, size_t max = 12) {
   std::string text;
-  for (size_t i = 0; i < names.size() && i < most; ++i)
+  for (size_t i = 0; i < names.size() && i < max; ++i)
     text += (i ? ", " : "") + names[i];
-  return names.size() > most ? text + ", and " + std::to_string(names.size() - most) + " more" : text;
+  return names.size() > max ? text + ", and " + std::to_string(names.size() - max) + " more" : text;
 }
 
 /// Replaces numbers between dots by * and removes duplicates. The results work as patterns of --train and --freeze.
@@ -61,11 +61,11 @@ std::optional<TrainableChoice> zorse::onnx_import::forced(const ImportState &sta
 }
 
 /// The elements as doubles. Empty if there are more than `max` or the bytes are not available.
-static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &tensor, int64_t most) {
+static std::vector<double> elementsOf(ImportState &state, const onnx::Tensor &tensor, int64_t max) {
   auto bytes = state.model.bytes(tensor, state.options.weightsLater);
   int64_t count = 1;
   for (int64_t dim : tensor.dims())
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > most)
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > max)
       return {};
   if (bytes.failed() || bytes->missing)
     return {};
@@ -93,7 +93,7 @@ static bool isParameter(ImportState &state, int value, const onnx::Tensor &tenso
     return true;
   if (state.metadata.namesAll)
     return false;
-  InferredRole inferred = uses.inferred(value, tensor, [&](int64_t most) { return elementsOf(state, tensor, most); });
+  InferredRole inferred = uses.inferred(value, tensor, [&](int64_t max) { return elementsOf(state, tensor, max); });
   return inferred == InferredRole::Trained || (inferred == InferredRole::Ambiguous && uses.isProbablyTrained(value, tensor));
 }
 
@@ -201,7 +201,7 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
   std::vector<std::string> missing, merged, candidates;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    if (!forced(state, each.name()) && uses.inferred(value, each, [&](int64_t most) { return elementsOf(state, each, most); }) != InferredRole::Constant)
+    if (!forced(state, each.name()) && uses.inferred(value, each, [&](int64_t max) { return elementsOf(state, each, max); }) != InferredRole::Constant)
       candidates.push_back("'" + each.name() + "' " + shapeText(each));
   }
   for (auto &[name, fact] : state.metadata.parameters) {
@@ -279,7 +279,7 @@ static LogicalResult guessRoles(ImportState &state, const std::vector<std::pair<
   std::vector<std::string> ambiguous, trained, trusted;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    InferredRole inferred = uses.inferred(value, each, [&](int64_t most) { return elementsOf(state, each, most); });
+    InferredRole inferred = uses.inferred(value, each, [&](int64_t max) { return elementsOf(state, each, max); });
     if (inferred == InferredRole::Ambiguous) {
       bool probably = uses.isProbablyTrained(value, each);
       ambiguous.push_back("'" + each.name() + "' " + shapeText(each));

@@ -9,7 +9,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// Max iterations to unroll.
-static constexpr int64_t kMostTurns = 1024;
+static constexpr int64_t kMaxTurns = 1024;
 
 /// Interprets the body of a node and returns its outputs.
 static LogicalResult interpretBody(OpContext &op, GraphBody &body, const std::vector<ImportedValue> &operands, std::vector<ImportedValue> &results) {
@@ -71,10 +71,10 @@ static LogicalResult importLoop(OpContext &op) {
   if (found == op.node.bodies.end())
     return op.error("has no body");
   GraphBody &body = *found->second;
-  std::optional<int64_t> most;
+  std::optional<int64_t> max;
   if (op.has(0)) {
-    most = constantInt(op.operand(0));
-    if (!most)
+    max = constantInt(op.operand(0));
+    if (!max)
       return op.error("expects a constant number of turns; it depends on data. Export with fixed extents");
   }
   ImportedValue condition = op.has(1) ? op.operand(1) : constantOf(ElementKind::Bool, makeIntFill(ElementKind::Bool, 1, 1), {});
@@ -82,14 +82,14 @@ static LogicalResult importLoop(OpContext &op) {
   if (body.outputs.size() < carried.size() + 1)
     return op.error("its body has " + Twine(body.outputs.size()) + " results, expects at least " + Twine(carried.size() + 1));
   std::vector<std::vector<ImportedValue>> collected(body.outputs.size() - 1 - carried.size());
-  for (int64_t turn = 0; !most || turn < *most; ++turn) {
+  for (int64_t turn = 0; !max || turn < *max; ++turn) {
     auto goesOn = uniformValue(op.state, condition);
     if (!goesOn)
       return op.error("whether it goes on after turn " + Twine(turn) + " depends on data; only constant conditions are supported");
     if (*goesOn == 0)
       break;
-    if (turn == kMostTurns)
-      return op.error("makes more than " + Twine(kMostTurns) + " turns; loops are unrolled up to this limit");
+    if (turn == kMaxTurns)
+      return op.error("makes more than " + Twine(kMaxTurns) + " turns; loops are unrolled up to this limit");
     std::vector<ImportedValue> operands{constantOf(ElementKind::I64, makeIntFill(ElementKind::I64, 1, turn), {}), condition}, results;
     operands.insert(operands.end(), carried.begin(), carried.end());
     if (failed(interpretBody(op, body, operands, results)))
@@ -149,8 +149,8 @@ static LogicalResult importScan(OpContext &op) {
       return op.error("goes through operands of " + Twine(turns) + " and " + Twine(size) + " elements");
     turns = size;
   }
-  if (turns > kMostTurns)
-    return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMostTurns) + " of them");
+  if (turns > kMaxTurns)
+    return op.error("makes " + Twine(turns) + " turns; loops are unrolled, at most " + Twine(kMaxTurns) + " of them");
   std::vector<std::vector<ImportedValue>> collected(outputs);
   Decomposition make(op);
   for (int64_t turn = 0; turn < turns; ++turn) {

@@ -10,7 +10,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// Max slices of one operand. Each spatial dimension needs one slice per kernel element.
-static constexpr int64_t kMostSlices = 256;
+static constexpr int64_t kMaxSlices = 256;
 
 /// A convolution with windows that tile its input (stride = kernel, as in patch embedding) is a matmul of regrouped
 /// elements:
@@ -75,8 +75,8 @@ static ImportedValue convolved(Decomposition &make, const ImportedValue &x, cons
   }
   std::vector<int64_t> resultShape{samples, results};
   resultShape.insert(resultShape.end(), windows.counts.begin(), windows.counts.end());
-  constexpr int64_t kMostTerms = 32;
-  if (groups == channels && results == channels && elements <= kMostTerms) {
+  constexpr int64_t kMaxTerms = 32;
+  if (groups == channels && results == channels && elements <= kMaxTerms) {
     ImportedValue flat = make.reshape(w, {channels, elements}), sum;
     for (int64_t k = 0; k < elements && !make.hasFailed(); ++k) {
       ImportedValue part = x;
@@ -118,8 +118,8 @@ static ImportedValue withBias(Decomposition &make, const ImportedValue &y, const
 /// Rejects kernels that need more slices than can be unrolled.
 static LogicalResult checkSlices(OpContext &op, const Windows &windows) {
   const int64_t slices = std::accumulate(windows.kernel.begin(), windows.kernel.end(), int64_t(0));
-  if (slices > kMostSlices)
-    return op.error("has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  if (slices > kMaxSlices)
+    return op.error("has a kernel of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMaxSlices) + " are supported");
   return success();
 }
 

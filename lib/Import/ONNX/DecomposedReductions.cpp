@@ -111,7 +111,7 @@ static LogicalResult importHardmax(OpContext &op) {
 /// Computes the rank of each element: the number of larger elements plus the number of equal elements at lower
 /// positions. Result i is the element of rank i. Its value is gathered, so that the gradient flows to that element.
 static LogicalResult importTopK(OpContext &op) {
-  constexpr int64_t kMost = 4096; // each element is compared with all elements of its axis
+  constexpr int64_t kMax = 4096; // each element is compared with all elements of its axis
   ImportedValue x = op.operand(0);
   auto count = constantInt(op.operand(1));
   const int64_t axis = op.axis(x.rank());
@@ -123,8 +123,8 @@ static LogicalResult importTopK(OpContext &op) {
   const int64_t k = *count;
   if (k < 1 || k > size)
     return op.error("expects a k from 1 to " + Twine(size) + ", the size of axis " + Twine(axis) + ", found " + Twine(k));
-  if (size > kMost)
-    return op.error("picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMost) + " are supported");
+  if (size > kMax)
+    return op.error("picks from an axis of " + Twine(size) + " elements; at most " + Twine(kMax) + " are supported");
   if (x.view.sampleAxis() == axis)
     return op.error("compares samples with each other; every op must treat samples apart");
   Decomposition make(op);

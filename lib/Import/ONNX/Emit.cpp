@@ -272,7 +272,7 @@ static Value materialiseConstant(ImportState &state, const ImportedValue &operan
   int64_t computed = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     computed *= factor.stride == 0 ? 1 : factor.size;
-  if (computed > state.options.mostComputed && !operand.lazy()->isFill()) { // the node is rejected after it has been interpreted
+  if (computed > state.options.maxComputed && !operand.lazy()->isFill()) { // the node is rejected after it has been interpreted
     state.tooLarge = std::max(state.tooLarge, computed);
     SmallVector<int64_t> sizes;
     for (const Factor &factor : factors)
@@ -280,7 +280,7 @@ static Value materialiseConstant(ImportState &state, const ImportedValue &operan
     return splat(state, 0, RankedTensorType::get(sizes, elementType(state, operand.type)));
   }
   for (size_t i = factors.size(); i-- > 0;)
-    if (repeats(*operand.lazy(), operand.view.offset, factors, i, state.options.mostComputed)) {
+    if (repeats(*operand.lazy(), operand.view.offset, factors, i, state.options.maxComputed)) {
       factors.erase(factors.begin() + i);
       at.erase(at.begin() + i);
     }
@@ -479,14 +479,14 @@ FailureOr<ImportedValue> zorse::onnx_import::reshaped(OpContext &op, const Impor
   return out;
 }
 
-bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t most) {
+bool zorse::onnx_import::repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t max) {
   const Factor along = factors[which];
   if (along.stride == 0 || along.size == 1 || lazy.isFill())
     return true;
   int64_t elements = 1; // cannot overflow: products of sizes are at most 2^44
   for (const Factor &factor : factors)
     elements *= factor.stride == 0 ? 1 : std::max<int64_t>(factor.size, 1);
-  if (elements > most)
+  if (elements > max)
     return false;
   // Every position of the other axes, streamed in runs along the innermost one.
   FactorList others;
@@ -522,7 +522,7 @@ ImportedValue zorse::onnx_import::compressed(const ImportState &state, const Imp
   size_t at = 0;
   for (FactorList &list : out.view.dims) {
     for (Factor &factor : list) {
-      if (repeats(*out.lazy(), out.view.offset, all, at, state.options.mostComputed))
+      if (repeats(*out.lazy(), out.view.offset, all, at, state.options.maxComputed))
         all[at].stride = factor.stride = 0;
       ++at;
     }

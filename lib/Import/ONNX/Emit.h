@@ -12,7 +12,7 @@ using Groups = std::vector<FactorList>;
 
 /// Whether the elements at offset + (positions of the factors) do not depend on factor `which`.
 /// \param most  max elements to compare; returns false if there are more
-bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t most);
+bool repeats(const Lazy &lazy, int64_t offset, const FactorList &factors, size_t which, int64_t max);
 
 /// The IR element type for an element type of the file. All floats have the compute type.
 mlir::Type elementType(const ImportState &state, ElementKind kind);

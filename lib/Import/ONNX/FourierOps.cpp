@@ -9,7 +9,7 @@ using namespace zorse::onnx_import;
 
 /// Maps x [..., positions, ..., 1 or 2], real or complex, to [..., frequencies, ..., 2].
 static LogicalResult importFourier(OpContext &op) {
-  constexpr int64_t kMostElements = 1 << 24;
+  constexpr int64_t kMaxElements = 1 << 24;
   ImportedValue x = op.operand(0);
   const int64_t rank = x.rank(), last = rank - 1;
   if (!isFloat(x.type) || rank < 2 || x.view.elements() == 0 || (x.view.size(last) != 1 && x.view.size(last) != 2))
@@ -37,7 +37,7 @@ static LogicalResult importFourier(OpContext &op) {
   if (half && (inverse || complex))
     return op.error("asks for one side of a transform that is not of real numbers, which is not supported");
   const int64_t frequencies = half ? length / 2 + 1 : length;
-  if (frequencies > kMostElements / positions)
+  if (frequencies > kMaxElements / positions)
     return op.error("transforms " + Twine(positions) + " positions to " + Twine(frequencies) +
                     " frequencies; products with their matrix are too large");
 

@@ -110,7 +110,7 @@ static LogicalResult spreadAxis(OpContext &op, ImportedValue &value, const Impor
 
 FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, const ImportedValue &x, int64_t axis, const std::vector<int64_t> &picked,
                                                              std::optional<int64_t> padding) {
-  constexpr size_t kMostRuns = 32; // more runs are gathered
+  constexpr size_t kMaxRuns = 32; // more runs are gathered
   Decomposition make(op);
   const auto count = static_cast<int64_t>(picked.size());
   ImportedValue picks;
@@ -131,7 +131,7 @@ FailureOr<ImportedValue> zorse::onnx_import::pickedFromGraph(OpContext &op, cons
         ++runs.back().second;
       else
         runs.emplace_back(id, 1);
-    if (runs.size() <= kMostRuns) {
+    if (runs.size() <= kMaxRuns) {
       std::vector<ImportedValue> parts;
       parts.reserve(runs.size());
       for (auto [begin, length] : runs)

@@ -58,14 +58,14 @@ private:
       return x;
     if (padding == "border")
       return clipped(x, size);
-    const double least = aligned ? 0 : -0.5, span = static_cast<double>(aligned ? size - 1 : size);
+    const double min = aligned ? 0 : -0.5, span = static_cast<double>(aligned ? size - 1 : size);
     if (span == 0)
       return times(x, 0);
-    ImportedValue away = make("Abs", {plus(x, -least)});
+    ImportedValue away = make("Abs", {plus(x, -min)});
     ImportedValue turns = make("Floor", {times(away, 1 / span)});
     ImportedValue rest = make("Sub", {away, times(turns, span)});
     ImportedValue odd = make("Greater", {make("Sub", {turns, times(make("Floor", {times(turns, 0.5)}), 2)}), make.number(0.5, x)});
-    return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), least), size);
+    return clipped(plus(make("Where", {odd, plus(times(rest, -1), span), rest}), min), size);
   }
 
   /// A position outside has weight 0. An inside position without a weight has weight 1.
@@ -88,7 +88,7 @@ private:
 /// Maps x [N, C, positions...] and grid [N, places..., dims], with the last dimension of positions first, to
 /// [N, C, places...].
 static LogicalResult importGridSample(OpContext &op) {
-  constexpr int64_t kMostTaps = 64;
+  constexpr int64_t kMaxTaps = 64;
   ImportedValue x = op.operand(0), grid = op.operand(1);
   if (!isFloat(x.type) || !isFloat(grid.type) || x.rank() < 3 || grid.rank() != x.rank() || x.view.elements() == 0 || grid.view.elements() == 0)
     return op.error("expects floats of samples x channels x positions, and a grid of the same rank");
@@ -103,8 +103,8 @@ static LogicalResult importGridSample(OpContext &op) {
   int64_t count = 1;
   for (int64_t d = 0; d < dims; ++d)
     count *= mode == "nearest" ? 1 : mode == "linear" ? 2 : 4;
-  if (count > kMostTaps)
-    return op.error("reads " + Twine(count) + " positions for every place; at most " + Twine(kMostTaps) + " are supported");
+  if (count > kMaxTaps)
+    return op.error("reads " + Twine(count) + " positions for every place; at most " + Twine(kMaxTaps) + " are supported");
 
   Decomposition make(op);
   Sampler sampler(make, mode, op.text("padding_mode"), op.integer("align_corners") != 0);

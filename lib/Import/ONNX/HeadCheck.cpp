@@ -21,9 +21,9 @@ namespace {
 
 /// Limits on operations for the largest number of samples: up to kWholeGraph, the head is the whole graph; above kMax,
 /// nothing is compared.
-constexpr int64_t kWholeGraph = int64_t(1) << 20, kMost = int64_t(1) << 24;
+constexpr int64_t kWholeGraph = int64_t(1) << 20, kMax = int64_t(1) << 24;
 /// Above this number of logits, cross-entropies are replaced by a function of the label.
-constexpr int64_t kMostLogits = int64_t(1) << 16;
+constexpr int64_t kMaxLogits = int64_t(1) << 16;
 /// Max draws of data until the loss is finite.
 constexpr int kDraws = 6;
 
@@ -84,7 +84,7 @@ bool Check::hasLargeLogits() const {
     int64_t elements = 1;
     for (int64_t size : op.getLogits().getType().getShape())
       elements *= ShapedType::isDynamic(size) ? 1 : size;
-    large |= elements > kMostLogits;
+    large |= elements > kMaxLogits;
   });
   return large;
 }
@@ -131,7 +131,7 @@ bool Check::prepare(bool wholeGraph) {
 std::optional<double> Check::lossOfFile(const HeadData &data, int64_t samples) {
   onnx_reference::Options options;
   options.lossOfLabel = lossOfLabel;
-  options.mostElements = whole ? 8 * kWholeGraph : 2 * kMost;
+  options.maxElements = whole ? 8 * kWholeGraph : 2 * kMax;
   onnx_reference::Evaluator evaluator(
       source.graph, source.model, options,
       [&](int value) -> std::optional<onnx_reference::Array> {
@@ -254,8 +254,8 @@ HeadOutcome Check::run() {
     if (!prepare(wholeGraph) || (wholeGraph && program.operations(sizes.back()) > kWholeGraph))
       continue;
     for (int64_t samples : sizes) {
-      if (program.operations(samples) > kMost) {
-        why = "it has more than " + std::to_string(kMost) + " operations for " + std::to_string(samples) + " samples";
+      if (program.operations(samples) > kMax) {
+        why = "it has more than " + std::to_string(kMax) + " operations for " + std::to_string(samples) + " samples";
         continue;
       }
       const Result result = compare(samples);

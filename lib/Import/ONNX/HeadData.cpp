@@ -13,7 +13,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// Max numbers to draw.
-constexpr int64_t kMostNumbers = int64_t(1) << 24;
+constexpr int64_t kMaxNumbers = int64_t(1) << 24;
 
 bool zorse::onnx_import::isLifted(func::FuncOp function, BlockArgument argument) {
   return function.getArgAttr(argument.getArgNumber(), attributes::kConstant) != nullptr;
@@ -163,7 +163,7 @@ bool HeadData::draw(int64_t samples, int which) {
       for (int64_t size : type.getShape())
         shape.push_back(ShapedType::isDynamic(size) ? samples : size);
       const int64_t more = onnx_reference::product(shape);
-      if (more > kMostNumbers - elements)
+      if (more > kMaxNumbers - elements)
         return why = "it reads more than 2^24 numbers from above", false;
       elements += more;
       fill(place, shape, which);
@@ -193,7 +193,7 @@ std::optional<onnx_reference::Array> HeadData::show(const HeadValue &value, int6
       strides.push_back(factor.sample ? perRow : factor.stride);
     }
   const std::vector<int64_t> shape = shapeFor(value.view, samples);
-  if (onnx_reference::product(shape) > onnx_reference::kMostElements)
+  if (onnx_reference::product(shape) > onnx_reference::kMaxElements)
     return std::nullopt;
   onnx_reference::Array array = onnx_reference::Array::of(value.type, shape);
   int64_t i = 0;

@@ -104,7 +104,7 @@ static LogicalResult interpretNode(OpContext &op) {
   if (failed(applyOperator(op)))
     return failure();
   if (op.state.tooLarge > 0)
-    return op.error("needs a constant of " + Twine(op.state.tooLarge) + " elements to be computed, at most " + Twine(op.state.options.mostComputed) +
+    return op.error("needs a constant of " + Twine(op.state.tooLarge) + " elements to be computed, at most " + Twine(op.state.options.maxComputed) +
                     " are");
   roundResults(op);
   for (int output : op.node.outputs) {
@@ -173,7 +173,7 @@ LogicalResult zorse::onnx_import::interpret(ImportState &state, const GraphBody 
 
 /// Checks what every handler relies on: required operands exist and are tensors.
 static LogicalResult checkOperands(OpContext &op) {
-  size_t count = op.rule->least;
+  size_t count = op.rule->min;
   bool sequences = op.node.op == "SequenceAt" || op.node.op == "ConcatFromSequence" || op.node.op == "Identity";
   bool anyGraph = false;
   for (size_t i = 0; i < std::max(count, op.node.inputs.size()); ++i) {

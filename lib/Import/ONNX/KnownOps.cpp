@@ -19,8 +19,8 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-constexpr int64_t kMostNumbers = 1024; // max numbers of one value
-constexpr int64_t kMostInGraph = 64;   // max numbers of one value that is emitted into the graph
+constexpr int64_t kMaxNumbers = 1024; // max numbers of one value
+constexpr int64_t kMaxInGraph = 64;   // max numbers of one value that is emitted into the graph
 
 // --- values
 
@@ -97,8 +97,8 @@ FailureOr<ImportedValue> zorse::onnx_import::asKnown(OpContext &op, const Import
   if (value.isKnown())
     return value;
   ImportedValue small = compressed(op.state, value);
-  if (!value.isConstant() || value.sampleStep() != 0 || value.view.elements() == 0 || movingElements(small.view) > kMostNumbers)
-    return op.error("combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMostNumbers) + " numbers");
+  if (!value.isConstant() || value.sampleStep() != 0 || value.view.elements() == 0 || movingElements(small.view) > kMaxNumbers)
+    return op.error("combines numbers that are known only with the batch with a tensor that is none of at most " + Twine(kMaxNumbers) + " numbers");
   ImportedValue out = small;
   out.content = Known{};
   out.view.offset = 0;
@@ -180,9 +180,9 @@ FailureOr<ImportedValue> zorse::onnx_import::asTensor(OpContext &op, const Impor
     return out;
   }
   std::vector<Number> numbers = numbersOf(known);
-  if (static_cast<int64_t>(numbers.size()) > kMostInGraph)
+  if (static_cast<int64_t>(numbers.size()) > kMaxInGraph)
     return op.error("combines " + Twine(numbers.size()) + " numbers that are known only with the batch with values of samples; at most " +
-                    Twine(kMostInGraph) + " are possible");
+                    Twine(kMaxInGraph) + " are possible");
   SmallVector<Value> parts;
   for (const Number &number : numbers)
     parts.push_back(reshapeTo(op.state, valueOf(number), {1}));
@@ -310,8 +310,8 @@ static LogicalResult foldNumbers(OpContext &op) {
     for (size_t k = 0; k < sources.size(); ++k)
       sources[k].dims.push_back({Factor{axis->size, axis->strides[k], false}});
     count *= axis->size;
-    if (count > kMostNumbers)
-      return op.error("makes more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
+    if (count > kMaxNumbers)
+      return op.error("makes more than " + Twine(kMaxNumbers) + " numbers that are known only with the batch");
   }
   std::vector<std::vector<int64_t>> offsets;
   offsets.reserve(sources.size());
@@ -396,8 +396,8 @@ FailureOr<ImportedValue> zorse::onnx_import::joinedKnown(OpContext &op, const st
     auto known = asKnown(op, part);
     if (failed(known))
       return failure();
-    if (known->view.elements() > kMostNumbers * std::max<int64_t>(op.state.rows, 1))
-      return op.error("joins more than " + Twine(kMostNumbers) + " numbers that are known only with the batch");
+    if (known->view.elements() > kMaxNumbers * std::max<int64_t>(op.state.rows, 1))
+      return op.error("joins more than " + Twine(kMaxNumbers) + " numbers that are known only with the batch");
     numbers.push_back(numbersOf(*known));
     runs.push_back(numbers.back().size() / outer);
     total += numbers.back().size();

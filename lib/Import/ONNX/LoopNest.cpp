@@ -35,7 +35,7 @@ LogicalResult LoopNest::dropSampleCopies(OpContext &op, size_t index, size_t alo
     FactorList factors;
     for (const Axis &axis : axes)
       factors.push_back(Factor{axis.size, axis.strides[index], false});
-    if (repeats(*operand.lazy(), operand.view.offset, factors, along, op.state.options.mostComputed))
+    if (repeats(*operand.lazy(), operand.view.offset, factors, along, op.state.options.maxComputed))
       return success();
   }
   // A parameter with a fixed number of rows (a position table that an exporter folded): compare its initial values.

@@ -14,7 +14,7 @@ using namespace zorse::onnx_import;
 namespace {
 
 constexpr size_t kLongest = 4096; // approximate limit on the characters of a printed number
-constexpr size_t kMostTerms = 16; // largest number of terms of a product that is expanded
+constexpr size_t kMaxTerms = 16; // largest number of terms of a product that is expanded
 constexpr int kLargestPower = 16;
 constexpr double kExactInts = 9007199254740992.0; // 2^53
 
@@ -226,7 +226,7 @@ Number operator*(const Number &a, const Number &b) {
   out.invalid = a.invalid || b.invalid;
   if (out.invalid)
     return out;
-  if (a.terms.size() > 1 && b.terms.size() > 1 && a.terms.size() * b.terms.size() > kMostTerms)
+  if (a.terms.size() > 1 && b.terms.size() > 1 && a.terms.size() * b.terms.size() > kMaxTerms)
     return a.grouped() * b.grouped();
   for (auto &[key, left] : a.terms)
     for (auto &[otherKey, right] : b.terms) {

@@ -89,8 +89,8 @@ std::vector<std::string> zorse::onnx_import::notUnderstood(const GraphNode &node
   size_t operands = node.inputs.size();
   while (operands > 0 && node.inputs[operands - 1] < 0)
     --operands;
-  if (operands > rule.most)
-    problems.push_back("has " + std::to_string(operands) + " operands; at most " + std::to_string(rule.most) + " are known");
+  if (operands > rule.max)
+    problems.push_back("has " + std::to_string(operands) + " operands; at most " + std::to_string(rule.max) + " are known");
   for (auto &[name, attribute] : node.attributes) {
     std::string called = "attribute '" + name + "'";
     const AttributeInfo *wanted = rule.attribute(name);

@@ -211,11 +211,11 @@ static std::string grouped(int64_t number) {
 }
 
 /// The first `max` names in quotes.
-static std::string firstOf(const std::vector<std::string> &names, size_t most) {
+static std::string firstOf(const std::vector<std::string> &names, size_t max) {
   std::string list;
-  for (size_t i = 0; i < names.size() && i < most; ++i)
+  for (size_t i = 0; i < names.size() && i < max; ++i)
     list += (i ? ", '" : "'") + names[i] + "'";
-  return list + (names.size() > most ? ", ..." : "");
+  return list + (names.size() > max ? ", ..." : "");
 }
 
 /// For every value, by name: the modules of the nodes that use it.

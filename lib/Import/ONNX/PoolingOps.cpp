@@ -21,7 +21,7 @@ template <typename Combine> static ImportedValue pooled(Decomposition &make, Imp
 }
 
 static LogicalResult readPooling(OpContext &op, Windows &windows) {
-  constexpr int64_t kMostSlices = 256;
+  constexpr int64_t kMaxSlices = 256;
   const ImportedValue &x = op.operand(0);
   if (!x.isArray() || !isFloat(x.type))
     return op.error("expects floats, found " + Twine(name(x.type)));
@@ -33,8 +33,8 @@ static LogicalResult readPooling(OpContext &op, Windows &windows) {
     if (windows.before[i] >= windows.span(i) || windows.after[i] >= windows.span(i))
       return op.error("has windows that lie in its pads alone, in dimension " + Twine(i + 2));
   }
-  if (slices > kMostSlices)
-    return op.error("has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMostSlices) + " are supported");
+  if (slices > kMaxSlices)
+    return op.error("has windows of " + Twine(slices) + " elements along its dimensions together; at most " + Twine(kMaxSlices) + " are supported");
   return success();
 }
 

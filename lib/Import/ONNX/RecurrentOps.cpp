@@ -13,7 +13,7 @@ using namespace zorse::onnx_import;
 
 namespace {
 
-constexpr int64_t kMostPositions = 1024;
+constexpr int64_t kMaxPositions = 1024;
 
 struct Cell {
   enum class Kind { Rnn, Gru, Lstm } kind;
@@ -154,8 +154,8 @@ private:
                       " gates of hidden_size and inputs of " + Twine(x.view.size(2)));
     if (x.view.sampleAxis() == outer)
       return op.error("runs over the samples; every op must treat samples apart");
-    if (positions < 1 || positions > kMostPositions)
-      return op.error("has " + Twine(positions) + " positions; 1 to " + Twine(kMostPositions) + " are unrolled");
+    if (positions < 1 || positions > kMaxPositions)
+      return op.error("has " + Twine(positions) + " positions; 1 to " + Twine(kMaxPositions) + " are unrolled");
     if (op.operand(4)) {
       auto lengths = constantInts(op.operand(4));
       if (!lengths || std::any_of(lengths->begin(), lengths->end(), [&](int64_t length) { return length != positions; }))

@@ -58,9 +58,9 @@ static LogicalResult reduceConstant(OpContext &op, const ImportedValue &x, const
       dims.push_back(x.view.dims[i]);
   moved.view.dims = dims;
   // Reduce every `count` values to one. Floats are rounded at the end; integers wrap around.
-  const auto reduceRows = [&](auto values, auto least, auto most, auto add, auto multiply) {
-    using T = decltype(least);
-    std::vector<T> result(outer, which == "ReduceProd" ? 1 : which == "ReduceMax" ? least : which == "ReduceMin" ? most : 0);
+  const auto reduceRows = [&](auto values, auto min, auto max, auto add, auto multiply) {
+    using T = decltype(min);
+    std::vector<T> result(outer, which == "ReduceProd" ? 1 : which == "ReduceMax" ? min : which == "ReduceMin" ? max : 0);
     for (size_t i = 0; i < values.size(); ++i) {
       T &total = result[i / count];
       total = which == "ReduceMax"    ? std::max(total, values[i])

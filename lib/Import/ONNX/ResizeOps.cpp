@@ -146,7 +146,7 @@ static LogicalResult importResize(OpContext &op) {
     return failure();
   const auto &[rule, axes, sizes, scales] = resizing;
   Decomposition make(op);
-  constexpr int64_t kMostWeights = 1 << 24;
+  constexpr int64_t kMaxWeights = 1 << 24;
   for (size_t i = 0; i < axes.size() && !make.hasFailed(); ++i) {
     const int64_t axis = axes[i], size = x.view.size(axis);
     const double scale = scales.empty() ? static_cast<double>(sizes[i]) / static_cast<double>(size) : scales[i];
@@ -155,7 +155,7 @@ static LogicalResult importResize(OpContext &op) {
       continue;
     if (x.view.sampleAxis() == axis)
       return op.error("changes the number of samples; every op must treat samples apart");
-    if (!(scale > 0) || count < 1 || count > kMostWeights / std::max<int64_t>(size, 1))
+    if (!(scale > 0) || count < 1 || count > kMaxWeights / std::max<int64_t>(size, 1))
       return op.error("makes " + Twine(count) + " of " + Twine(size) + " positions, which is not supported");
     if (rule.mode == "nearest") {
       std::vector<int64_t> picked;

@@ -13,7 +13,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 /// Limit on the (place, update) pairs per vector; more are too expensive.
-static constexpr int64_t kMostPairs = int64_t(1) << 26;
+static constexpr int64_t kMaxPairs = int64_t(1) << 26;
 
 /// Scatters updates [lead..., J] at ids [lead..., J] into data [lead..., V]. With reduction "none", the ids of a vector
 /// differ, as ONNX requires.
@@ -29,16 +29,16 @@ static ImportedValue scatteredAlongLast(Decomposition &make, const ImportedValue
   auto combined = [&](const char *reduce, double neutral) {
     return make.reduce(reduce, make("Where", {hit, spread, make.number(neutral, updates)}), {rank});
   };
-  const double least = isFloat(data.type) ? -std::numeric_limits<double>::infinity() : -9223372036854775808.0;
-  const double most = isFloat(data.type) ? std::numeric_limits<double>::infinity() : 9223372036854774784.0;
+  const double min = isFloat(data.type) ? -std::numeric_limits<double>::infinity() : -9223372036854775808.0;
+  const double max = isFloat(data.type) ? std::numeric_limits<double>::infinity() : 9223372036854774784.0;
   if (reduction == "add")
     return make("Add", {data, combined("ReduceSum", 0)});
   if (reduction == "mul")
     return make("Mul", {data, combined("ReduceProd", 1)});
   if (reduction == "max")
-    return make("Max", {data, combined("ReduceMax", least)});
+    return make("Max", {data, combined("ReduceMax", min)});
   if (reduction == "min")
-    return make("Min", {data, combined("ReduceMin", most)});
+    return make("Min", {data, combined("ReduceMin", max)});
   ImportedValue any = make("Greater", {make.reduce("ReduceSum", make.cast(hit, ElementKind::I64), {rank}), make.ints({0})});
   return make("Where", {any, combined("ReduceSum", 0), data});
 }
@@ -58,7 +58,7 @@ static LogicalResult importScatterElements(OpContext &op) {
     return op.error("scatters over the samples; every op must treat samples apart");
   if (ids.view.elements() == 0)
     return importIdentity(op);
-  if (x.view.size(axis) > kMostPairs / ids.view.size(axis))
+  if (x.view.size(axis) > kMaxPairs / ids.view.size(axis))
     return op.error("scatters " + Twine(ids.view.size(axis)) + " updates to " + Twine(x.view.size(axis)) +
                     " places; at most 2^26 pairs are supported");
   auto counted = countedFromFront(op, ids, x.view.size(axis));
@@ -103,7 +103,7 @@ static LogicalResult scatterPlaces(OpContext &op, int64_t depth) {
     count *= idShape[i];
   if (count == 0)
     return importIdentity(op);
-  if (places > kMostPairs / count)
+  if (places > kMaxPairs / count)
     return op.error("scatters " + Twine(count) + " updates to " + Twine(places) + " places; at most 2^26 pairs are supported");
   auto numbers = placeNumbers(op, ids, {from.begin(), from.begin() + depth});
   if (failed(numbers))
@@ -255,8 +255,8 @@ static LogicalResult importOneHot(OpContext &op) {
   if (axis < 0)
     return op.error("axis is outside the rank of its result");
   const int64_t size = *depth;
-  if (size > op.state.options.mostComputed)
-    return op.error("has " + Twine(size) + " classes; at most " + Twine(op.state.options.mostComputed) + " are supported");
+  if (size > op.state.options.maxComputed)
+    return op.error("has " + Twine(size) + " classes; at most " + Twine(op.state.options.maxComputed) + " are supported");
   Decomposition make(op);
   std::vector<int64_t> shape(ids.rank() + 1, 1);
   shape[axis] = size;

@@ -16,7 +16,7 @@ using namespace zorse;
 using namespace zorse::onnx_import;
 
 static LogicalResult importSplitToSequence(OpContext &op) {
-  constexpr int64_t kMostParts = 1 << 16;
+  constexpr int64_t kMaxParts = 1 << 16;
   const ImportedValue &x = op.operand(0);
   const int64_t axis = op.axis(x.rank());
   bool keep = op.integer("keepdims") != 0;
@@ -33,14 +33,14 @@ static LogicalResult importSplitToSequence(OpContext &op) {
       if ((*given)[0] < 1)
         return op.error("expects a positive size");
       const int64_t each = std::min((*given)[0], std::max<int64_t>(size, 1));
-      if (size / each > kMostParts)
-        return op.error("would make a sequence of " + Twine(size / each) + " tensors, at most " + Twine(kMostParts) + " are possible");
+      if (size / each > kMaxParts)
+        return op.error("would make a sequence of " + Twine(size / each) + " tensors, at most " + Twine(kMaxParts) + " are possible");
       for (int64_t at = 0; at < size; at += each)
         sizes.push_back(std::min(each, size - at));
     } else
       sizes = *given;
-  } else if (size > kMostParts)
-    return op.error("would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMostParts) + " are possible");
+  } else if (size > kMaxParts)
+    return op.error("would make a sequence of " + Twine(size) + " tensors, at most " + Twine(kMaxParts) + " are possible");
   else
     sizes.assign(size, 1);
   Sequence sequence;

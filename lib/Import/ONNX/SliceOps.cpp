@@ -37,11 +37,11 @@ static std::vector<Number> numbersOfSample(Decomposition &make, const ImportedVa
 
 // A sum over all samples in which all samples except one count as 0 is known before the step.
 LogicalResult zorse::onnx_import::takeSample(OpContext &op, ImportedValue &x, int64_t axis, int64_t place) {
-  constexpr int64_t kMostPicked = 64;
+  constexpr int64_t kMaxPicked = 64;
   std::vector<int64_t> shape = x.shape();
   shape.erase(shape.begin() + axis);
-  if (x.view.elements() / op.state.rows > kMostPicked)
-    return op.error("reads one sample of " + Twine(x.view.elements() / op.state.rows) + " numbers in all samples, at most " + Twine(kMostPicked) +
+  if (x.view.elements() / op.state.rows > kMaxPicked)
+    return op.error("reads one sample of " + Twine(x.view.elements() / op.state.rows) + " numbers in all samples, at most " + Twine(kMaxPicked) +
                     " are possible; make it an input of every sample");
   const auto type = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getI64Type());
   const auto real = RankedTensorType::get({ShapedType::kDynamic}, op.state.builder.getF64Type());
@@ -272,9 +272,9 @@ static LogicalResult importPad(OpContext &op) {
     if (before == 0 && after == 0)
       continue;
     int64_t size = x.view.size(axis);
-    constexpr int64_t kMost = 1 << 24;
+    constexpr int64_t kMax = 1 << 24;
     std::vector<int64_t> padded = x.shape();
-    if (before < -kMost || before > kMost || after < -kMost || after > kMost || (padded[axis] += before + after, !isSensible(padded)))
+    if (before < -kMax || before > kMax || after < -kMax || after > kMax || (padded[axis] += before + after, !isSensible(padded)))
       return op.error("its pads are out of range");
     int64_t cutFront = std::max<int64_t>(0, -before), cutBack = std::max<int64_t>(0, -after);
     if (cutFront + cutBack > size)

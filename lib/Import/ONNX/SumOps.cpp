@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::onnx_import;
 
-constexpr int64_t kMostCounts = 64; // maximum for one tensor
+constexpr int64_t kMaxCounts = 64; // maximum for one tensor
 
 /// Sums over dimension 0, the samples, of each value. A single element becomes a loss.
 static ImportedValue sumsOf(ImportState &state, std::vector<ImportedValue> each) {
@@ -56,8 +56,8 @@ LogicalResult zorse::onnx_import::reduceToSums(OpContext &op, const ImportedValu
     return op.result(sumsOf(op.state, {std::move(each)}));
   // Sums of inputs are known before the step: one count per element.
   const int64_t count = each.view.elements() / op.state.rows;
-  if (count > kMostCounts)
-    return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMostCounts) +
+  if (count > kMaxCounts)
+    return op.error("makes " + Twine(count) + " sums of inputs over all samples, at most " + Twine(kMaxCounts) +
                     " are possible; compute them in the data and make them an input");
   const ReduceKind kind = !extremum ? ReduceKind::Sum : op.node.op == "ReduceMax" ? ReduceKind::Max : ReduceKind::Min;
   ImportedValue flat = make.reshape(each, {op.state.rows, count});

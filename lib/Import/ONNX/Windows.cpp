@@ -37,14 +37,14 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
     return op.error("expects a kernel of " + Twine(rank) + " dimensions, found " + Twine(w.kernel.size()));
   const std::string padding = op.text("auto_pad");
   const bool same = padding == "SAME_UPPER" || padding == "SAME_LOWER", ceil = op.rule->attribute("ceil_mode") && op.integer("ceil_mode");
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMax = 1 << 20;
   for (size_t i = 0; i < rank; ++i) {
-    for (auto [what, value, least] : {std::make_tuple("a kernel", w.kernel[i], int64_t(1)), std::make_tuple("a stride", w.strides[i], int64_t(1)),
+    for (auto [what, value, min] : {std::make_tuple("a kernel", w.kernel[i], int64_t(1)), std::make_tuple("a stride", w.strides[i], int64_t(1)),
                                       std::make_tuple("a dilation", w.dilations[i], int64_t(1)), std::make_tuple("a pad", pads[i], int64_t(0)),
                                       std::make_tuple("a pad", pads[i + rank], int64_t(0))})
-      if (value < least || value > kMost)
-        return op.error(Twine("has ") + what + " of " + Twine(value) + " in dimension " + Twine(i + 2) + "; expects " + Twine(least) + " to " +
-                        Twine(kMost));
+      if (value < min || value > kMax)
+        return op.error(Twine("has ") + what + " of " + Twine(value) + " in dimension " + Twine(i + 2) + "; expects " + Twine(min) + " to " +
+                        Twine(kMax));
     const int64_t size = w.extents[i], stride = w.strides[i], span = w.span(i);
     if (same) {
       const int64_t count = (size + stride - 1) / stride, total = std::max<int64_t>(0, (count - 1) * stride + span - size);

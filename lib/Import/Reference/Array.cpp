@@ -10,7 +10,7 @@ Array Array::of(ElementKind type, Shape shape) {
   array.type = type;
   array.shape = std::move(shape);
   const int64_t size = product(array.shape);
-  if (size < 0 || size > kMostElements)
+  if (size < 0 || size > kMaxElements)
     throw TooLarge();
   const auto count = static_cast<size_t>(size);
   if (array.isFloat())

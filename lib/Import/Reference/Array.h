@@ -15,7 +15,7 @@ using onnx_import::ElementKind;
 using Shape = std::vector<int64_t>;
 
 /// Largest number of elements of an array. A larger array throws TooLarge, which Evaluator catches.
-constexpr int64_t kMostElements = int64_t(1) << 26;
+constexpr int64_t kMaxElements = int64_t(1) << 26;
 struct TooLarge {};
 
 /// An array. Floats are stored in `reals`, integers and booleans in `integers`.

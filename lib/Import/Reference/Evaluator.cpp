@@ -87,7 +87,7 @@ zorse::Result<Array> zorse::onnx_reference::readTensor(LoadedModel &model, const
   if (byteSize(type) == 0)
     return userError("'" + tensor.name() + "' has no numbers");
   const Shape shape(tensor.dims().begin(), tensor.dims().end());
-  if (product(shape) > kMostElements)
+  if (product(shape) > kMaxElements)
     return userError("'" + tensor.name() + "' has more than 2^26 elements");
   const uint8_t *data = bytes->owned ? bytes->owned->data() : bytes->data;
   Array result = Array::of(type, shape);
@@ -125,8 +125,8 @@ bool Evaluator::knows(const GraphNode &node) {
 
 bool Evaluator::store(int value, Array array) {
   elements += array.size();
-  if (elements > options.mostElements)
-    return why = "more than " + std::to_string(options.mostElements) + " elements", false;
+  if (elements > options.maxElements)
+    return why = "more than " + std::to_string(options.maxElements) + " elements", false;
   values[value] = std::move(array);
   return true;
 }
@@ -140,8 +140,8 @@ bool Evaluator::supply(int value) {
   int64_t size = 1;
   for (int64_t dim : found->second->dims())
     size *= std::max<int64_t>(dim, 1);
-  if (size > options.mostElements)
-    return why = "more than " + std::to_string(options.mostElements) + " elements", false;
+  if (size > options.maxElements)
+    return why = "more than " + std::to_string(options.maxElements) + " elements", false;
   auto array = readTensor(model, *found->second);
   if (array.failed())
     return why = array.message(), false;

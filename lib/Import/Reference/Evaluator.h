@@ -16,7 +16,7 @@
 namespace zorse::onnx_reference {
 
 struct Options {
-  int64_t mostElements = int64_t(1) << 26; ///< limit on the elements of all results
+  int64_t maxElements = int64_t(1) << 26; ///< limit on the elements of all results
   /// Replaces cross-entropies by a function of the label and does not compute the logits. For heads with logits that are too large.
   bool lossOfLabel = false;
 };

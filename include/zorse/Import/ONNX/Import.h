@@ -60,7 +60,7 @@ struct ImportOptions {
   bool weightsLater = false;
   /// Maximum number of elements of a constant that is computed during import. Fills, causal masks and similar patterns
   /// are exempt. A larger constant is an error.
-  int64_t mostComputed = int64_t(1) << 30;
+  int64_t maxComputed = int64_t(1) << 30;
   /// Initializers that are trained or frozen, whatever the file and the rules specify. A key is a name or a pattern in
   /// which * matches any characters. A name takes precedence over a pattern, and a longer pattern over a shorter one.
   std::map<std::string, TrainableChoice> trainable;
