@@ -101,9 +101,9 @@ void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &sum
 
 /// Adds the bodies that sum directly received data. Only GPUs use them; other targets have these
 /// bodies without launches.
-void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &summary, uint32_t mostTerms) {
+void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &summary, uint32_t maxTerms) {
   for (bundle::ElementType type : std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
-    for (uint32_t terms = 2; terms <= mostTerms; ++terms) {
+    for (uint32_t terms = 2; terms <= maxTerms; ++terms) {
       BodyBuilder sum(library, sumName(type, terms));
       for (uint32_t term = 0; term < terms; ++term)
         sum.rows(bundle::PART, term, bundle::READ, type, "part" + std::to_string(term));

@@ -23,12 +23,12 @@ constexpr int kThreadsAlone = 256; ///< threads of a block with one element
 /// Number of blocks of a launch that keeps a large GPU busy.
 constexpr int64_t kBlocks = 512;
 /// Minimum number of elements per thread before another block is used.
-constexpr int64_t kLeastTurns = 4;
+constexpr int64_t kMinTurns = 4;
 /// Number of elements that a thread loads at the same time.
 constexpr int64_t kLoadsAtOnce = 8;
 /// A probable row count of calls. The number of parts is chosen for it; a call uses only as many
 /// parts as it has work for.
-constexpr int64_t kLikelyRows = 32, kLeastParts = 16;
+constexpr int64_t kLikelyRows = 32, kMinParts = 16;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
 
@@ -57,7 +57,7 @@ struct ColumnEmitter : ColumnProgram {
     if (parts == 1) {
       storeResults(together(sums(line, k.i64(lines))));
     } else {
-      Value chunk = k.i64(lines * kLeastTurns);
+      Value chunk = k.i64(lines * kMinTurns);
       Value needed = arith::DivUIOp::create(k.b, k.loc, k.sub(k.add(k.size(matmul(reducedSizes)), chunk), k.i64(1)), chunk);
       Value active = k.smaller(needed, k.i64(parts));
       k.ifTrue(arith::CmpIOp::create(k.b, k.loc, arith::CmpIPredicate::slt, part, active), [&] { emitPart(site, part, active, sites.count, parts); });
@@ -85,8 +85,8 @@ private:
     const Size reduced = matmul(reducedSizes);
     if (sites.sampled)
       return 1;
-    const int64_t chunk = lines * kLeastTurns, wanted = ceilDivide(kBlocks, sites.count);
-    const int64_t work = reduced.sampled ? std::max(kLeastParts, ceilDivide(reduced.count * kLikelyRows, chunk)) : ceilDivide(reduced.count, chunk);
+    const int64_t chunk = lines * kMinTurns, wanted = ceilDivide(kBlocks, sites.count);
+    const int64_t work = reduced.sampled ? std::max(kMinParts, ceilDivide(reduced.count * kLikelyRows, chunk)) : ceilDivide(reduced.count, chunk);
     return std::min(wanted, work);
   }
 

@@ -24,7 +24,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kIds = 4; ///< number of ids of a chunk that each thread reads
 constexpr int kChunk = kThreads * kIds, kBallots = kWarps * kIds;
 constexpr int64_t kBlocks = 1024; ///< approximate number of blocks, if the table has enough rows
-constexpr int64_t kLeastRows = 2; ///< minimum number of rows per block, because each block reads all ids
+constexpr int64_t kMinRows = 2; ///< minimum number of rows per block, because each block reads all ids
 constexpr int64_t kUpdatesAtOnce = 8;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }
@@ -33,7 +33,7 @@ class ScatterKernel {
 public:
   ScatterKernel(const KernelContext &context, int index, HalfConversions conversions)
       : k(context.context, context.resolve, conversions), p(k, context, index), b(k.b), columnBlocks(ceilDivide(p.width, kThreads)),
-        rowsOfBlock(std::max(kLeastRows, ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1)))),
+        rowsOfBlock(std::max(kMinRows, ceilDivide(p.tableRows, std::max<int64_t>(kBlocks / columnBlocks, 1)))),
         counts(k.shared(b.getI32Type(), 2 * kBallots)), places(k.shared(b.getI32Type(), kChunk)), rows(k.shared(b.getI32Type(), kChunk)) {}
 
   Kernel build() {

@@ -15,7 +15,7 @@ namespace {
 
 /// An IEEE format: fraction bits, and exponents of the smallest and the largest normal number.
 struct Format {
-  int fraction, least, greatest;
+  int fraction, min, greatest;
 
   static Format of(Type type) {
     const llvm::fltSemantics &semantics = cast<FloatType>(type).getFloatSemantics();
@@ -62,10 +62,10 @@ Value KernelBuilder::round(Value x, Type to) {
     nearest = select(bits.less(nearest, power(target.greatest + 1)), nearest, bits.constant(infinite));
     // Below the smallest normal number, the step size is constant. Adding a number whose last bit
     // is one step rounds to it.
-    Value step = number(type, std::ldexp(1.5, from.fraction + target.least - target.fraction));
+    Value step = number(type, std::ldexp(1.5, from.fraction + target.min - target.fraction));
     Value sum = arith::AddFOp::create(b, loc, bits.as(type, magnitude), step);
     Value subnormal = bits.of(arith::SubFOp::create(b, loc, sum, step));
-    nearest = select(bits.less(magnitude, power(target.least)), subnormal, nearest);
+    nearest = select(bits.less(magnitude, power(target.min)), subnormal, nearest);
   }
   Value notANumber = bits.both(bits.either(magnitude, bits.constant(uint64_t(1) << (from.fraction - 1))), ~((uint64_t(1) << dropped) - 1));
   nearest = select(bits.less(magnitude, infinite + 1), nearest, notANumber);

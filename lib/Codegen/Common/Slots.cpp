@@ -141,9 +141,9 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
     return place;
   }
   if (kind == bundle::SCALARS) {
-    const uint32_t most = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossGradient);
-    if (index >= most)
-      return diagnose() << "expects an index from 0 to " << most - 1 << ", got " << attribute;
+    const uint32_t max = attribute.getField() == ScalarField::Known ? abi::kMaxKnown : std::size(abi::StepScalars().lossGradient);
+    if (index >= max)
+      return diagnose() << "expects an index from 0 to " << max - 1 << ", got " << attribute;
     return scalars(offsetOfScalar(attribute));
   }
   bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));

@@ -114,7 +114,7 @@ std::string meant(const std::string &name, const std::vector<std::string> &known
   return {};
 }
 
-/// Reads a number with an optional unit from `units`. It must be from `least` to `max`, or 0 if
+/// Reads a number with an optional unit from `units`. It must be from `min` to `max`, or 0 if
 /// `zero`.
 double toQuantity(const YAML::Node &node, const std::string &what, const std::vector<Unit> &units, double min, double max, bool zero,
                   const std::string &remedy = "") {

@@ -118,14 +118,14 @@ private:
     SmallVector<Scores::Reference> references;
     SmallVector<Value> factors;
     for (int r = 0; r < rowsOfLane(); ++r) {
-      Value most = larger(combine(rowOf(s, r / 2, r % 2), larger), greatest[size_t(r)]);
+      Value max = larger(combine(rowOf(s, r / 2, r % 2), larger), greatest[size_t(r)]);
       for (int lanes : {1, 2})
-        most = larger(most, w.exchange(most, lanes));
+        max = larger(max, w.exchange(max, lanes));
       // As long as a query has seen no visible key, all its exponentials are 0.
-      Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(most), w.f32(0), most) : most;
+      Value finite = problem.maySeeNothing() ? k.select(w.isMinusInfinite(max), w.f32(0), max) : max;
       references.push_back(scores.reference(finite));
       factors.push_back(scores.decay(greatest[size_t(r)], finite));
-      greatest[size_t(r)] = most;
+      greatest[size_t(r)] = max;
     }
     for (int m = 0; m < out.tiles; ++m)
       for (int n = 0; n < out.blocks; ++n)
@@ -266,7 +266,7 @@ private:
       Value all = sum[size_t(r)];
       for (int lanes : {1, 2})
         all = w.addF(all, w.exchange(all, lanes));
-      Value factor = w.reciprocal(all), most = scores.natural(greatest[size_t(r)]), nothing;
+      Value factor = w.reciprocal(all), max = scores.natural(greatest[size_t(r)]), nothing;
       if (problem.maySeeNothing()) {
         nothing = arith::CmpFOp::create(w.b, w.loc, arith::CmpFPredicate::OEQ, all, w.f32(0));
         factor = k.select(nothing, w.f32(0), factor);
@@ -276,8 +276,8 @@ private:
         continue;
       const int ahead = 16 * (r / 2) + 8 * (r % 2);
       k.ifTrue(w.both(isFirstLane, w.isLess(laneRow, problem.queries - ahead)), [&] {
-        Value kept = problem.addsMask() ? w.vector({most, all})
-                                        : w.addF(most, math::LogOp::create(w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
+        Value kept = problem.addsMask() ? w.vector({max, all})
+                                        : w.addF(max, math::LogOp::create(w.b, w.loc, nothing ? k.select(nothing, w.f32(1), all) : all));
         w.store(kept, w.at(lse, bytesOfQuery * ahead), unsigned(bytesOfQuery));
       });
     }
