@@ -73,9 +73,9 @@ void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
         const int place = placeOfWorkspace(to);
         if (place < 0)
           continue;
-        bundle::Extent &bytes = *to.mutable_slots(place)->mutable_bytes(), &most = *from.mutable_slots(placeOfWorkspace(from))->mutable_bytes();
-        bytes.set_fixed(std::max(bytes.fixed(), most.fixed()));
-        bytes.set_per_row(std::max(bytes.per_row(), most.per_row()));
+        bundle::Extent &bytes = *to.mutable_slots(place)->mutable_bytes(), &max = *from.mutable_slots(placeOfWorkspace(from))->mutable_bytes();
+        bytes.set_fixed(std::max(bytes.fixed(), max.fixed()));
+        bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
   for ([[maybe_unused]] const codegen::CompiledBodies &other : others)
     assert(bundle::differentSlots(first.library, other.library).empty() && "targets have different slots");
@@ -106,7 +106,7 @@ void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &librar
   });
   summary.clear_sums();
   for (bundle::ElementType type : {bundle::F32, bundle::F64})
-    for (uint32_t terms = 2; terms <= kMostSumTerms; ++terms)
+    for (uint32_t terms = 2; terms <= kMaxSumTerms; ++terms)
       if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
         bundle::SumBody &sum = *summary.add_sums();
         sum.set_type(type);

@@ -33,11 +33,11 @@ namespace {
 /// (codegen::appendBuiltinBodies); 0: there are none.
 uint32_t directTerms(const planning::Cluster &cluster) {
   std::map<int32_t, uint32_t> sizes;
-  uint32_t most = 0;
+  uint32_t max = 0;
   for (int32_t group : planning::d2dGroups(cluster))
     if (group >= 0)
-      most = std::max(most, ++sizes[group]);
-  return most < 2 ? 0 : std::min(most, kMostSumTerms);
+      max = std::max(max, ++sizes[group]);
+  return max < 2 ? 0 : std::min(max, kMaxSumTerms);
 }
 
 struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {

@@ -46,7 +46,7 @@ private:
     if (op.work != Work::Scatter && op.work != Work::Sum)
       return true;
     const Collective &collective = x.graph.collectives[op.from];
-    return collective.members.size() == 1 || zorse::mostTerms(x.summary, collective.type) >= 2;
+    return collective.members.size() == 1 || zorse::maxTerms(x.summary, collective.type) >= 2;
   }
 
   void route(uint32_t index) {

@@ -28,16 +28,16 @@ static double addendsOf(const Expression &factor, double samples, const std::vec
 double zorse::firstLossScale(const bundle::ModelSummary &summary, int64_t batch) {
   const auto rows = static_cast<double>(std::max<int64_t>(batch, 1));
   // Counts count elements of these inputs, so they are at most the number of all elements.
-  double most = 1;
+  double max = 1;
   for (uint32_t input : summary.count_inputs()) {
     double elements = 1;
     for (int64_t size : summary.inputs(static_cast<int>(input)).shape())
       elements *= static_cast<double>(size);
-    most = std::max(most, elements);
+    max = std::max(max, elements);
   }
   std::vector<double> counts;
   for (const bundle::Count &count : summary.counts())
-    counts.push_back(count.reduce() == bundle::Count::SUM ? most * rows : 1);
+    counts.push_back(count.reduce() == bundle::Count::SUM ? max * rows : 1);
   double addends = rows;
   for (const bundle::LossTerm &term : summary.loss())
     if (Result<Expression> factor = Expression::parse(term.factor()); !factor.failed())

@@ -56,12 +56,12 @@ bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
   return isHalf(summary.rounded_to()) && summary.compute_type() != bundle::F64 ? summary.rounded_to() : summary.compute_type();
 }
 
-uint32_t zorse::mostTerms(const bundle::ModelSummary &summary, bundle::ElementType type) {
-  uint32_t most = 0;
+uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type) {
+  uint32_t max = 0;
   for (const bundle::SumBody &sum : summary.sums())
     if (sum.type() == type)
-      most = std::max(most, sum.terms());
-  return most;
+      max = std::max(max, sum.terms());
+  return max;
 }
 
 uint32_t zorse::sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
@@ -73,7 +73,7 @@ uint32_t zorse::sumBody(const bundle::ModelSummary &summary, bundle::ElementType
 
 /// If one body cannot add all terms, two intermediate sums alternate as the first term of the next.
 static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms) {
-  return terms <= mostTerms(summary, type) ? terms : terms + 2;
+  return terms <= maxTerms(summary, type) ? terms : terms + 2;
 }
 
 uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms, int64_t chunk) {

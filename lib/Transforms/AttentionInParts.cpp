@@ -47,18 +47,18 @@ Value zorse::writeAttentionInParts(OpBuilder &builder, AttentionOp op) {
   scores = times(scores, options.scale);
   if (options.softcap)
     scores = times(math::TanhOp::create(builder, loc, times(scores, 1 / *options.softcap)), *options.softcap);
-  Value least = createSplat(builder, loc, type, -std::numeric_limits<double>::infinity());
+  Value min = createSplat(builder, loc, type, -std::numeric_limits<double>::infinity());
   if (options.causal) {
     auto pattern = RankedTensorType::get({type.getDimSize(2), type.getDimSize(3)}, builder.getI1Type());
     Value visible =
         CausalMaskOp::create(builder, loc, pattern, options.window ? builder.getI64IntegerAttr(*options.window) : IntegerAttr(), FloatAttr());
     visible = BroadcastOp::create(builder, loc, RankedTensorType::get(type.getShape(), builder.getI1Type()), visible, ArrayRef<int64_t>{2, 3});
-    scores = arith::SelectOp::create(builder, loc, visible, scores, least);
+    scores = arith::SelectOp::create(builder, loc, visible, scores, min);
   }
   if (Value mask = op.getMask()) {
     Value wide = overScores(builder, loc, mask, type);
     if (rankedType(mask).getElementType().isInteger(1))
-      scores = arith::SelectOp::create(builder, loc, wide, scores, least);
+      scores = arith::SelectOp::create(builder, loc, wide, scores, min);
     else
       scores = arith::AddFOp::create(builder, loc, scores, wide);
   }

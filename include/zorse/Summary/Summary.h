@@ -88,10 +88,10 @@ inline constexpr int64_t kLossScaleInterval = 2000;
 // kStateAlignment, and bodies add them.
 
 /// Maximum number of terms that one body adds, in any bundle. Larger sums use several bodies.
-inline constexpr uint32_t kMostSumTerms = 8;
+inline constexpr uint32_t kMaxSumTerms = 8;
 /// Maximum number of terms that one body of this model adds in a type. Bodies for all smaller
 /// numbers from 2 on exist as well. 0: there is none.
-uint32_t mostTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
+uint32_t maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
 /// Index of the body that adds `terms` terms. Precondition: 2 <= terms <= maxTerms.
 uint32_t sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
 /// Distance in bytes between terms in ReduceScatter.parts.

@@ -311,7 +311,7 @@ private:
 
   /// Where `terms` terms of a direct sum arrive, each so many bytes behind the one before.
   void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
-    const uint32_t most = mostTerms(bundle_.summary, type);
+    const uint32_t most = maxTerms(bundle_.summary, type);
     if (most < 2)
       return fail("no body adds the terms of direct transfers");
     region(p, parts, (terms <= most ? terms : terms + 2) * stride, kRegionAlignment);
