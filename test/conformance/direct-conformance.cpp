@@ -238,7 +238,7 @@ DeviceTransportOptions optionsOf(const RandomProgram &program, const Sums &sums,
   for (const RandomOperation &op : program.operations) { // sets of devices that gather
     std::vector<uint32_t> group = op.members;
     std::sort(group.begin(), group.end());
-    if (op.kind == RandomOperation::Gather && group.size() > 1 && options.plan.groups.size() < kMostCommunicators &&
+    if (op.kind == RandomOperation::Gather && group.size() > 1 && options.plan.groups.size() < kMaxCommunicators &&
         std::find(options.plan.groups.begin(), options.plan.groups.end(), group) == options.plan.groups.end())
       options.plan.groups.push_back(group);
   }

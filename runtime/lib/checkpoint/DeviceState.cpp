@@ -13,7 +13,7 @@ using namespace zorse::runtime;
 namespace {
 
 constexpr uint64_t kBytesPerThread = 256u << 20; ///< with fewer bytes, another thread costs more than it saves
-constexpr int kMostThreads = 4;
+constexpr int kMaxThreads = 4;
 
 } // namespace
 
@@ -31,7 +31,7 @@ Result<DeviceState> DeviceState::create(const Executor &executor, DeviceLayout l
     std::memset(address, 0, bytes);
   }
   int cores = int(std::max(1u, std::thread::hardware_concurrency()));
-  state.threads_ = int(std::clamp<uint64_t>(bytes / kBytesPerThread, 1, uint64_t(std::clamp(cores / 4, 1, kMostThreads))));
+  state.threads_ = int(std::clamp<uint64_t>(bytes / kBytesPerThread, 1, uint64_t(std::clamp(cores / 4, 1, kMaxThreads))));
   return state;
 }
 

@@ -9,9 +9,9 @@ using namespace zorse::runtime;
 namespace {
 
 bool parseName(const std::string &name, CheckpointDirectory &out) {
-  auto digits = [&](size_t &at, uint64_t &value, size_t most) {
+  auto digits = [&](size_t &at, uint64_t &value, size_t max) {
     size_t begin = at;
-    for (value = 0; at < name.size() && name[at] >= '0' && name[at] <= '9' && at - begin < most; ++at)
+    for (value = 0; at < name.size() && name[at] >= '0' && name[at] <= '9' && at - begin < max; ++at)
       value = value * 10 + uint64_t(name[at] - '0');
     return at > begin;
   };

@@ -34,17 +34,17 @@ public:
   }
   bool has(const char *name) const { return good() && object_.contains(name); }
 
-  void number(const char *name, uint64_t &out, uint64_t most = UINT64_MAX) {
+  void number(const char *name, uint64_t &out, uint64_t max = UINT64_MAX) {
     if (const nlohmann::json *value = find(name)) {
-      if (!value->is_number_unsigned() || value->get<uint64_t>() > most)
+      if (!value->is_number_unsigned() || value->get<uint64_t>() > max)
         return fail(std::string("'") + name + "' is no number that is expected");
       out = value->get<uint64_t>();
     }
   }
-  template <typename T> void signedNumber(const char *name, T &out, int64_t least, int64_t most) {
+  template <typename T> void signedNumber(const char *name, T &out, int64_t min, int64_t max) {
     if (const nlohmann::json *value = find(name)) {
       bool fits = value->is_number_unsigned() ? value->get<uint64_t>() <= uint64_t(INT64_MAX) : value->is_number_integer();
-      if (!fits || value->get<int64_t>() < least || value->get<int64_t>() > most)
+      if (!fits || value->get<int64_t>() < min || value->get<int64_t>() > max)
         return fail(std::string("'") + name + "' is no number that is expected");
       out = T(value->get<int64_t>());
     }

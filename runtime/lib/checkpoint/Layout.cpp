@@ -81,11 +81,11 @@ DeviceLayout zorse::runtime::layoutOf(const Bundle &bundle, uint32_t device) {
 
   for (const ShardLayout &laid : layout.slices)
     layout.stateBytes += laid.slice.bytes();
-  uint64_t most = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestCheckpointShard);
+  uint64_t max = std::min(std::max(kPiece, (layout.stateBytes / kPieces + 4095) / 4096 * 4096), kLargestCheckpointShard);
   std::vector<ShardLayout> pieces;
   uint64_t place = 0;
   for (const ShardLayout &laid : layout.slices) {
-    int64_t size = int64_t(bytesOf(laid.slice.type)), length = int64_t(most) / size;
+    int64_t size = int64_t(bytesOf(laid.slice.type)), length = int64_t(max) / size;
     for (int64_t begin = laid.slice.begin; begin < laid.slice.end; begin += length) {
       ShardLayout piece = laid;
       piece.slice.begin = begin;

@@ -18,23 +18,23 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kLeastBytes = 16, kMostBytes = 4096;
+constexpr size_t kMinBytes = 16, kMaxBytes = 4096;
 
 Result<std::string> checked(std::string secret, const std::string &source) {
   while (!secret.empty() && std::strchr(" \t\r\n", secret.back()))
     secret.pop_back();
-  if (secret.size() < kLeastBytes)
-    return userError(source + ": the secret has " + std::to_string(secret.size()) + " bytes, expected at least " + std::to_string(kLeastBytes) +
+  if (secret.size() < kMinBytes)
+    return userError(source + ": the secret has " + std::to_string(secret.size()) + " bytes, expected at least " + std::to_string(kMinBytes) +
                      "; make one with: openssl rand -hex 32");
-  if (secret.size() > kMostBytes)
-    return userError(source + ": the secret has more than " + std::to_string(kMostBytes) + " bytes; is it the right file?");
+  if (secret.size() > kMaxBytes)
+    return userError(source + ": the secret has more than " + std::to_string(kMaxBytes) + " bytes; is it the right file?");
   return secret;
 }
 
 Result<std::string> readAll(int fd, const std::string &path) {
   std::string text;
   char piece[1024];
-  while (text.size() <= kMostBytes + 16) {
+  while (text.size() <= kMaxBytes + 16) {
     ssize_t n = ::read(fd, piece, sizeof piece);
     if (n == 0)
       break;

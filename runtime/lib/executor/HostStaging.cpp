@@ -25,7 +25,7 @@ Result<HostStaging> HostStaging::create(const DeviceProgram &program, size_t ste
     made.bytes_ += (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
   };
   for (const PreparedEntry &entry : program.entries) {
-    if (entry.entry->has_load_input() && inputs * steps <= kMostBytes)
+    if (entry.entry->has_load_input() && inputs * steps <= kMaxBytes)
       place(entry, inputBytes(program.bundle, entry.entry->load_input()).bytes);
     else if (entry.entry->has_load_scalars() || entry.entry->has_report())
       place(entry, sizeof(abi::StepScalars));

@@ -16,7 +16,7 @@ class HostStaging {
 public:
   /// Maximum bytes of the inputs of all steps in progress. Larger inputs are not staged, to limit
   /// page-locked memory.
-  static constexpr size_t kMostBytes = size_t(256) << 20;
+  static constexpr size_t kMaxBytes = size_t(256) << 20;
 
   /// Allocates no memory for devices that share the host's memory. \param steps  maximum number of
   /// steps in progress

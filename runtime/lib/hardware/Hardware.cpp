@@ -47,7 +47,7 @@ std::string rankText(const Bundle &bundle, const std::vector<RankHardware> &rank
 }
 
 constexpr const char *kNoGpu = "none"; ///< RankHardware.processor of a rank without a GPU
-constexpr size_t kMostUnits = 1024;    ///< limit of the units of a host
+constexpr size_t kMaxUnits = 1024;    ///< limit of the units of a host
 
 /// The `arch` values for the cluster file that the device supports.
 std::string runnable(const std::string &cpu, bool gpu) {
@@ -148,7 +148,7 @@ Result<RankHardware> zorse::runtime::decodeHardware(const std::string &text) {
   try {
     hardware.host = parsed.at("host");
     // The JSON library would convert real numbers and wrap large ones.
-    if (!parsed.at("units").is_array() || parsed["units"].size() > kMostUnits || !parsed.at("cores").is_number_unsigned() ||
+    if (!parsed.at("units").is_array() || parsed["units"].size() > kMaxUnits || !parsed.at("cores").is_number_unsigned() ||
         parsed["cores"].get<uint64_t>() > INT32_MAX || !parsed.at("memory").is_number_unsigned())
       return userError(
           "a rank publishes facts that cannot be read (numbers of cores and bytes are expected); start every rank with the same version of Zorse");

@@ -52,7 +52,7 @@ public:
     for (const auto &[id, rank] : owner_)
       take(rank, id);
     for (size_t r : left)
-      take(r, leastUsed(r));
+      take(r, minUsed(r));
     return Status::success();
   }
 
@@ -167,7 +167,7 @@ private:
     ++uses_[id];
   }
 
-  std::string leastUsed(size_t r) {
+  std::string minUsed(size_t r) {
     const std::vector<size_t> &found = candidates_[r];
     auto uses = [&](size_t u) { return uses_[ranks_[r].units[u].id]; };
     return ranks_[r].units[*std::min_element(found.begin(), found.end(), [&](size_t a, size_t b) { return uses(a) < uses(b); })].id;

@@ -21,8 +21,8 @@ constexpr int kEndMilliseconds = 1000; ///< time limit for the end of the guard
   ::prctl(PR_SET_NAME, "zorse-guard");
   ::dup2(pipe, 0);
   ::close_range(1, ~0u, 0); // a reader of the launcher's output must not wait for the guard
-  constexpr int kMost = 4096;
-  static pid_t groups[kMost];
+  constexpr int kMax = 4096;
+  static pid_t groups[kMax];
   int count = 0;
   for (;;) {
     pid_t message = 0;
@@ -31,7 +31,7 @@ constexpr int kEndMilliseconds = 1000; ///< time limit for the end of the guard
       continue;
     if (got != ssize_t(sizeof message))
       break;
-    if (message > 0 && count < kMost)
+    if (message > 0 && count < kMax)
       groups[count++] = message;
     for (int i = 0; message < 0 && i < count; ++i)
       if (groups[i] == -message)

@@ -35,7 +35,7 @@ std::string Variables::firstOf(std::initializer_list<const char *> names) const 
   return "";
 }
 
-Result<uint64_t> Variables::number(const std::string &name, uint64_t least, uint64_t most) const {
+Result<uint64_t> Variables::number(const std::string &name, uint64_t min, uint64_t max) const {
   const std::string &value = text(name);
   uint64_t number = 0;
   bool good = !value.empty() && value.size() <= 18;
@@ -43,8 +43,8 @@ Result<uint64_t> Variables::number(const std::string &name, uint64_t least, uint
     good = good && c >= '0' && c <= '9';
     number = good ? number * 10 + uint64_t(c - '0') : 0;
   }
-  if (!good || number < least || number > most)
-    return userError(shown(name, value) + ": expects a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
+  if (!good || number < min || number > max)
+    return userError(shown(name, value) + ": expects a whole number from " + std::to_string(min) + " to " + std::to_string(max) +
                      ". Correct it where the job is launched, or unset it to run without a launcher");
   return number;
 }

@@ -24,7 +24,7 @@ public:
   /// The variable's value, or "" if it is not set.
   const std::string &text(const std::string &name) const;
   /// An integer in [least, most].
-  Result<uint64_t> number(const std::string &name, uint64_t least, uint64_t most) const;
+  Result<uint64_t> number(const std::string &name, uint64_t min, uint64_t max) const;
   /// The first of the names that is set, or "".
   std::string firstOf(std::initializer_list<const char *> names) const;
 

@@ -46,10 +46,10 @@ CpuQuota zorse::runtime::cpuQuota(const std::string &root) {
       if (unified) {
         for (const char *mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
           std::ifstream file(root + mount + path + "/cpu.max");
-          std::string most;
+          std::string max;
           double period = 0;
-          if (file >> most >> period && most != "max")
-            narrow(quota, std::atof(most.c_str()), period);
+          if (file >> max >> period && max != "max")
+            narrow(quota, std::atof(max.c_str()), period);
         }
       } else {
         for (const char *mount : {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"}) {

@@ -15,7 +15,7 @@ namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-constexpr size_t kSmall = 8, kFirst = 64 << 10, kMost = 64 << 20;
+constexpr size_t kSmall = 8, kFirst = 64 << 10, kMax = 64 << 20;
 
 /// One end of a measurement. The driver announces the size of the next message, 0 at the end. Every
 /// message is answered by eight bytes.
@@ -45,7 +45,7 @@ public:
       uint64_t bytes = 0;
       if (Status status = transport.receive({entry, step++}, peer, &bytes, sizeof bytes); status.failed() || bytes == 0)
         return status;
-      if (bytes > kMost)
+      if (bytes > kMax)
         return internalError("a rank that measures links asked for " + std::to_string(bytes) + " bytes");
       data.resize(std::max(data.size(), static_cast<size_t>(bytes)));
       Status status = transport.receive({entry, step++}, peer, data.data(), bytes);
@@ -89,7 +89,7 @@ Result<LinkTimes> zorse::runtime::measureLink(Transport &transport, uint32_t me,
     Result<double> took = conversation.ask(bytes);
     if (took.failed())
       return took.error();
-    if (bytes >= kMost || *took > std::max(seconds / 8, 20 * trip))
+    if (bytes >= kMax || *took > std::max(seconds / 8, 20 * trip))
       break;
   }
   samples.clear();

@@ -9,16 +9,16 @@ using namespace zorse::runtime;
 namespace {
 
 // Limits, equal to those of the compiler's reader.
-constexpr size_t kMostBytes = size_t(16) << 20;
-constexpr int kMostDevices = 65536;
-constexpr size_t kMostKeys = 64; // keys of one device; a lookup takes time linear in their number
+constexpr size_t kMaxBytes = size_t(16) << 20;
+constexpr int kMaxDevices = 65536;
+constexpr size_t kMaxKeys = 64; // keys of one device; a lookup takes time linear in their number
 
 [[noreturn]] void fail(const YAML::Node &node, const std::string &message) { throw YAML::RepresentationException(node.Mark(), message); }
 
 /// Returns `key` of a mapping, or of its template if the mapping has no such key.
 YAML::Node field(const YAML::Node &node, const char *key, const YAML::Node &templates) {
-  if (!node.IsMap() || node.size() > kMostKeys)
-    fail(node, "expected a mapping of at most " + std::to_string(kMostKeys) + " keys");
+  if (!node.IsMap() || node.size() > kMaxKeys)
+    fail(node, "expected a mapping of at most " + std::to_string(kMaxKeys) + " keys");
   const YAML::Node own = node[key];
   const YAML::Node name = node["template"];
   if (own.IsDefined() || !name.IsDefined())
@@ -27,14 +27,14 @@ YAML::Node field(const YAML::Node &node, const char *key, const YAML::Node &temp
   if (templates.IsDefined() && templates.IsMap())
     for (const auto &item : templates)
       if (item.first.IsScalar() && item.first.Scalar() == wanted)
-        return item.second.IsMap() && item.second.size() <= kMostKeys ? item.second[key] : own;
+        return item.second.IsMap() && item.second.size() <= kMaxKeys ? item.second[key] : own;
   fail(name, "there is no template '" + wanted + "'");
 }
 
-int countOf(const YAML::Node &node, int most) {
+int countOf(const YAML::Node &node, int max) {
   int count = node.IsDefined() ? node.as<int>() : 1;
-  if (count < 1 || count > most)
-    fail(node, "count: expected a whole number from 1, and at most " + std::to_string(kMostDevices) + " nodes and devices together");
+  if (count < 1 || count > max)
+    fail(node, "count: expected a whole number from 1, and at most " + std::to_string(kMaxDevices) + " nodes and devices together");
   return count;
 }
 
@@ -61,16 +61,16 @@ std::vector<Described> devicesOf(const YAML::Node &root) {
   int index = 0;
   for (const YAML::Node &node : root["nodes"]) {
     const YAML::Node nodeCount = node["count"];
-    int times = countOf(nodeCount, kMostDevices - index);
+    int times = countOf(nodeCount, kMaxDevices - index);
     std::vector<Entry> entries;
     int perNode = 0;
     for (const YAML::Node &device : field(node, "devices", nodeTemplates)) {
       const YAML::Node count = field(device, "count", deviceTemplates), kind = field(device, "kind", deviceTemplates), gpu = device["gpu"];
-      int most = (kMostDevices - int(devices.size())) / times - perNode;
-      if (most < 1)
-        fail(device, "expected at most " + std::to_string(kMostDevices) + " devices");
+      int max = (kMaxDevices - int(devices.size())) / times - perNode;
+      if (max < 1)
+        fail(device, "expected at most " + std::to_string(kMaxDevices) + " devices");
       Entry entry = {device["name"].as<std::string>(), kind.IsDefined() ? kind.as<std::string>() : "", gpu.IsDefined() ? gpu.as<std::string>() : "",
-                     countOf(count, most), count.IsDefined() || nodeCount.IsDefined()};
+                     countOf(count, max), count.IsDefined() || nodeCount.IsDefined()};
       perNode += entry.count;
       entries.push_back(entry);
     }
@@ -145,8 +145,8 @@ Status zorse::runtime::checkCluster(const Bundle &bundle, const std::string &clu
 
 Status zorse::runtime::checkCluster(const Bundle &bundle, const MappedFile &file) {
   const std::string &clusterFile = file.path();
-  if (file.size() > kMostBytes)
-    return userError(clusterFile + ": expects a cluster description of at most " + std::to_string(kMostBytes >> 20) + " MiB, got " +
+  if (file.size() > kMaxBytes)
+    return userError(clusterFile + ": expects a cluster description of at most " + std::to_string(kMaxBytes >> 20) + " MiB, got " +
                      std::to_string(file.size()) + " bytes");
   const std::string text(reinterpret_cast<const char *>(file.data()), file.size());
   if (text == bundle.cluster)

@@ -196,8 +196,8 @@ private:
   }
 
   /// \param alignment  required alignment of its first byte
-  void region(const bundle::Program &p, const bundle::Region &r, uint64_t least = 0, uint64_t alignment = 1) {
-    if (r.bytes() == 0 && least == 0)
+  void region(const bundle::Program &p, const bundle::Region &r, uint64_t min = 0, uint64_t alignment = 1) {
+    if (r.bytes() == 0 && min == 0)
       return; // absent
     if (r.offset() % alignment)
       return fail("a region that starts at byte " + std::to_string(r.offset()) + " of its arena, expected a multiple of " +
@@ -207,8 +207,8 @@ private:
     uint64_t size = p.arenas(r.arena()).bytes();
     if (r.offset() > size || r.bytes() > size - r.offset())
       return fail("bytes [" + std::to_string(r.offset()) + ", +" + std::to_string(r.bytes()) + ") lie outside an arena of " + std::to_string(size));
-    if (r.bytes() < least)
-      fail("a region of " + std::to_string(r.bytes()) + " bytes, at least " + std::to_string(least) + " are needed");
+    if (r.bytes() < min)
+      fail("a region of " + std::to_string(r.bytes()) + " bytes, at least " + std::to_string(min) + " are needed");
   }
 
   void call(const bundle::Program &p, const bundle::Call &call) {
@@ -296,25 +296,25 @@ private:
   }
 
   /// How many contribute to a shard of this device, at most; each needs one.
-  uint64_t mostContributors(const bundle::ReduceScatter &r) {
+  uint64_t maxContributors(const bundle::ReduceScatter &r) {
     const std::vector<Shard> terms = bundle::shardsOf(r.terms());
-    size_t most = 0;
+    size_t max = 0;
     const Compact own = bundle::shardsOf(r.shards(), device_);
     for (const Compact::Run &run : own.runs()) {
       const size_t contributors = terms.empty() ? size_t(r.contributors_size()) : holdersOf(terms, {device_, run.begin, run.end}).size();
-      most = std::max(most, contributors);
+      max = std::max(max, contributors);
       if (contributors == 0)
         fail("nobody contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
     }
-    return most;
+    return max;
   }
 
   /// Where `terms` terms of a direct sum arrive, each so many bytes behind the one before.
   void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
-    const uint32_t most = maxTerms(bundle_.summary, type);
-    if (most < 2)
+    const uint32_t max = maxTerms(bundle_.summary, type);
+    if (max < 2)
       return fail("no body adds the terms of direct transfers");
-    region(p, parts, (terms <= most ? terms : terms + 2) * stride, kRegionAlignment);
+    region(p, parts, (terms <= max ? terms : terms + 2) * stride, kRegionAlignment);
   }
 
   /// \param elements  of the whole. \param terms  of a sum of this device, at most
@@ -368,7 +368,7 @@ private:
         return fail("a reduction without contributors");
       collective(p, *bundle::collectiveOf(e));
       if (problem_.empty())
-        if (const uint64_t terms = mostContributors(e.reduce_scatter()); p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
+        if (const uint64_t terms = maxContributors(e.reduce_scatter()); p.queues(int(e.queue())).kind() == bundle::DIRECT && problem_.empty())
           rounds(p, e.reduce_scatter(), bundle::collectiveOf(e)->elements(), terms);
       break;
     case Entry::kAllReduce:

@@ -7,16 +7,16 @@
 
 using namespace zorse::runtime;
 
-Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, const std::vector<std::string> &texts, double most,
+Result<std::vector<double>> zorse::runtime::deviceFactors(const char *option, const std::vector<std::string> &texts, double max,
                                                           const Bundle &bundle) {
   std::vector<double> factors(bundle.devices.size(), 1);
   for (const std::string &text : texts) {
     size_t equals = text.rfind('=');
     char *end = nullptr;
     double factor = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
-    if (!(factor > 0 && factor <= most) || *end != 0 || end == text.c_str() + equals + 1) {
+    if (!(factor > 0 && factor <= max) || *end != 0 || end == text.c_str() + equals + 1) {
       char limit[32];
-      std::snprintf(limit, sizeof limit, "%g", most);
+      std::snprintf(limit, sizeof limit, "%g", max);
       return userError(std::string(option) + ": expected DEVICE=NUMBER with a number above 0 and at most " + limit + ", got '" + text + "'");
     }
     std::string pattern = text.substr(0, equals);

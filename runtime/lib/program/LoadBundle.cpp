@@ -44,7 +44,7 @@ std::vector<int64_t> wholes(const json &list, const std::string &what) {
   return numbers;
 }
 
-constexpr size_t kMostDimensions = 64; // of a stored parameter
+constexpr size_t kMaxDimensions = 64; // of a stored parameter
 
 class Loader {
 public:
@@ -316,8 +316,8 @@ private:
         if (entry.contains("hub"))
           if (Status status = bundle::fromJson(entry["hub"], source.hub); status.failed())
             return badHub(source.name, status.message());
-        if (source.shape.size() > kMostDimensions || source.permutation.size() > kMostDimensions)
-          return userError(name + ": '" + source.name + "': expects at most " + std::to_string(kMostDimensions) + " dimensions, got " +
+        if (source.shape.size() > kMaxDimensions || source.permutation.size() > kMaxDimensions)
+          return userError(name + ": '" + source.name + "': expects at most " + std::to_string(kMaxDimensions) + " dimensions, got " +
                            std::to_string(std::max(source.shape.size(), source.permutation.size())));
         if (source.file.empty() || source.file[0] != '/') {
           if (!manifest_.files.count(source.file))

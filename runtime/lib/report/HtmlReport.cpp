@@ -31,7 +31,7 @@ HtmlReport::Point HtmlReport::join(const Point &a, const Point &b) {
 void HtmlReport::step(const StepReport &r) {
   if (r.evaluation) {
     evaluations_.emplace_back(r.step, r.loss);
-    if (evaluations_.size() > kMostPoints) // removes every second one; the newest remains
+    if (evaluations_.size() > kMaxPoints) // removes every second one; the newest remains
       for (size_t i = 0; i < evaluations_.size(); ++i)
         evaluations_.erase(evaluations_.begin() + std::ptrdiff_t(i));
     return;
@@ -44,10 +44,10 @@ void HtmlReport::step(const StepReport &r) {
     points_.back() = join(points_.back(), point);
     return;
   }
-  if (points_.size() == kMostPoints) {
-    for (size_t i = 0; i < kMostPoints / 2; ++i)
+  if (points_.size() == kMaxPoints) {
+    for (size_t i = 0; i < kMaxPoints / 2; ++i)
       points_[i] = join(points_[2 * i], points_[2 * i + 1]);
-    points_.resize(kMostPoints / 2);
+    points_.resize(kMaxPoints / 2);
     stepsAPoint_ *= 2;
   }
   points_.push_back(point);

@@ -10,7 +10,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kMostRows = 24; ///< rows of the table
+constexpr size_t kMaxRows = 24; ///< rows of the table
 
 struct Interval {
   double begin, end;
@@ -172,12 +172,12 @@ std::string zorse::runtime::describeBreakdown(const Bundle &bundle, const TimeBr
   std::vector<size_t> order(breakdown.devices.size());
   for (size_t d = 0; d < order.size(); ++d)
     order[d] = d;
-  if (order.size() > kMostRows)
+  if (order.size() > kMaxRows)
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return breakdown.devices[a].computing > breakdown.devices[b].computing; });
   for (size_t row = 0; row < order.size(); ++row) {
-    if (order.size() > kMostRows && row == kMostRows / 2) {
-      text += format("%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMostRows);
-      row = order.size() - kMostRows / 2;
+    if (order.size() > kMaxRows && row == kMaxRows / 2) {
+      text += format("%-*s  (%zu devices between)\n", int(width), "...", order.size() - kMaxRows);
+      row = order.size() - kMaxRows / 2;
     }
     const DeviceTimeBreakdown &d = breakdown.devices[order[row]];
     const std::string slower = d.slowdown > 0 ? format("%.2f", d.slowdown) : "-";

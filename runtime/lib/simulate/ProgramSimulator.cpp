@@ -396,7 +396,7 @@ void ProgramSimulator::account(uint32_t index, uint64_t step, uint8_t instructio
 
 /// Lists what every blocked thread waits for, for a limited number of threads.
 std::string ProgramSimulator::waiting() const {
-  constexpr size_t kMost = 12;
+  constexpr size_t kMax = 12;
   std::string text = "these programs cannot run; these waits are never satisfied:";
   size_t lines = 0;
   for (uint32_t s = 0; s < places.size(); ++s) {
@@ -404,7 +404,7 @@ std::string ProgramSimulator::waiting() const {
     const Server &server = tasks.servers[s];
     if (place.step >= options.steps)
       continue;
-    if (++lines > kMost)
+    if (++lines > kMax)
       continue;
     uint32_t index = server.entries[place.at];
     const FlatEntry &entry = tasks.entries[index];
@@ -436,7 +436,7 @@ std::string ProgramSimulator::waiting() const {
     }
     text += what;
   }
-  if (lines > kMost)
-    text += "\n  and " + std::to_string(lines - kMost) + " more";
+  if (lines > kMax)
+    text += "\n  and " + std::to_string(lines - kMax) + " more";
   return text;
 }

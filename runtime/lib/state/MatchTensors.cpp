@@ -123,27 +123,27 @@ private:
     for (const auto &[name, tensor] : tensors_)
       there.insert(name);
     std::vector<Renaming> best;
-    size_t most = 0;
+    size_t max = 0;
     for (const Renaming &renaming : possibleRenamings(names, there)) { // starts with no renaming
       size_t count = 0;
       for (const WantedTensor &each : wanted_)
         if (std::string name = oneOf(each, renaming); !name.empty() && !each.hub.adapter)
           count += fits(each, tensors_.at(name).entry.shape);
-      if (count > most)
+      if (count > max)
         best.clear();
-      if (best.empty() || (count == most && !best.front().isNone()))
+      if (best.empty() || (count == max && !best.front().isNone()))
         best.push_back(renaming);
-      most = std::max(most, count);
+      max = std::max(max, count);
     }
     const Renaming renaming = best.front();
     for (const Renaming &other : best)
       for (const WantedTensor &each : wanted_)
         if (std::string one = oneOf(each, renaming), two = oneOf(each, other); one != two && !one.empty() && !two.empty())
           return bothFit(each.name, one + "' (" + renaming.text(), two + "' (" + other.text());
-    if (most > 0 && !renaming.isNone())
+    if (max > 0 && !renaming.isNone())
       say(renaming.text());
-    if (most > 0 && !facts_)
-      say("the ONNX file does not say what its parameters are called in checkpoints of the hub: " + counted(most, "parameter") +
+    if (max > 0 && !facts_)
+      say("the ONNX file does not say what its parameters are called in checkpoints of the hub: " + counted(max, "parameter") +
           " found by name and shape");
     assign(renaming);
     return Status::success();

@@ -7,7 +7,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kMostTried = 16;
+constexpr size_t kMaxTried = 16;
 
 /// Calls `visit(beginning including the dot, rest)` for every dot in a name.
 template <typename Visit> void eachSplit(const std::string &name, Visit visit) {
@@ -49,7 +49,7 @@ std::vector<Renaming> zorse::runtime::possibleRenamings(const std::set<std::stri
     found.push_back({count, {change.first, change.second}});
   std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
   std::vector<Renaming> out{{}};
-  for (size_t i = 0; i < found.size() && i < kMostTried; ++i)
+  for (size_t i = 0; i < found.size() && i < kMaxTried; ++i)
     out.push_back(found[i].second);
   return out;
 }

@@ -13,7 +13,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kMostBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
+constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
 
 const bundle::Body &logitsBody(const Bundle &bundle) { return bundle.bodies.bodies(int(bundle.summary.logits().body())); }
 
@@ -55,13 +55,13 @@ Status TextGenerator::check() const {
   const bundle::Body &forward = bundle_.bodies.bodies(int(forwardBody(bundle_))), &body = logitsBody(bundle_);
   bool position = false, result = false;
   for (const bundle::Slot &slot : body.slots()) {
-    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMostBytes ||
-        uint64_t(slot.bytes().per_row()) > kMostBytes)
+    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMaxBytes ||
+        uint64_t(slot.bytes().per_row()) > kMaxBytes)
       return bad("has a slot of an impossible size");
     if (isPosition(bundle_, slot)) {
       position = slot.type() == bundle::I64 && bytesOfRow(slot) >= 8;
     } else if (slot.kind() == bundle::BOUNDARY_OUT) {
-      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMostBytes && slot.type() == logits.type() &&
+      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes && slot.type() == logits.type() &&
                bytesOfRow(slot) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
     } else if (slot.kind() != bundle::WORKSPACE) {
       int found = same(forward, slot);
@@ -188,13 +188,13 @@ Result<std::optional<int64_t>> TextGenerator::answer(uint64_t step, size_t drawn
     return *trouble_;
   if (logits_.empty())
     return std::optional<int64_t>();
-  const auto most = std::max_element(logits_.begin(), logits_.end(), [](double a, double b) { return a < b; });
-  if (options_.temperature == 0 || !std::isfinite(*most))
-    return std::optional<int64_t>(most - logits_.begin());
+  const auto max = std::max_element(logits_.begin(), logits_.end(), [](double a, double b) { return a < b; });
+  if (options_.temperature == 0 || !std::isfinite(*max))
+    return std::optional<int64_t>(max - logits_.begin());
   double sum = 0;
   std::vector<double> up;
   for (double logit : logits_)
-    up.push_back(sum += std::isfinite(logit) ? std::exp((logit - *most) / options_.temperature) : 0);
+    up.push_back(sum += std::isfinite(logit) ? std::exp((logit - *max) / options_.temperature) : 0);
   const uint64_t random = abi::mix64(abi::randomStream(options_.seed, step, drawn, 0));
   const double at = double(random >> 11) * 0x1p-53 * sum;
   auto found = std::upper_bound(up.begin(), up.end(), at);

@@ -160,15 +160,15 @@ private:
                        slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
     if (!known)
       return userError(bundle_.directory + "/functions.pb: the body that counts has a slot it cannot have: " + bundle::SlotKind_Name(slot.kind()));
-    int64_t size, least = 0;
+    int64_t size, min = 0;
     if (slot.kind() == bundle::INPUT)
-      least = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(slot.index())))).bytes_per_row();
+      min = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(slot.index())))).bytes_per_row();
     else if (slot.kind() == bundle::LOSS)
-      least = bundle_.batch * int64_t(elementBytes(slot.type()));
+      min = bundle_.batch * int64_t(elementBytes(slot.type()));
     else if (slot.kind() == bundle::SCALARS)
-      least = int64_t(kScalarBytes);
+      min = int64_t(kScalarBytes);
     if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || __builtin_mul_overflow(slot.bytes().per_row(), bundle_.batch, &size) ||
-        __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < least || size > (int64_t(1) << 40))
+        __builtin_add_overflow(size, slot.bytes().fixed(), &size) || size < min || size > (int64_t(1) << 40))
       return userError(bundle_.directory + "/functions.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
     return size;
   }

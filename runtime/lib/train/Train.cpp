@@ -267,10 +267,10 @@ private:
   struct EvaluationPlan {
     /// \param inWhole  omit a short last batch: padding samples would have numbers that the samples
     ///   do not have
-    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t most, bool inWhole)
+    EvaluationPlan(uint64_t samples, uint64_t batch, uint64_t max, bool inWhole)
         : all(samples), batch(batch), whole(samples / batch), rest(inWhole ? 0 : samples % batch) {
-      if (most > 0 && whole >= most) {
-        whole = most;
+      if (max > 0 && whole >= max) {
+        whole = max;
         rest = 0;
       }
     }

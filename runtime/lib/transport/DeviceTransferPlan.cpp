@@ -83,7 +83,7 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
     add({devices.begin(), devices.end()});
   for (const auto &[entry, group] : gatherers)
     if (std::find(plan.groups.begin(), plan.groups.end(), group) == plan.groups.end() &&
-        std::all_of(group.begin(), group.end(), [&](uint32_t device) { return taken[device] < kMostCommunicators; }))
+        std::all_of(group.begin(), group.end(), [&](uint32_t device) { return taken[device] < kMaxCommunicators; }))
       add(group);
   for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
     std::set<uint32_t> peers;

@@ -76,20 +76,20 @@ public:
 
 /// NCCL communicators of the devices that exchange directly. The first of `groups` contains all of
 /// them, by the number that the bundle assigns. Then follow the groups that gather together, as
-/// long as a device is in at most kMostCommunicators; other groups send and receive.
+/// long as a device is in at most kMaxCommunicators; other groups send and receive.
 struct DeviceTransferPlan {
   std::vector<std::vector<uint32_t>> groups; ///< devices, ascending
   std::vector<std::vector<uint32_t>> peers;  ///< by device: devices that it sends to or receives from, ascending
   bool empty() const { return groups.empty(); }
 };
-inline constexpr size_t kMostCommunicators = 8;
+inline constexpr size_t kMaxCommunicators = 8;
 
 /// Returns the communicators that the bundle's programs need. Equal on every rank.
 DeviceTransferPlan deviceTransferPlan(const Bundle &bundle);
 
 /// The order of terms, and the bodies that add them.
 struct DeviceSums {
-  uint32_t most(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
+  uint32_t max(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
   uint32_t body(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
   std::vector<uint32_t> f32, f64; ///< bodies with 2, 3, ... terms
 };

@@ -30,7 +30,7 @@ public:
   Status write(const std::string &path, const Bundle &bundle, const TimeBreakdown &breakdown, const RunSummary &run) const;
 
 private:
-  static constexpr size_t kMostPoints = 2000;
+  static constexpr size_t kMaxPoints = 2000;
   struct Point {
     uint64_t first, last;
     double loss, low, high, norm, learningRate, rate; ///< means; smallest and largest loss

@@ -51,9 +51,9 @@ public:
   void begin(int socket, double deadline) {
     constexpr int kRtoMaxMilliseconds = 44; // TCP_RTO_MAX_MS, newer than the system's headers
     pause_ = std::clamp(deadline / 3, 0.2, 100.0);
-    int on = 1, most = int(1000 * std::max(1.0, pause_ + 0.3));
+    int on = 1, max = int(1000 * std::max(1.0, pause_ + 0.3));
     ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
-    kernelLimits_ = ::setsockopt(socket, IPPROTO_TCP, kRtoMaxMilliseconds, &most, sizeof most) == 0;
+    kernelLimits_ = ::setsockopt(socket, IPPROTO_TCP, kRtoMaxMilliseconds, &max, sizeof max) == 0;
     giveUpAfter(socket, kNever);
   }
 

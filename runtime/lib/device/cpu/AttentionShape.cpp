@@ -27,14 +27,14 @@ public:
     return inRange(name, found == call_.integers().end() ? otherwise : found->second, 0);
   }
   /// Refuses sizes that no memory can have, so that sums of sizes do not overflow.
-  int64_t inRange(const std::string &name, int64_t value, int64_t least) {
-    if (value < least)
-      fail("expects integer '" + name + "' >= " + std::to_string(least) + ", got " + std::to_string(value));
+  int64_t inRange(const std::string &name, int64_t value, int64_t min) {
+    if (value < min)
+      fail("expects integer '" + name + "' >= " + std::to_string(min) + ", got " + std::to_string(value));
     else if (value > kLargestSize)
       fail("expects integer '" + name + "' <= 2^48, got " + std::to_string(value));
     else
       return value;
-    return least;
+    return min;
   }
   double real(const std::string &name, double otherwise) const {
     auto found = call_.reals().find(name);

@@ -148,20 +148,20 @@ public:
 
   Result<CpuBody> build() {
     CpuBody body;
-    size_t mostOperands = 16; // library routines also read the optional operands after the given ones
+    size_t maxOperands = 16; // library routines also read the optional operands after the given ones
     for (launch_ = 0; launch_ < body_.launches_size(); ++launch_) {
       const bundle::Launch &launch = body_.launches(launch_);
       switch (launch.what_case()) {
       case bundle::Launch::kKernel:
         body.launches_.push_back(kernel(launch.kernel()));
-        mostOperands = std::max<size_t>(mostOperands, launch.kernel().operands_size());
+        maxOperands = std::max<size_t>(maxOperands, launch.kernel().operands_size());
         break;
       case bundle::Launch::kProduct:
         body.launches_.push_back(matmul(launch.product()));
         break;
       case bundle::Launch::kLibrary:
         body.launches_.push_back(library(launch.library()));
-        mostOperands = std::max<size_t>(mostOperands, launch.library().operands_size());
+        maxOperands = std::max<size_t>(maxOperands, launch.library().operands_size());
         break;
       case bundle::Launch::WHAT_NOT_SET:
         fail("holds nothing this runtime knows");
@@ -170,7 +170,7 @@ public:
     }
     if (!problem_.empty())
       return userError(problem_);
-    body.operands_.resize(mostOperands);
+    body.operands_.resize(maxOperands);
     return body;
   }
 

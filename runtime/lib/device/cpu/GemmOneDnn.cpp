@@ -43,7 +43,7 @@ constexpr int64_t kSmallestTransposed = 64 * 64;
 void multiplyByTransposed(const GemmArguments<float> &g) {
   static thread_local std::vector<float> scratch;
   constexpr int64_t lines = 16; // floats of a cache line
-  int64_t most = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines), pieces = (g.n + most - 1) / most;
+  int64_t max = std::max<int64_t>(lines * lines, kScratch / g.k / lines * lines), pieces = (g.n + max - 1) / max;
   int64_t columns = ((g.n + pieces - 1) / pieces + lines - 1) / lines * lines,
           ld = columns + lines; // not a power of two: the lines of a column would share a set of the cache
   scratch.resize(std::max<size_t>(scratch.size(), size_t(ld * g.k)));

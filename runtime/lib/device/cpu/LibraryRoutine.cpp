@@ -158,12 +158,12 @@ public:
 
 } // namespace
 
-Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int least, int most, uint64_t optional) {
-  if (call.operands_size() < least || call.operands_size() > most)
-    return userError("library routine '" + call.name() + "': expects " + std::to_string(least) +
-                     (most == least                             ? ""
-                      : most == std::numeric_limits<int>::max() ? " or more"
-                                                                : " to " + std::to_string(most)) +
+Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int min, int max, uint64_t optional) {
+  if (call.operands_size() < min || call.operands_size() > max)
+    return userError("library routine '" + call.name() + "': expects " + std::to_string(min) +
+                     (max == min                             ? ""
+                      : max == std::numeric_limits<int>::max() ? " or more"
+                                                                : " to " + std::to_string(max)) +
                      " operands, got " + std::to_string(call.operands_size()));
   for (int i = 0; i < call.operands_size(); ++i)
     if (call.operands(i).slot() == abi::kAbsentSlot && !(i < 64 && (optional >> i & 1)))

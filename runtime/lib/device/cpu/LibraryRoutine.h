@@ -37,6 +37,6 @@ Result<std::unique_ptr<LibraryRoutine>> makeAttentionForward(const bundle::Libra
 Result<std::unique_ptr<LibraryRoutine>> makeAttentionBackward(const bundle::LibraryCall &call);
 
 /// Checks the number of operands of `call` and that the first `required` are present unless their bit in `optional` is set.
-Status checkOperands(const bundle::LibraryCall &call, int least, int most, uint64_t optional);
+Status checkOperands(const bundle::LibraryCall &call, int min, int max, uint64_t optional);
 
 } // namespace zorse::runtime

@@ -14,7 +14,7 @@ constexpr double kSmallestPiece = 2.0e7;
 /// Maximum number of chunks of one matmul. Every chunk packs its operands again: with 2 to 4 chunks
 /// of a GPT-2 124M matmul, a library loses about 4 % of its rate, with 16 about 10 %. Matmuls that
 /// take one core less than 0.1 s therefore have at most four chunks, larger ones more.
-int64_t mostPieces(double operations) { return operations < 8e9 ? 4 : operations < 32e9 ? 8 : 16; }
+int64_t maxPieces(double operations) { return operations < 8e9 ? 4 : operations < 32e9 ? 8 : 16; }
 
 int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 int64_t divideUp(int64_t value, int64_t by) { return (value + by - 1) / by; }
@@ -30,7 +30,7 @@ template <typename T> void scale(const GemmArguments<T> &g) {
 MatmulPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64_t batch) {
   double operations = 2.0 * double(m) * double(n) * double(k);
   int64_t wanted =
-      std::min<int64_t>(divideUp(mostPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
+      std::min<int64_t>(divideUp(maxPieces(operations * double(batch)), std::max<int64_t>(batch, 1)), int64_t(operations / kSmallestPiece));
   MatmulPieces best{m, n};
   if (wanted <= 1)
     return best;
@@ -38,7 +38,7 @@ MatmulPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64
   // Every chunk reads its rows of A and columns of B. Of the splits into about `wanted` chunks,
   // take the one that reads least. Chunks keep the tiles of the libraries' inner kernels whole (8 x
   // 48, and 16 x 4 with 512-bit registers).
-  double leastRead = 1e300;
+  double minRead = 1e300;
   for (int64_t down = 1; down <= wanted; ++down) {
     int64_t across = wanted / down;
     if (across * down != wanted)
@@ -47,8 +47,8 @@ MatmulPieces zorse::runtime::choosePieces(int64_t m, int64_t n, int64_t k, int64
     double pieces = double(divideUp(m, rows)) * double(divideUp(n, columns));
     double read = double(divideUp(n, columns)) * double(m) + double(divideUp(m, rows)) * double(n);
     read *= 1.0 + 0.5 * std::max(0.0, double(wanted) - pieces); // too few chunks leave threads idle
-    if (read < leastRead) {
-      leastRead = read;
+    if (read < minRead) {
+      minRead = read;
       best = {rows, columns};
     }
   }

@@ -6,8 +6,8 @@ using namespace zorse::runtime;
 
 Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress terms, uint64_t stride, size_t count, DeviceAddress sum,
                       int64_t elements, WorkStream &stream) {
-  const size_t most = sums.most(type);
-  if (count < 2 || most < 2)
+  const size_t max = sums.max(type);
+  if (count < 2 || max < 2)
     return internalError("no body adds " + std::to_string(count) + " terms");
   std::vector<DeviceAddress> slots;
   size_t next = 0;
@@ -15,7 +15,7 @@ Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress ter
   while (next < count) {
     if (next > 0)
       slots = {terms + (count + (other ? 1 : 0)) * stride}; // the sum so far
-    while (slots.size() < most && next < count)
+    while (slots.size() < max && next < count)
       slots.push_back(terms + next++ * stride);
     other = !other;
     slots.push_back(next == count ? sum : terms + (count + (other ? 1 : 0)) * stride);
