@@ -17,7 +17,7 @@ using Handle = void *;
 struct Memory {
   unsigned long long total, free, used;
 };
-constexpr unsigned kMostLinks = 18, kMostGpus = 1024;
+constexpr unsigned kMaxLinks = 18, kMaxGpus = 1024;
 
 struct Library {
   void *handle = nullptr;
@@ -67,7 +67,7 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
   unsigned found = 0;
   if (int code = count(&found); code != 0)
     note = "NVML does not return the number of GPUs (error " + std::to_string(code) + ")";
-  for (unsigned i = 0; i < std::min(found, kMostGpus); ++i) {
+  for (unsigned i = 0; i < std::min(found, kMaxGpus); ++i) {
     Handle handle = nullptr;
     char name[128] = "";
     Memory memory = {};
@@ -90,7 +90,7 @@ std::vector<Gpu> zorse::cluster::findGpus(const std::string &path, std::string &
       generation(handle, &gpu.pcieGeneration);
     if (width)
       width(handle, &gpu.pcieWidth);
-    for (unsigned link = 0; linkState && link < kMostLinks; ++link) {
+    for (unsigned link = 0; linkState && link < kMaxLinks; ++link) {
       unsigned active = 0;
       if (linkState(handle, link, &active) != 0 || !active)
         continue;

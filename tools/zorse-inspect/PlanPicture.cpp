@@ -151,12 +151,12 @@ void printPlan(const InspectedBundle &what) {
 
   std::vector<double> work(what.plan.devices.size());
   std::vector<int> cells(what.plan.devices.size());
-  double most = 0;
+  double max = 0;
   for (const step::Cell &c : what.plan.cells) {
     for (int u = c.unitBegin; u < c.unitEnd; ++u)
       work[c.device] += c.rows() * trainingFlops(zorse::classOf(summary, summary.units(u)));
     ++cells[c.device];
-    most = std::max(most, work[c.device]);
+    max = std::max(max, work[c.device]);
   }
   double total = 0;
   for (double w : work)
@@ -164,7 +164,7 @@ void printPlan(const InspectedBundle &what) {
   puts("");
   std::vector<std::vector<std::string>> table = {{"device", ">cells", "share of the FLOPs", ">"}};
   for (size_t d = 0; d < work.size(); ++d)
-    table.push_back({coloured(what.plan.devices[d].name, d), std::to_string(cells[d]), coloured(bar(most > 0 ? work[d] / most : 0, 30), d),
+    table.push_back({coloured(what.plan.devices[d].name, d), std::to_string(cells[d]), coloured(bar(max > 0 ? work[d] / max : 0, 30), d),
                      percent(total > 0 ? work[d] / total : 0)});
   printTable(table);
 }

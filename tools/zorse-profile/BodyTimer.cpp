@@ -28,8 +28,8 @@ double cpuSeconds() {
 
 enum Task { Forward, Backward, InputGradients, WeightGradients, kTasks };
 constexpr const char *kTaskNames[kTasks] = {"forward", "backward", "input gradients", "weight gradients"};
-constexpr size_t kMostSets = 4; ///< copies of a class's memory that are used round-robin, so that weights are not cached between calls, as in a step
-constexpr size_t kLeastRounds = 3, kMostRounds = 15;
+constexpr size_t kMaxSets = 4; ///< copies of a class's memory that are used round-robin, so that weights are not cached between calls, as in a step
+constexpr size_t kMinRounds = 3, kMaxRounds = 15;
 constexpr double kLongestCall = 4; ///< seconds; batch sizes that take longer are omitted
 
 struct UnitClass {
@@ -57,7 +57,7 @@ struct Point {
   bool stable(double limit) const {
     double spread = 0;
     median(samples, &spread);
-    return samples.size() >= kLeastRounds && spread <= limit;
+    return samples.size() >= kMinRounds && spread <= limit;
   }
 };
 
@@ -111,31 +111,31 @@ private:
     // Finds the largest batch size at which one unit of every class fits, then as many units of
     // each class as fit.
     std::vector<int64_t> rows = options.rows;
-    uint64_t workspace = 0, least = 0;
+    uint64_t workspace = 0, min = 0;
     auto measure = [&] {
-      workspace = least = 0;
+      workspace = min = 0;
       for (const UnitClass &c : classes)
-        least += Slots::bytesOf(bundle, c.bodies(), rows.back(), &workspace);
-      return least + workspace;
+        min += Slots::bytesOf(bundle, c.bodies(), rows.back(), &workspace);
+      return min + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
-      say("omitted: " + std::to_string(rows.back()) + " rows need " + std::to_string((least + workspace) >> 20) + " MiB of the " +
+      say("omitted: " + std::to_string(rows.back()) + " rows need " + std::to_string((min + workspace) >> 20) + " MiB of the " +
           std::to_string(options.memory >> 20) + " MiB available");
       rows.pop_back();
     }
-    if (least + workspace > options.memory)
-      return userError("the unit functions need " + std::to_string((least + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
+    if (min + workspace > options.memory)
+      return userError("the unit functions need " + std::to_string((min + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
                        " rows, but the limit is " + std::to_string(options.memory >> 20) +
                        " MiB; set smaller batch sizes with --batch-sizes or a higher limit with --max-memory");
     Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
       return shared.error();
     scratch = std::move(*shared);
-    uint64_t left = options.memory - least - workspace;
+    uint64_t left = options.memory - min - workspace;
     for (UnitClass &c : classes) {
       c.rows = rows;
       uint64_t ignored = 0, one = Slots::bytesOf(bundle, c.bodies(), rows.back(), &ignored);
-      for (size_t set = 0; set < std::min<size_t>(kMostSets, static_cast<size_t>(c.units)); ++set) {
+      for (size_t set = 0; set < std::min<size_t>(kMaxSets, static_cast<size_t>(c.units)); ++set) {
         if (set > 0 && one > left)
           break;
         left -= set > 0 ? one : 0;
@@ -230,7 +230,7 @@ private:
   }
 
   Status allRounds() {
-    for (size_t round = 0; round < kMostRounds; ++round) {
+    for (size_t round = 0; round < kMaxRounds; ++round) {
       size_t open = 0;
       for (Point &point : points) {
         if (point.stable(options.spread))
@@ -243,7 +243,7 @@ private:
         break;
       say("round " + std::to_string(round + 1) + ": " + std::to_string(points.size() - open) + " of " + std::to_string(points.size()) +
           " points were stable before it, " + std::to_string(static_cast<int>(now() - begin)) + " s");
-      if (round + 1 >= kLeastRounds && now() - begin > options.budgetSeconds)
+      if (round + 1 >= kMinRounds && now() - begin > options.budgetSeconds)
         break;
     }
     return Status::success();
@@ -253,7 +253,7 @@ private:
     for (size_t i = 0; i < classes.size(); ++i) {
       planning::ClassProfile times;
       double worst = 0;
-      size_t most = 0;
+      size_t max = 0;
       std::string lines[kTasks];
       for (int64_t rows : classes[i].rows) {
         planning::ProfilePoint point;
@@ -267,7 +267,7 @@ private:
              : measured.task == InputGradients ? point.inputGradients
                                                : point.weightGradients) = seconds;
             worst = std::max(worst, spread);
-            most = std::max(most, measured.samples.size());
+            max = std::max(max, measured.samples.size());
             char text[32];
             std::snprintf(text, sizeof text, " %.4g", seconds * 1e3);
             lines[measured.task] += text;
@@ -282,7 +282,7 @@ private:
         if (!lines[task].empty())
           line += std::string(", ") + kTaskNames[task] + lines[task] + " ms";
       char text[64];
-      std::snprintf(text, sizeof text, "; %zu rounds, quartiles %.1f %% apart at most", most, 100 * worst);
+      std::snprintf(text, sizeof text, "; %zu rounds, quartiles %.1f %% apart at most", max, 100 * worst);
       say(line + text);
     }
   }

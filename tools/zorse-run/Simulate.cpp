@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr size_t kMostRows = 40; // maximum rows of the table of devices
+constexpr size_t kMaxRows = 40; // maximum rows of the table of devices
 
 std::string seconds(double s) { return s >= 10 ? format("%.1f s", s) : s >= 0.1 ? format("%.3f s", s) : showDuration(s); }
 
@@ -28,12 +28,12 @@ double sum(const Seconds &s) { return std::accumulate(s.begin(), s.end(), 0.0); 
 
 /// "transfer 0.012 s, gather 1.20 ms": the largest activities, without those below 0.1 % of
 /// `whole`.
-std::string largest(const Seconds &s, double whole, size_t most, bool shares) {
+std::string largest(const Seconds &s, double whole, size_t max, bool shares) {
   std::vector<size_t> order(kActivities);
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s[a] > s[b]; });
   std::string text;
-  for (size_t i = 0; i < std::min(most, order.size()) && s[order[i]] > whole * 1e-3; ++i) {
+  for (size_t i = 0; i < std::min(max, order.size()) && s[order[i]] > whole * 1e-3; ++i) {
     text += (text.empty() ? "" : ", ") + std::string(activityName(Activity(order[i]))) + " ";
     text += shares ? format("%.1f %%", 100 * s[order[i]] / whole) : seconds(s[order[i]]);
   }
@@ -66,16 +66,16 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
   printf("%-*s  %10s  %6s  %s\n", int(width), "device", "computes", "of it", "waits for");
   std::vector<size_t> order(s.devices.size());
   std::iota(order.begin(), order.end(), size_t(0));
-  bool all = order.size() <= kMostRows;
+  bool all = order.size() <= kMaxRows;
   if (!all)
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return s.devices[a].compute() > s.devices[b].compute(); });
   double computed = 0;
   for (const SimulatedDevice &device : s.devices)
     computed += device.compute();
   for (size_t row = 0; row < order.size(); ++row) {
-    if (!all && row == kMostRows / 2) {
-      printf("%-*s  (%zu more devices; --json lists all)\n", int(width), "...", order.size() - kMostRows);
-      row = order.size() - kMostRows / 2;
+    if (!all && row == kMaxRows / 2) {
+      printf("%-*s  (%zu more devices; --json lists all)\n", int(width), "...", order.size() - kMaxRows);
+      row = order.size() - kMaxRows / 2;
     }
     const SimulatedDevice &device = s.devices[order[row]];
     printf("%-*s  %10s  %5.1f%%  %s\n", int(width), bundle.devices[order[row]].name.c_str(), seconds(device.compute()).c_str(),

@@ -514,11 +514,11 @@ private:
       more = text;
     }
     const uint64_t all = evaluation->samplesPerEpoch();
-    uint64_t most = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
+    uint64_t max = o.evaluationBatches > 0 ? std::min(all, o.evaluationBatches * uint64_t(bundle.samples())) : all;
     if (bundle.summary.reads_sample_numbers()) // only whole steps
-      most -= most % uint64_t(bundle.samples());
-    printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)most,
-           most < all ? (" of " + std::to_string(all)).c_str() : "");
+      max -= max % uint64_t(bundle.samples());
+    printf("evaluation: loss %.9g%s, %llu%s samples\n", report->loss, more.c_str(), (unsigned long long)max,
+           max < all ? (" of " + std::to_string(all)).c_str() : "");
   }
 
   /// Waits until rank 0 has written the outputs. If a rank that was asked to stop exited earlier
