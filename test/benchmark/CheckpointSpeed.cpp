@@ -29,14 +29,14 @@ struct Times {
 };
 
 template <typename Work> Times best(int times, const Work &work) {
-  Times least;
+  Times min;
   for (int i = 0; i < times; ++i) {
     double begin = now(), used = processorTime();
     work();
-    least.seconds = std::min(least.seconds, now() - begin);
-    least.processor = std::min(least.processor, processorTime() - used);
+    min.seconds = std::min(min.seconds, now() - begin);
+    min.processor = std::min(min.processor, processorTime() - used);
   }
-  return least;
+  return min;
 }
 
 } // namespace

@@ -63,7 +63,7 @@ __attribute__((target("avx2,fma"))) double peakOfFma() {
 } // namespace
 
 int main(int argc, char **argv) {
-  const double least = argc > 1 ? std::atof(argv[1]) : 0;
+  const double min = argc > 1 ? std::atof(argv[1]) : 0;
   const bool pairs = __builtin_cpu_supports("avx512bf16");
   auto peak = [&] { return pairs ? peakOfPairs() : peakOfFma(); };
   struct Shape {
@@ -118,5 +118,5 @@ int main(int argc, char **argv) {
   }
   std::printf("all products of a step: %.1f GFLOP/s, %.3f of the peak of %s (%.1f GFLOP/s)\n", work / time / 1e9, atPeak / time,
               pairs ? "AVX512-BF16" : "f32, because this CPU has no bf16 instructions", work / atPeak / 1e9);
-  return atPeak / time >= least ? 0 : 1;
+  return atPeak / time >= min ? 0 : 1;
 }

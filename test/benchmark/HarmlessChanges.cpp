@@ -80,7 +80,7 @@ template <typename T> const T &pick(Random &random, const std::vector<T> &list) 
 
 constexpr const char *kTypes[] = {"T4", "V100-16", "V100-32", "A10G", "A100-40", "L4", "RTX3090", "RTX4090", "A30"};
 
-ClusterSpec randomCluster(Random &random, int mostDevices) {
+ClusterSpec randomCluster(Random &random, int maxDevices) {
   ClusterSpec spec;
   const size_t sites = 1 + random() % 5;
   spec.between = pick<double>(random, {1.25e8, 5e8, 1.25e9, 5e9});
@@ -95,7 +95,7 @@ ClusterSpec randomCluster(Random &random, int mostDevices) {
                     s,
                     pick<double>(random, {1.25e9, 3e9, 1.25e10}),
                     1};
-      if (spec.devices() + node.devices <= mostDevices)
+      if (spec.devices() + node.devices <= maxDevices)
         spec.nodes.push_back(node);
     }
   }

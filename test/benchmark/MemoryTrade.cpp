@@ -64,10 +64,10 @@ int main(int argc, char **argv) {
     const std::optional<SearchResult> before = plan(made->problem(), /*techniques=*/false, seed);
     if (!before)
       return 1;
-    const uint64_t most = fullest(*before);
+    const uint64_t max = fullest(*before);
     Cluster smaller = made->cluster;
     for (ClusterDevice &device : smaller.devices)
-      if (const auto left = static_cast<uint64_t>(static_cast<double>(most) * (1 - less)); device.capacity() > left)
+      if (const auto left = static_cast<uint64_t>(static_cast<double>(max) * (1 - less)); device.capacity() > left)
         device.memory = left + device.reservedMemory;
     Problem problem = made->problem();
     const Problem eased{problem.summary, smaller, problem.costs, problem.batch};
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     const double longer = after->evaluation.step / before->evaluation.step - 1;
     worst = std::max(worst, longer);
     std::printf("%c, %s: the fullest device takes %s in a step of %.3f s; with %s at most %s in %.3f s: %+.1f %%\n", std::toupper(setting.letter),
-                options["model"].c_str(), showBytes(double(most)).c_str(), before->evaluation.step, optimizationsIn(*after).c_str(),
+                options["model"].c_str(), showBytes(double(max)).c_str(), before->evaluation.step, optimizationsIn(*after).c_str(),
                 showBytes(double(fullest(*after))).c_str(), after->evaluation.step, 100 * longer);
     std::fflush(stdout);
   }

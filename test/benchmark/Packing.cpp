@@ -23,7 +23,7 @@ using namespace zorse;
 
 namespace {
 
-constexpr double kMost = 1.03;    ///< times the peak of live bytes
+constexpr double kMax = 1.03;    ///< times the peak of live bytes
 constexpr double kLongest = 1.01; ///< times the step without sharing of memory
 
 /// Steady-state step time: every entry takes its planned time, queues continue with the next step while others finish
@@ -104,8 +104,8 @@ int main(int argc, char **argv) {
       // Limit these devices to the allowed size.
       bool misses = false;
       for (uint32_t d = 0; !graph.failed() && d < graph->devices.size(); ++d)
-        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.peakLiveBytes)) {
-          plan.devices[d].memory = static_cast<uint64_t>(kMost * static_cast<double>(use.peakLiveBytes));
+        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMax * static_cast<double>(use.peakLiveBytes)) {
+          plan.devices[d].memory = static_cast<uint64_t>(kMax * static_cast<double>(use.peakLiveBytes));
           misses = true;
           ++roomy;
         }
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
       if (lists && !longer.empty() && longer.back() > kLongest)
         std::printf("plan %d, %s: a step takes %.4f x\n", p, step::scheduleRule(plan.schedule.kind).name, longer.back());
       for (uint32_t d = 0; lists && !graph.failed() && d < graph->devices.size(); ++d)
-        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMost * static_cast<double>(use.peakLiveBytes))
+        if (const step::MemoryUse &use = graph->devices[d].memory; static_cast<double>(use.total) > kMax * static_cast<double>(use.peakLiveBytes))
           std::printf(
               "plan %d, %s, device %u: %.4f x of %.3f GB: state %.3f gradients %.3f activations %.3f gathered %.3f workspace %.3f, %u cells alive\n",
               p, step::scheduleRule(plan.schedule.kind).name, d, static_cast<double>(use.total) / static_cast<double>(use.peakLiveBytes),
@@ -138,12 +138,12 @@ int main(int argc, char **argv) {
   if (ratios.empty())
     return 2;
   std::sort(longer.begin(), longer.end());
-  const auto above = static_cast<size_t>(ratios.end() - std::upper_bound(ratios.begin(), ratios.end(), kMost));
+  const auto above = static_cast<size_t>(ratios.end() - std::upper_bound(ratios.begin(), ratios.end(), kMax));
   const auto slow = static_cast<size_t>(longer.end() - std::upper_bound(longer.begin(), longer.end(), kLongest));
   std::printf("%d plans, %zu devices: arenas take %.4f x the bytes alive at once in the median, %.4f in the 95th of 100, %.4f at most; %zu take more "
               "than %.2f, and %zu where memory is not limited; steps take %.4f x those without sharing in the median, %.4f in the 95th of 100, %.4f "
               "at most; %zu take more than %.2f\n",
-              plans, ratios.size(), ratios[ratios.size() / 2], ratios[ratios.size() * 95 / 100], ratios.back(), above, kMost, roomy,
+              plans, ratios.size(), ratios[ratios.size() / 2], ratios[ratios.size() * 95 / 100], ratios.back(), above, kMax, roomy,
               longer[longer.size() / 2], longer[longer.size() * 95 / 100], longer.back(), slow, kLongest);
   return above * 100 > ratios.size() || slow * 100 > longer.size();
 }

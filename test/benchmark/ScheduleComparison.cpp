@@ -102,10 +102,10 @@ void certify(int cases) {
       ChainCosts costs(units, std::vector<double>(units.size(), 1), oneDevicePerNode(units.size(), 0, latency));
       Plan plan = chainPlan(stages, batch);
       plan.schedule.splitBackward = split;
-      std::optional<double> least = planning::bestOrder(summary, plan, costs, 300000);
-      if (!least)
+      std::optional<double> min = planning::bestOrder(summary, plan, costs, 300000);
+      if (!min)
         continue;
-      double gap = bestTimed(summary, plan, costs, split) / *least - 1;
+      double gap = bestTimed(summary, plan, costs, split) / *min - 1;
       ++known;
       equal += gap < 1e-6;
       worst = std::max(worst, gap);
@@ -119,13 +119,13 @@ void certify(int cases) {
 Times bounds(const Case &c) {
   Times t;
   for (bool split : {false, true}) {
-    double path = 0, most = 0;
+    double path = 0, max = 0;
     for (int s = 0; s < c.stages; ++s) {
       const ChainUnit &u = c.units[static_cast<size_t>(s)];
-      most = std::max(most, c.microBatches * (u.forward + u.inputs + u.weights) + path);
+      max = std::max(max, c.microBatches * (u.forward + u.inputs + u.weights) + path);
       path += u.forward + (split ? 1 : 2) * (c.latency + 64 / c.bandwidth) + (split ? 0 : u.inputs + u.weights);
     }
-    (split ? t.splitBound : t.bound) = most;
+    (split ? t.splitBound : t.bound) = max;
   }
   return t;
 }
@@ -192,7 +192,7 @@ int main(int argc, char **argv) {
     bundle::ModelSummary summary = chainSummary(c.units);
     ChainCosts costs(c.units, c.speeds, oneDevicePerNode(c.speeds.size(), c.bandwidth, c.latency));
     Plan plan = chainPlan(c.stages, c.microBatches);
-    Times least = bounds(c);
+    Times min = bounds(c);
     printf("%2d: %d x %2d, link %.2f + %.2f        ", i, c.stages, c.microBatches, c.latency, 64 / c.bandwidth);
     for (Column &column : columns) {
       std::vector<double> factors{column.schedule.inFlightFactor};
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
           fprintf(stderr, "%s\n", graph.message().c_str());
           return 1;
         }
-        best = std::min(best, graph->stepTime / (column.schedule.splitBackward ? least.splitBound : least.bound));
+        best = std::min(best, graph->stepTime / (column.schedule.splitBackward ? min.splitBound : min.bound));
       }
       column.sum += best;
       column.worst = std::max(column.worst, best);

@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   std::vector<Candidate> seeds = makeInitialSolutions(context);
   double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::printf("bound %.3f s; %zu seeds in %.2f s\n", bound, seeds.size(), took);
-  size_t most = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
+  size_t max = std::min<size_t>(seeds.size(), static_cast<size_t>(std::atol(options["seeds"].c_str())));
   std::vector<step::Schedule> schedules = scheduleChoices(context, false);
   StrategySimulator &simulator = context.simulator(0);
   struct Other {
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
   }
   double pairs = 0, agree = 0;
   std::vector<std::pair<double, double>> all;
-  for (size_t i = 0; i < most; ++i) {
+  for (size_t i = 0; i < max; ++i) {
     Strategy strategy = seeds[i].strategy;
     strategy.schedule = schedules.front();
     auto start = std::chrono::steady_clock::now();

@@ -27,7 +27,7 @@ double cpuSeconds() {
 }
 
 /// Minimum time of several runs.
-template <typename Run> double least(int repeats, const Run &run) {
+template <typename Run> double min(int repeats, const Run &run) {
   double best = INFINITY;
   for (int i = 0; i < repeats; ++i) {
     const double begin = cpuSeconds();
@@ -72,13 +72,13 @@ int main(int argc, char **argv) {
     const int repeats = std::atoi(options["repeats"].c_str());
     double seconds = 0, tasks = 0;
     size_t layouts = 0;
-    const size_t most = std::min<size_t>(seeds.size(), size_t(std::atol(options["seeds"].c_str())));
-    for (size_t s = 0; s < most; ++s)
+    const size_t max = std::min<size_t>(seeds.size(), size_t(std::atol(options["seeds"].c_str())));
+    for (size_t s = 0; s < max; ++s)
       for (size_t k = 0; k < schedules.size() && k < size_t(std::atol(options["schedules"].c_str())); ++k) {
         Strategy strategy = seeds[s].strategy;
         strategy.schedule = schedules[k * schedules.size() / std::min<size_t>(schedules.size(), size_t(std::atol(options["schedules"].c_str())))];
         StrategySimulator::Result timed;
-        seconds += least(repeats, [&] { timed = simulator.run(strategy); });
+        seconds += min(repeats, [&] { timed = simulator.run(strategy); });
         tasks += timed.tasks;
         ++layouts;
       }

@@ -209,13 +209,13 @@ std::vector<Cost> measureAll(Transport &transport, uint32_t me, const std::vecto
 } // namespace
 
 int main(int argc, char **argv) {
-  size_t most = 64 << 20;
+  size_t max = 64 << 20;
   uint32_t contexts = 1;
   bool quick = false;
   for (int i = 1; i < argc; ++i) {
     std::string argument = argv[i];
     if (argument == "--max" && i + 1 < argc)
-      most = std::strtoull(argv[++i], nullptr, 10);
+      max = std::strtoull(argv[++i], nullptr, 10);
     else if (argument == "--contexts" && i + 1 < argc)
       contexts = uint32_t(std::atoi(argv[++i]));
     else if (argument == "--quick")
@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
   }
   std::vector<size_t> sizes;
   for (size_t bytes : {4u, 64u, 1u << 10, 4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20, 16u << 20, 64u << 20})
-    if (bytes <= most)
+    if (bytes <= max)
       sizes.push_back(bytes);
 
   char directory[] = "/tmp/transport-times-XXXXXX";

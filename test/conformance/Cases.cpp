@@ -4,16 +4,16 @@
 
 using namespace zorse::conformance;
 
-int64_t Sizes::columns(int64_t most) {
+int64_t Sizes::columns(int64_t max) {
   if (large)
-    return std::min<int64_t>({4096, large / 4, most});
+    return std::min<int64_t>({4096, large / 4, max});
   // One and primes; just below, at and above the sizes of vectors (4, 8), warps, blocks, and a warp's part of a row
   // (1,024).
   static const std::vector<int64_t> list = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 33, 97, 127, 128, 129, 255, 257, 1000, 1023, 1024, 1025, 1031, 2049};
   if (index < int(list.size()))
-    return std::min(list[size_t(index)], most);
+    return std::min(list[size_t(index)], max);
   const int64_t near = oneOf({4, 8, 32, 64, 128, 256, 512, 1024}) * (1 + below(2)) + below(3) - 1;
-  return std::min(most, below(2) ? near : 1 + below(most));
+  return std::min(max, below(2) ? near : 1 + below(max));
 }
 
 int64_t Sizes::rows(int64_t columns) {

@@ -22,7 +22,7 @@ public:
   Sizes(int index, uint64_t seed, int64_t large = 0) : index(index), large(large), random(seed * 1000003 + uint64_t(index)) {}
 
   /// Columns of a row: from the list, then up to `max`.
-  int64_t columns(int64_t most = 2500);
+  int64_t columns(int64_t max = 2500);
   /// Rows of the batch dimension: at least one, as in calls (KernelAbi.h), and few if `columns` is large.
   int64_t rows(int64_t columns);
   /// A small size: 1, 2, 3, 5, ...

@@ -25,7 +25,7 @@ constexpr double kExp = 3, kLog = 3, kTanh = 9, kErf = 8;
 /// Error limits of GPU instructions, from the PTX ISA: ex2.approx.ftz, with an argument that is also rounded, and a
 /// product with rcp.approx.ftz.
 constexpr double kExpNearly = 6, kDivNearly = 4;
-constexpr double kLeastNormal = 0x1p-126;           ///< exp is 0 for smaller results
+constexpr double kMinNormal = 0x1p-126;           ///< exp is 0 for smaller results
 constexpr const char *kGiven = "conformance.given"; ///< marks roundings of the function itself, which the reference also performs
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -217,7 +217,7 @@ private:
     } else if (isa<arith::DivFOp>(op)) {
       carried = e[1] >= std::fabs(x[1]) ? (e[1] > 0 ? kInfinite : 0) : (e[0] + std::fabs(y) * e[1]) / (std::fabs(x[1]) - e[1]);
       if (isNearly(op))
-        own *= kDivNearly, carried += std::fabs(x[0]) * kLeastNormal;
+        own *= kDivNearly, carried += std::fabs(x[0]) * kMinNormal;
       if (elementOf(op->getResult(0)).isF32() && std::fabs(x[1]) >= 0x1p127) // infinite in f32, or almost
         carried += std::fabs(y);
     } else if (isa<arith::NegFOp, math::AbsFOp, arith::ExtFOp>(op)) {
@@ -235,17 +235,17 @@ private:
       carried = e[0] == 0 ? 0 : std::max(std::sqrt(x[0] + e[0]) - y, y - std::sqrt(std::max(0.0, x[0] - e[0])));
     } else if (isa<math::ExpOp>(op)) {
       own *= isNearly(op) ? kExpNearly + std::fabs(x[0]) : kExp;
-      carried = growth(x[0], e[0], y) + (std::isfinite(x[0]) ? kLeastNormal : 0);
+      carried = growth(x[0], e[0], y) + (std::isfinite(x[0]) ? kMinNormal : 0);
     } else if (isa<math::LogOp>(op)) {
       own *= kLog, carried = e[0] == 0 ? 0 : e[0] >= x[0] ? kInfinite : -std::log1p(-e[0] / x[0]);
     } else if (isa<math::TanhOp>(op)) {
-      const double least = std::tanh(std::max(0.0, std::fabs(x[0]) - e[0]));
-      own *= kTanh, carried = e[0] * (1 - least * least);
+      const double min = std::tanh(std::max(0.0, std::fabs(x[0]) - e[0]));
+      own *= kTanh, carried = e[0] * (1 - min * min);
     } else if (isa<math::ErfOp>(op)) {
-      const double least = std::max(0.0, std::fabs(x[0]) - e[0]);
-      own *= kErf, carried = e[0] * 1.1283791670955126 * std::exp(-least * least);
+      const double min = std::max(0.0, std::fabs(x[0]) - e[0]);
+      own *= kErf, carried = e[0] * 1.1283791670955126 * std::exp(-min * min);
     } else if (isa<math::Exp2Op>(op)) {
-      own *= kExp, carried = growth(x[0] * 0.7, e[0] * 0.7, y) + kLeastNormal;
+      own *= kExp, carried = growth(x[0] * 0.7, e[0] * 0.7, y) + kMinNormal;
     } else if (isa<math::PowFOp>(op)) { // with a constant base, in f64: exp(x1 log(x0))
       own *= 4 + 4 * std::fabs(x[1] * std::log(x[0]));
     } else if (isa<arith::SelectOp>(op)) {

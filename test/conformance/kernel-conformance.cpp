@@ -27,7 +27,7 @@ using namespace zorse::conformance;
 
 namespace {
 
-constexpr int kFixed = 24, kPerSeed = 8, kQuick = 3, kLeast = 20;
+constexpr int kFixed = 24, kPerSeed = 8, kQuick = 3, kMin = 20;
 
 struct Totals {
   int kernels = 0, shapes = 0, problems = 0;
@@ -76,7 +76,7 @@ void runClass(const char *name, const std::string &type, const RunShape &run, co
   std::fflush(stdout);
   totals.shapes += shapes;
   totals.problems += problems;
-  totals.enough &= shapes >= kLeast;
+  totals.enough &= shapes >= kMin;
 }
 
 using Coverage = std::map<std::string, zorse::emulator::ptx::Program::Coverage>;
@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
     inAllTypes(products.name, onMachine(products, *driver));
   const bool few = arguments.quick || arguments.times;
   if (!totals.enough && !few)
-    std::printf("fewer than %d shapes in some class\n", kLeast);
+    std::printf("fewer than %d shapes in some class\n", kMin);
   emulator.reset(); // its destructor counts the last program
   if (reads)
     std::printf("PTX of %s: %s\n", arguments.ptx.c_str(), describe(coverage, arguments.verbose).c_str());

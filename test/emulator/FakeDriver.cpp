@@ -36,7 +36,7 @@ using namespace zorse::emulator;
 namespace {
 
 /// Shared memory of a block: the default limit, and the maximum on request on sm_86 and later.
-constexpr unsigned kSharedUnasked = 48 << 10, kMostShared = 99 << 10;
+constexpr unsigned kSharedUnasked = 48 << 10, kMaxShared = 99 << 10;
 constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
               kInvalidImage = 200, kLaunchFailed = 719;
 
@@ -50,7 +50,7 @@ struct Kernel {
   const HostKernel *code;
   std::string name;
   const int64_t *needs; ///< runtime/abi/KernelAbi.h
-  unsigned mostShared;  ///< maximum bytes that a launch may give a block
+  unsigned maxShared;  ///< maximum bytes that a launch may give a block
 };
 struct Module {
   size_t gpu = 0;
@@ -419,9 +419,9 @@ int cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *modul
   return 0;
 }
 int cuFuncSetAttribute(void *function, int attribute, int value) {
-  if (attribute != 8 || value < 0 || unsigned(value) > kMostShared)
+  if (attribute != 8 || value < 0 || unsigned(value) > kMaxShared)
     return kInvalidValue;
-  static_cast<Kernel *>(function)->mostShared = unsigned(value);
+  static_cast<Kernel *>(function)->maxShared = unsigned(value);
   return 0;
 }
 int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned, unsigned, unsigned sharedBytes, void *stream,
@@ -434,9 +434,9 @@ int cuLaunchKernel(void *function, unsigned gridX, unsigned, unsigned, unsigned 
                  kernel.code->blockThreads);
     return kInvalidValue;
   }
-  if (sharedBytes > kernel.mostShared) {
+  if (sharedBytes > kernel.maxShared) {
     std::fprintf(stderr, "emulator: kernel %s: a launch gives %u bytes of shared memory, %u were asked for\n", kernel.name.c_str(), sharedBytes,
-                 kernel.mostShared);
+                 kernel.maxShared);
     return kInvalidValue;
   }
   if (leavesOut(streamOf(stream)))
@@ -484,7 +484,7 @@ uint64_t zorseStandInFindings() { return findings; }
 uint64_t zorseStandInLoadCount() { return loads; }
 uint64_t zorseStandInConnectionCount() { return connections; }
 uint64_t zorseStandInPageableCopies() { return pageableCopies; }
-void zorseStandInDelays(uint64_t seed, double most) { runAtRandom(seed, most); }
+void zorseStandInDelays(uint64_t seed, double max) { runAtRandom(seed, max); }
 
 } // extern "C"
 // NOLINTEND(performance-no-int-to-ptr)

@@ -316,7 +316,7 @@ int ncclGetUniqueId(UniqueId *id) {
 int ncclCommInitRankConfig(void **out, int ranks, UniqueId id, int rank, Config *config) {
   if (!config || config->magic != 0xcafebeef || config->blocking != 0)
     return kInvalidArgument; // calls here never block
-  if (ranks < 1 || ranks > Meeting::kMostRanks || rank < 0 || rank >= ranks || std::strlen(id.internal) != 24)
+  if (ranks < 1 || ranks > Meeting::kMaxRanks || rank < 0 || rank >= ranks || std::strlen(id.internal) != 24)
     return kInvalidArgument;
   auto c = std::make_shared<Communicator>();
   c->meeting = Meeting::open(id.internal, ranks);

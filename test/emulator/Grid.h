@@ -51,9 +51,9 @@ struct Traffic {
   uint64_t usedBytes = 0;                             ///< bytes that any lane requests, each counted once per request
   uint64_t sectors = 0;                               ///< sectors that a request touches, summed over requests
   uint64_t distinctSectors = 0;                       ///< distinct sectors that the launch reads, plus those that it writes
-  uint64_t sharedWavefronts = 0, leastWavefronts = 0; ///< of shared memory (SharedBanks.h): actual number, and number without bank conflicts
+  uint64_t sharedWavefronts = 0, minWavefronts = 0; ///< of shared memory (SharedBanks.h): actual number, and number without bank conflicts
 
-  double conflictFactor() const { return leastWavefronts ? double(sharedWavefronts) / double(leastWavefronts) : 1; }
+  double conflictFactor() const { return minWavefronts ? double(sharedWavefronts) / double(minWavefronts) : 1; }
   double efficiency() const { return sectors ? double(usedBytes) / (32.0 * double(sectors)) : 1; }
 };
 

@@ -15,7 +15,7 @@
 namespace zorse::emulator {
 
 /// A thread with more findings is abandoned.
-inline constexpr int kMostFindings = 10000;
+inline constexpr int kMaxFindings = 10000;
 
 /// The registers that a function must preserve, stored on its stack. ucontext would call the kernel at every switch.
 struct Context {
@@ -86,7 +86,7 @@ struct Grid {
   std::jmp_buf plain; ///< where a thread that is not a fiber began
 
   /// A thread with too many findings is in an endless loop. The thread and its grid are abandoned.
-  bool isLost() const { return found > kMostFindings; }
+  bool isLost() const { return found > kMaxFindings; }
   void leave();
 
   // Of the running block: accesses by warp, site, and number of visits of the thread.

@@ -10,7 +10,7 @@ struct Meeting::Head {
   struct Rank {
     std::atomic<int> here;
     int version, unit;
-  } ranks[kMostRanks];
+  } ranks[kMaxRanks];
   std::atomic<uint32_t> broken;
 };
 

@@ -25,7 +25,7 @@ struct Box {
 
 class Meeting {
 public:
-  static constexpr int kMostRanks = 64;
+  static constexpr int kMaxRanks = 64;
 
   /// \returns null on failure, with errno set
   static std::unique_ptr<Meeting> open(const std::string &id, int ranks);

@@ -23,7 +23,7 @@ Wavefronts zorse::emulator::wavefrontsOf(const std::vector<SharedAccess> &reques
     for (uint32_t word : words)
       ++ofBank[word % 32];
     all.taken += *std::max_element(ofBank, ofBank + 32);
-    all.least += (words.size() + 31) / 32;
+    all.min += (words.size() + 31) / 32;
   }
   return all;
 }

@@ -13,7 +13,7 @@ struct SharedAccess {
 };
 
 struct Wavefronts {
-  uint64_t taken = 0, least = 0;
+  uint64_t taken = 0, min = 0;
 };
 
 /// Requests of 8 bytes per lane are served by half warps, those of 16 bytes by quarter warps.

@@ -51,7 +51,7 @@ struct Watch {
   Clock anyHost;                     ///< the accesses that any host thread has waited for
   std::map<uintptr_t, Bytes> memory; ///< by first address; an entry extends to the next one
   uint64_t seed = 0;
-  double most = 0;
+  double max = 0;
   double pace = 0; ///< seconds per byte
   bool threads = false;
   Mutation mutation = Mutation::None;
@@ -158,7 +158,7 @@ struct zorse::emulator::Stream {
       std::function<std::string()> next = std::move(work.front());
       work.pop_front();
       // Rarely long, so that work that should wait is often overtaken.
-      const double pause = random() % 4 == 0 ? all.most * double(random() % 1024) / 1024 : 0;
+      const double pause = random() % 4 == 0 ? all.max * double(random() % 1024) / 1024 : 0;
       lock.unlock();
       std::this_thread::sleep_for(std::chrono::duration<double>(pause));
       std::string finding = next();
@@ -216,7 +216,7 @@ void zorse::emulator::destroyStream(Stream *stream) {
 }
 
 std::string zorse::emulator::put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run,
-                                 double least) {
+                                 double min) {
   if (leavesOut(stream))
     return "";
   Watch &all = watch();
@@ -226,7 +226,7 @@ std::string zorse::emulator::put(Stream *stream, const std::string &what, const 
     if (found.empty())
       found = finding;
   };
-  const double seconds = all.pace > 0 ? std::max(all.timeOf(accesses), least) : 0;
+  const double seconds = all.pace > 0 ? std::max(all.timeOf(accesses), min) : 0;
   if (!stream) {
     HostThread &host = hostThread();
     join(all.anyHost, host.clock);
@@ -404,11 +404,11 @@ void zorse::emulator::runApart(Stream *stream) {
     stream->thread = std::thread([stream] { stream->run(); });
 }
 
-void zorse::emulator::runAtRandom(uint64_t seed, double most) {
+void zorse::emulator::runAtRandom(uint64_t seed, double max) {
   std::lock_guard<std::mutex> lock(watch().mutex);
   watch().threads = true;
   watch().seed = seed;
-  watch().most = most;
+  watch().max = max;
 }
 
 void zorse::emulator::runAtPace(double bytesPerSecond) {

@@ -33,7 +33,7 @@ Stream *makeStream();
 void destroyStream(Stream *stream);
 /// \param run  executes the work and returns its findings
 /// \param least  minimum duration in seconds at a pace
-std::string put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run, double least = 0);
+std::string put(Stream *stream, const std::string &what, const std::vector<Access> &accesses, std::function<std::string()> run, double min = 0);
 std::string synchronize(Stream *stream);
 
 StreamEvent *makeEvent();
@@ -57,7 +57,7 @@ void waitForStreams(const Stream *only = nullptr);
 /// The stream's work may wait for other streams or processes. It is executed in a thread from now on.
 void runApart(Stream *stream);
 /// Streams that are created later have threads that sleep at random before their work. \param most  seconds
-void runAtRandom(uint64_t seed, double most);
+void runAtRandom(uint64_t seed, double max);
 /// Work takes the time of its bytes at this rate. Streams that are created later have threads that sleep until this
 /// time is over. Their clocks are simulated: work begins when the work it waits for ended, not when its thread woke up,
 /// so a busy machine does not slow them.

@@ -20,7 +20,7 @@ void Grid::countBlock() {
   for (const auto &[key, request] : togetherShared) {
     const Wavefronts wavefronts = wavefrontsOf(request);
     traffic->sharedWavefronts += wavefronts.taken;
-    traffic->leastWavefronts += wavefronts.least;
+    traffic->minWavefronts += wavefronts.min;
   }
   togetherShared.clear();
   for (auto &[key, accesses] : together) {

@@ -31,8 +31,8 @@ int main(int argc, char **argv) {
                         "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]\n"),
            2;
   const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 1;
-  const double least = argc > 3 ? std::atof(argv[3]) : 0, most = argc > 4 ? std::atof(argv[4]) : 1e9,
-               mostConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
+  const double min = argc > 3 ? std::atof(argv[3]) : 0, max = argc > 4 ? std::atof(argv[4]) : 1e9,
+               maxConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
   mlir::DialectRegistry registry;
   registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
   mlir::MLIRContext context(registry);
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
   auto products = runtime::CpuDevice::create({});
   if (!code || products.failed())
     return std::fprintf(stderr, "%s\n", code ? products.message().c_str() : error.c_str()), 2;
-  const int mostLaunches[2] = {argc > 5 ? std::atoi(argv[5]) : 1 << 20, argc > 6 ? std::atoi(argv[6]) : 1 << 20};
+  const int maxLaunches[2] = {argc > 5 ? std::atoi(argv[5]) : 1 << 20, argc > 6 ? std::atoi(argv[6]) : 1 << 20};
   emulator::Traffic all, block;
   int launches[2] = {0, 0}, attentions[2] = {0, 0}; // in a block's forward and backward; those of attention are counted separately
   auto add = [](emulator::Traffic &to, const emulator::Traffic &from) {
@@ -111,8 +111,8 @@ int main(int argc, char **argv) {
       "all kernels: %.3f of the bytes moved are asked for, sectors are moved %.2f times each; a block: %.2f times, %d launches forward and %d "
       "backward beside products and attention's own %d and %d; at most %.3f bank conflicts in a kernel\n",
       all.efficiency(), times(all), times(block), launches[0], launches[1], attentions[0], attentions[1], conflicts);
-  return good && conflicts <= mostConflicts && all.efficiency() >= least && times(block) <= most && launches[0] <= mostLaunches[0] &&
-                 launches[1] <= mostLaunches[1]
+  return good && conflicts <= maxConflicts && all.efficiency() >= min && times(block) <= max && launches[0] <= maxLaunches[0] &&
+                 launches[1] <= maxLaunches[1]
              ? 0
              : 1;
 }

@@ -94,10 +94,10 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
     // A transfer over a short link completes only after earlier receives of its queue over longer links. Orders by time
     // place a receive at its arrival time in the expansion and are therefore affected most.
     const bool byTime = drawn.plan.schedule.kind == step::ScheduleKind::SteadyState || drawn.plan.schedule.kind == step::ScheduleKind::Wave;
-    const double mostLater = byTime ? 0.2 : 0.1;
+    const double maxLater = byTime ? 0.2 : 0.1;
     bool later = difference > 0.01 && simulation->firstStep > stepTime;
     laterCases += later;
-    EXPECT_LE(earlier ? 0 : difference, later ? mostLater : 0.01)
+    EXPECT_LE(earlier ? 0 : difference, later ? maxLater : 0.01)
         << "seed " << seed << ", " << drawn.kind << ", " << drawn.schedule << ": " << simulation->firstStep << " s, expected " << stepTime;
     heldBackCases += earlier && difference > 0.01;
     EXPECT_LE(simulation->step, simulation->firstStep * 1.01) << "seed " << seed;

@@ -29,8 +29,8 @@ struct Task {
 
 class OrderSearch {
 public:
-  OrderSearch(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t mostNodes)
-      : summary(summary), plan(plan), costs(costs), nodesLeft(mostNodes) {}
+  OrderSearch(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t maxNodes)
+      : summary(summary), plan(plan), costs(costs), nodesLeft(maxNodes) {}
 
   std::optional<double> run() {
     if (step::validatePlan(plan, summary).failed())
@@ -178,21 +178,21 @@ private:
         }
       }
     }
-    double most = 0;
-    std::vector<double> least(free.size(), 1e300), sum(free.size(), 0), tail(free.size(), 1e300);
+    double max = 0;
+    std::vector<double> min(free.size(), 1e300), sum(free.size(), 0), tail(free.size(), 1e300);
     for (size_t t = 0; t < tasks.size(); ++t) {
       const Task &task = tasks[t];
       if (done[t])
         continue;
-      most = std::max(most, start[t] + task.seconds + task.tail);
-      least[task.device] = std::min(least[task.device], start[t]);
+      max = std::max(max, start[t] + task.seconds + task.tail);
+      min[task.device] = std::min(min[task.device], start[t]);
       tail[task.device] = std::min(tail[task.device], task.tail);
       sum[task.device] += task.seconds;
     }
     for (size_t d = 0; d < free.size(); ++d)
       if (sum[d] > 0)
-        most = std::max(most, least[d] + sum[d] + tail[d]);
-    return most;
+        max = std::max(max, min[d] + sum[d] + tail[d]);
+    return max;
   }
 
   /// \returns false if the limit on nodes is reached.
@@ -273,6 +273,6 @@ private:
 } // namespace
 
 std::optional<double> zorse::planning::bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs,
-                                                 uint64_t mostNodes) {
-  return OrderSearch(summary, plan, costs, mostNodes).run();
+                                                 uint64_t maxNodes) {
+  return OrderSearch(summary, plan, costs, maxNodes).run();
 }

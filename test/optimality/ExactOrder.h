@@ -19,7 +19,7 @@ namespace zorse::planning {
 /// time of each order. The result is therefore the minimum if transfers do not overlap. If they do, it is the time of
 /// some order, and an order that is not active may be better.
 ///
-/// \returns nullopt for an invalid plan, or if more than `mostNodes` partial orders are needed.
-std::optional<double> bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t mostNodes = 2000000);
+/// \returns nullopt for an invalid plan, or if more than `maxNodes` partial orders are needed.
+std::optional<double> bestOrder(const bundle::ModelSummary &summary, const step::Plan &plan, const step::Costs &costs, uint64_t maxNodes = 2000000);
 
 } // namespace zorse::planning

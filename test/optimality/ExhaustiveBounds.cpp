@@ -28,11 +28,11 @@ Tables::Tables(const Problem &problem)
       if (a == b)
         continue;
       sim::Route route = network.route(a, b);
-      double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : INFINITY;
+      double min = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : INFINITY;
       for (uint8_t i = 0; i < route.count; ++i)
-        least = std::min(least, network.bandwidth(route.resources[i]));
+        min = std::min(min, network.bandwidth(route.resources[i]));
       latency[a][b] = route.latency;
-      perByte[a][b] = 1 / least;
+      perByte[a][b] = 1 / min;
     }
   parameterBytes.push_back(0);
   savedBytes.push_back(0);
@@ -127,7 +127,7 @@ double zorse::optimality::linkBound(const Tables &t, const std::vector<PipelineS
 }
 
 double zorse::optimality::stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Path> &paths,
-                                     const std::function<double(size_t, size_t, int)> &least) {
+                                     const std::function<double(size_t, size_t, int)> &min) {
   std::vector<int> ends;
   for (const PipelineShape &p : pipelines)
     ends.insert(ends.end(), p.ends.begin(), p.ends.end());
@@ -148,7 +148,7 @@ double zorse::optimality::stateBound(const Tables &t, const std::vector<Pipeline
             contributors |= Mask(1) << d;
             down[d] = paths[p].down[s];
             up[d] = paths[p].up[s];
-            busy[d] = least(p, s, d);
+            busy[d] = min(p, s, d);
           }
       }
     const double k = __builtin_popcount(contributors);

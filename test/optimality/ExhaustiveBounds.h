@@ -69,6 +69,6 @@ double linkBound(const Tables &t, const std::vector<PipelineShape> &pipelines, c
 /// A lower bound for gathers and reductions if shard sizes are not known: one of k contributors owns at most 1/k and
 /// must receive the rest. `min` returns a lower bound on the compute time of a device.
 double stateBound(const Tables &t, const std::vector<PipelineShape> &pipelines, const std::vector<Path> &paths,
-                  const std::function<double(size_t pipeline, size_t stage, int device)> &least);
+                  const std::function<double(size_t pipeline, size_t stage, int device)> &min);
 
 } // namespace zorse::optimality

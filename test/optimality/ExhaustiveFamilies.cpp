@@ -45,7 +45,7 @@ std::vector<std::vector<int>> symmetries(const Problem &problem) {
 }
 
 /// The samples of devices that form a stage alone, for linkBound; 0 for devices that share a stage.
-Samples leastSamples(const PipelineShape &p) {
+Samples minSamples(const PipelineShape &p) {
   Samples samples(p.ends.size(), Samples::value_type{});
   for (size_t s = 0; s < p.ends.size(); ++s)
     if (__builtin_popcount((*p.shape)[s]) == 1)
@@ -74,7 +74,7 @@ Families::Families(const Problem &problem, const ExhaustiveOptions &options)
     : problem(problem), options(options), t(problem), n(t.devices), U(t.units), B(problem.batch), limit(options.known * (1 + 1e-9)),
       group(symmetries(problem)) {
   addShapes({}, (Mask(1) << n) - 1);
-  leastBusy();
+  minBusy();
 }
 
 void Families::addShapes(Shape shape, Mask free) {
@@ -117,21 +117,21 @@ bool Families::canonical(const std::vector<const Shape *> &pipelines, std::vecto
 }
 
 /// Computes the minimum time of the busiest member over all shares and rows.
-void Families::leastBusy() {
-  least.assign(busyIndex(Mask(1) << n, 0, 0, 0), INFINITY);
+void Families::minBusy() {
+  min.assign(busyIndex(Mask(1) << n, 0, 0, 0), INFINITY);
   for (Mask m = 1; m < Mask(1) << n; ++m)
     for (int begin = 0; begin < U; ++begin)
       for (int end = begin + 1; end <= U; ++end)
         for (int rows = 1; rows <= 2; ++rows) {
           for (int64_t samples = __builtin_popcount(m); samples <= B; ++samples) {
-            double worst = leastOver(m, begin, end, samples, rows);
-            double &entry = least[busyIndex(m, begin, end, samples)];
+            double worst = minOver(m, begin, end, samples, rows);
+            double &entry = min[busyIndex(m, begin, end, samples)];
             entry = std::min(entry, worst);
           }
         }
 }
 
-double Families::leastOver(Mask m, int begin, int end, int64_t samples, int rows) const {
+double Families::minOver(Mask m, int begin, int end, int64_t samples, int rows) const {
   std::vector<double> times;
   for (int d = 0; d < n; ++d)
     if (m >> d & 1)
@@ -207,7 +207,7 @@ double Families::familyBound(const PipelineShape &p, const Path &path, const Sta
         bound =
             std::max(bound, std::max(path.down[s], state.gather[d]) + t.busy(d, p.begin(s), p.ends[s], 1, 1) + std::max(path.up[s], state.reduce[d]));
       }
-    bound = std::max(bound, std::max(path.down[s], gather) + least[busyIndex(m, p.begin(s), p.ends[s], p.samples)] + std::max(path.up[s], reduce));
+    bound = std::max(bound, std::max(path.down[s], gather) + min[busyIndex(m, p.begin(s), p.ends[s], p.samples)] + std::max(path.up[s], reduce));
   }
   return bound + state.update;
 }
@@ -233,7 +233,7 @@ void Families::addFamily(std::vector<Family> &families, std::vector<PipelineShap
   std::vector<Samples> samples;
   for (const PipelineShape &p : pipelines) {
     paths.push_back(pathOf(p));
-    samples.push_back(leastSamples(p));
+    samples.push_back(minSamples(p));
     for (Mask m : *p.shape) {
       shared |= (m & (m - 1)) != 0;
       single &= (m & (m - 1)) == 0;

@@ -41,8 +41,8 @@ private:
   size_t busyIndex(Mask m, int begin, int end, int64_t samples) const {
     return ((static_cast<size_t>(m) * (U + 1) + begin) * (U + 1) + end) * (B + 1) + static_cast<size_t>(samples);
   }
-  void leastBusy();
-  double leastOver(Mask m, int begin, int end, int64_t samples, int rows) const;
+  void minBusy();
+  double minOver(Mask m, int begin, int end, int64_t samples, int rows) const;
   double fastestCell(Mask m, int begin, int end, bool forwards) const;
   double familyBound(const PipelineShape &p, const Path &path, const State &state) const;
   void cuts(size_t stages, std::vector<int> &ends, const std::function<void(const std::vector<int> &)> &act) const;
@@ -50,7 +50,7 @@ private:
 
   std::vector<std::vector<int>> group;
   std::vector<Shape> shapes; ///< ordered partitions of subsets of the devices
-  std::vector<double> least;
+  std::vector<double> min;
 };
 
 } // namespace zorse::optimality

@@ -191,17 +191,17 @@ std::string Instance::describe() const {
   return text;
 }
 
-std::unique_ptr<Instance> zorse::optimality::makeInstance(uint64_t seed, const Size &most) {
+std::unique_ptr<Instance> zorse::optimality::makeInstance(uint64_t seed, const Size &max) {
   auto instance = std::make_unique<Instance>();
   instance->seed = seed;
   instance->kind = static_cast<Kind>(seed % kKinds);
   Random random(seed);
-  int devices = static_cast<int>(random.between(2, most.devices));
-  int types = static_cast<int>(random.between(1, std::min(most.types, devices)));
-  int units = static_cast<int>(random.between(std::min(3, most.units), most.units));
-  int64_t batch = random.between(std::min<int64_t>(4, most.batch), most.batch);
+  int devices = static_cast<int>(random.between(2, max.devices));
+  int types = static_cast<int>(random.between(1, std::min(max.types, devices)));
+  int units = static_cast<int>(random.between(std::min(3, max.units), max.units));
+  int64_t batch = random.between(std::min<int64_t>(4, max.batch), max.batch);
   if (instance->kind == Kind::OddBatch)
-    batch = std::max<int64_t>(batch - 1, std::min<int64_t>(4, most.batch - 1)) | 1;
+    batch = std::max<int64_t>(batch - 1, std::min<int64_t>(4, max.batch - 1)) | 1;
   makeModel(random, instance->kind, units, instance->summary);
   makeCluster(random, instance->kind, devices, types, batch, instance->summary, instance->cluster);
   instance->costs = must(CostModel::make(instance->summary, instance->cluster, nullptr, {}));

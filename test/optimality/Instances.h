@@ -51,6 +51,6 @@ struct Instance {
 ///   heavy-head    the head costs 3 to 8 units
 ///   two-sites     half of the nodes at a second site, over a link with latency
 ///   odd-batch     a batch that is odd and larger than 3
-std::unique_ptr<Instance> makeInstance(uint64_t seed, const Size &most = {});
+std::unique_ptr<Instance> makeInstance(uint64_t seed, const Size &max = {});
 
 } // namespace zorse::optimality

@@ -91,10 +91,10 @@ private:
       return 0;
     const sim::Network &network = problem.costs.network();
     sim::Route route = network.route(a, b);
-    double least = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : INFINITY;
+    double min = route.perFlowBandwidth > 0 ? route.perFlowBandwidth : INFINITY;
     for (uint8_t i = 0; i < route.count; ++i)
-      least = std::min(least, network.bandwidth(route.resources[i]));
-    return route.latency + bytes / least;
+      min = std::min(min, network.bandwidth(route.resources[i]));
+    return route.latency + bytes / min;
   }
 
   double seconds(const step::Cell &cell, int device, bool forwards) const {
@@ -290,14 +290,14 @@ private:
     sequence.clear();
     // Bound before ordering: first possible start of each device, plus its work, plus its minimum tail.
     for (int d = 0; d < devices && options.prune; ++d) {
-      double least = INFINITY, first = INFINITY;
+      double min = INFINITY, first = INFINITY;
       for (size_t t = 0; t < tasks; ++t)
         if (static_cast<int>(cells[t / 2].device) == d) {
-          least = std::min(least, tail[t]);
+          min = std::min(min, tail[t]);
           if (t % 2 == 0)
             first = std::min(first, release[t]);
         }
-      if (least < INFINITY && first + busy[d] + least >= limit)
+      if (min < INFINITY && first + busy[d] + min >= limit)
         return;
     }
     next(0, -1);
@@ -348,11 +348,11 @@ private:
           return false;
       }
     for (int d = 0; d < devices; ++d) {
-      double least = INFINITY;
+      double min = INFINITY;
       for (size_t t = 0; t < time.size(); ++t)
         if (start[t] < 0 && static_cast<int>(cells[t / 2].device) == d)
-          least = std::min(least, tail[t]);
-      if (least < INFINITY && std::max(last, freeAt[d]) + left[d] + least >= limit)
+          min = std::min(min, tail[t]);
+      if (min < INFINITY && std::max(last, freeAt[d]) + left[d] + min >= limit)
         return false;
     }
     return true;

@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
   }
   uint64_t first = std::strtoull(argv[1], nullptr, 10), count = std::strtoull(argv[2], nullptr, 10);
   unsigned threads = 2;
-  Size most;
+  Size max;
   std::map<uint64_t, Known> older;
   for (int i = 3; i < argc; ++i) {
     auto value = [&](const char *name) -> const char * {
@@ -37,11 +37,11 @@ int main(int argc, char **argv) {
     else if (const char *v = value("--threads="))
       threads = static_cast<unsigned>(std::atoi(v));
     else if (const char *v = value("--devices="))
-      most.devices = std::atoi(v);
+      max.devices = std::atoi(v);
     else if (const char *v = value("--units="))
-      most.units = std::atoi(v);
+      max.units = std::atoi(v);
     else if (const char *v = value("--global-batch-size="))
-      most.batch = std::atoi(v);
+      max.batch = std::atoi(v);
   }
   std::atomic<uint64_t> next{0};
   std::vector<std::string> lines(count);
@@ -51,7 +51,7 @@ int main(int argc, char **argv) {
   auto work = [&] {
     for (uint64_t i; (i = next++) < count;) {
       auto began = std::chrono::steady_clock::now();
-      auto instance = makeInstance(first + i, most);
+      auto instance = makeInstance(first + i, max);
       ExhaustiveOptions options;
       Optimum start;
       if (auto it = older.find(first + i); it != older.end() && it->second.feasible) {

@@ -43,7 +43,7 @@ struct Case {
   Case(HalfType type, uint64_t seed) : type(type) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    auto size = [&](int64_t most) { return 1 + static_cast<int64_t>(random() % most); };
+    auto size = [&](int64_t max) { return 1 + static_cast<int64_t>(random() % max); };
     transposeA = random() & 1;
     transposeB = random() & 1;
     narrowC = random() & 1;

@@ -68,8 +68,8 @@ void hostAccess(const void *data, size_t bytes, bool write) {
 /// Reports to the stand-in which memory a device's transport reads and writes, and adds random delays.
 class WatchedTransport final : public Transport {
 public:
-  WatchedTransport(std::unique_ptr<Transport> inner, uint32_t device, double most, uint64_t seed)
-      : inner_(std::move(inner)), device_(device), most_(most), seed_(seed) {}
+  WatchedTransport(std::unique_ptr<Transport> inner, uint32_t device, double max, uint64_t seed)
+      : inner_(std::move(inner)), device_(device), max_(max), seed_(seed) {}
   std::string name() const override { return inner_->name(); }
   Status send(Operation operation, uint32_t peer, const void *data, size_t bytes) override {
     dawdle(operation);
@@ -121,12 +121,12 @@ public:
 private:
   void dawdle(Operation operation) const {
     std::mt19937_64 random(seed_ * 31 + operation.entry * 7919 + operation.step);
-    if (most_ > 0 && random() % 2)
-      std::this_thread::sleep_for(std::chrono::duration<double>(most_ * double(random() % 1024) / 1024));
+    if (max_ > 0 && random() % 2)
+      std::this_thread::sleep_for(std::chrono::duration<double>(max_ * double(random() % 1024) / 1024));
   }
   std::unique_ptr<Transport> inner_;
   const uint32_t device_;
-  const double most_;
+  const double max_;
   const uint64_t seed_;
 };
 

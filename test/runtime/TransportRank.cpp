@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
   if (mode != "gather" && mode != "reduce" && mode != "transfer")
     return complain("unknown mode " + mode);
   std::vector<float> full(size_t(number("--mib")) << 18, 1.0f), shard(full.size() / ranks + 2);
-  double least = 1e9;
+  double min = 1e9;
   for (uint64_t step = 0; step < number("--repeat"); ++step) {
     Status status = meet(*transport, ranks, 2, 2 * step);
     double begin = now();
@@ -147,9 +147,9 @@ int main(int argc, char **argv) {
       status = meet(*transport, ranks, 2, 2 * step + 1);
     if (status.failed())
       return complain(status.message());
-    least = std::min(least, now() - begin);
+    min = std::min(min, now() - begin);
   }
   if (rank == 0)
-    std::printf("%.6f\n", least);
+    std::printf("%.6f\n", min);
   return 0;
 }

@@ -170,7 +170,7 @@ template <typename T> void addComparisons(ScalarTable &table) {
 // ---- 16-bit numbers, one or two per register. f32 has more than twice as many bits, so computing in it and rounding
 // again equals a single rounding.
 
-enum class Half { Add, Subtract, Multiply, Least, Greatest };
+enum class Half { Add, Subtract, Multiply, Min, Greatest };
 
 template <Half what, bool isHalf> uint16_t halfOf(uint16_t x, uint16_t y) {
   const float a = widened(x, isHalf), b = widened(y, isHalf);
@@ -181,7 +181,7 @@ template <Half what, bool isHalf> uint16_t halfOf(uint16_t x, uint16_t y) {
     return narrowed(a - b, isHalf);
   case Half::Multiply:
     return narrowed(a * b, isHalf);
-  case Half::Least:
+  case Half::Min:
     return a != a || b != b ? kNaN16 : narrowed(lesser(a, b), isHalf);
   case Half::Greatest:
     return a != a || b != b ? kNaN16 : narrowed(greater(a, b), isHalf);
@@ -249,7 +249,7 @@ template <bool isHalf> void addHalves(ScalarTable &table) {
   addHalf<Half::Add, isHalf>(table, "add.rn");
   addHalf<Half::Subtract, isHalf>(table, "sub.rn");
   addHalf<Half::Multiply, isHalf>(table, "mul.rn");
-  addHalf<Half::Least, isHalf>(table, "min.NaN");
+  addHalf<Half::Min, isHalf>(table, "min.NaN");
   addHalf<Half::Greatest, isHalf>(table, "max.NaN");
 }
 

@@ -7,15 +7,15 @@ using namespace zorse::emulator;
 using namespace zorse::emulator::ptx;
 
 /// Maximum instructions per warp and block; kernels of the suite need far fewer.
-static constexpr uint64_t kMostSteps = 3'000'000;
-static constexpr int kMostOfAKind = 3;
+static constexpr uint64_t kMaxSteps = 3'000'000;
+static constexpr int kMaxOfAKind = 3;
 
 Launch::Launch(const Kernel &kernel, const GridLaunch &grid, Memory &global, uint64_t seed)
     : kernel(kernel), grid(grid), global(global), order(grid.threads), random(seed) {}
 
 void Launch::find(const char *kind, const Warp &warp, uint32_t lane, const Instruction &instruction, const std::string &what) {
   const int count = ++counts[kind];
-  if (count <= kMostOfAKind)
+  if (count <= kMaxOfAKind)
     findings.push_back(std::string(kind) + ": " + what + ", block " + std::to_string(block) + ", thread " + std::to_string(warp.first + lane) +
                        ", at " + kernel.name + ":" + std::to_string(instruction.line) + ": " + instruction.text);
   if (count > 1000)
@@ -176,7 +176,7 @@ void Launch::runLanes(Warp &warp, uint32_t lanes) {
     if (counter >= kernel.code.size())
       return find("no end", warp, 0, kernel.code.back(), "runs beyond the kernel");
     const Instruction &i = kernel.code[counter];
-    if (++warp.steps > kMostSteps)
+    if (++warp.steps > kMaxSteps)
       return find("no end", warp, uint32_t(__builtin_ctz(lanes)), i, "a loop does not end");
     ++i.reached;
     const uint32_t open = guarded(warp, i, lanes);

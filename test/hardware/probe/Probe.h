@@ -42,7 +42,7 @@ public:
   ~GpuTimer();
   /// \param put  called `inner` times to put the work on the stream
   template <typename Put> Result<double> seconds(int tries, int inner, Put put) {
-    double least = 1e300;
+    double min = 1e300;
     for (int i = 0; i < tries; ++i) {
       if (Status status = begin(); status.failed())
         return status.error();
@@ -52,9 +52,9 @@ public:
       Result<double> one = end();
       if (one.failed())
         return one.error();
-      least = std::min(least, *one / inner);
+      min = std::min(min, *one / inner);
     }
-    return least;
+    return min;
   }
   runtime::cuda::CUstream stream() const { return stream_; }
 

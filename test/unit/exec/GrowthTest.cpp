@@ -23,10 +23,10 @@ namespace {
 
 /// Allocation counters of this process: bytes and calls of `new`, and bytes in use.
 struct Memory {
-  std::atomic<size_t> bytes{0}, calls{0}, used{0}, most{0};
+  std::atomic<size_t> bytes{0}, calls{0}, used{0}, max{0};
   void reset() {
     bytes = calls = 0;
-    most = used.load();
+    max = used.load();
   }
 } memory;
 
@@ -39,8 +39,8 @@ void *operator new(size_t size) {
   const size_t got = malloc_usable_size(at), used = memory.used += got;
   memory.bytes += got;
   ++memory.calls;
-  if (used > memory.most)
-    memory.most = used;
+  if (used > memory.max)
+    memory.max = used;
   return at;
 }
 void operator delete(void *at) noexcept {
@@ -95,7 +95,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   auto took = [&](const std::string &what) {
     counts[what + ", bytes"] = double(memory.bytes);
     counts[what + ", allocations"] = double(memory.calls);
-    counts[what + ", most bytes at once"] = double(memory.most);
+    counts[what + ", most bytes at once"] = double(memory.max);
   };
   step::LoweringOptions expand;
   expand.bodies = &model.bodies;

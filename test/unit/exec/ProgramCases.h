@@ -98,7 +98,7 @@ struct Mistake {
 
 /// Expects that the programs of `count` seeds are correct and that every possible fault of `mistakes` is detected. At
 /// least `least` faults must be possible.
-inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int count, int least, bool copies, bool staged) {
+inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int count, int min, bool copies, bool staged) {
   int changed = 0, found = 0;
   for (int seed = 0; seed < count; ++seed) {
     const ProgramCase c = makeCase(seed, copies, staged);
@@ -116,7 +116,7 @@ inline void expectEveryMistakeIsFound(const std::vector<Mistake> &mistakes, int 
     }
   }
   printf("%d of %d mistakes found\n", found, changed);
-  EXPECT_GE(changed, least);
+  EXPECT_GE(changed, min);
 }
 
 } // namespace zorse::test

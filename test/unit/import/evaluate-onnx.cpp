@@ -95,10 +95,10 @@ static std::vector<double> decode(const WeightSource &weight) {
 /// If the two disagree, the loss is not smooth.
 static std::string differencesOf(std::vector<reference::Tensor> arguments, unsigned which,
                                  const std::function<double(const std::vector<reference::Tensor> &)> &loss) {
-  constexpr int64_t kMost = 12;
+  constexpr int64_t kMax = 12;
   std::vector<double> &values = arguments[which].values;
   std::string text = " :";
-  const auto size = static_cast<int64_t>(values.size()), step = std::max<int64_t>(1, size / kMost);
+  const auto size = static_cast<int64_t>(values.size()), step = std::max<int64_t>(1, size / kMax);
   for (int64_t i = 0; i < size; i += step) {
     const double before = values[i];
     auto slope = [&](double width) {

@@ -47,16 +47,16 @@ TEST(Cuts, LightestOfAll) {
     for (size_t i = 0; i < n; ++i)
       for (size_t j = 0; j < i; ++j)
         w[i][j] = w[j][i] = static_cast<double>(random() % 6);
-    double least = 1e300;
+    double min = 1e300;
     for (uint64_t mask = 1; mask + 1 < (uint64_t(1) << n); ++mask) {
       std::vector<bool> side(n);
       for (size_t v = 0; v < n; ++v)
         side[v] = mask >> v & 1;
-      least = std::min(least, weightOf(w, side));
+      min = std::min(min, weightOf(w, side));
     }
     Partition cut = lightestCut(w);
-    EXPECT_EQ(cut.weight, least);
-    EXPECT_EQ(weightOf(w, cut.side), least);
+    EXPECT_EQ(cut.weight, min);
+    EXPECT_EQ(weightOf(w, cut.side), min);
   }
 }
 

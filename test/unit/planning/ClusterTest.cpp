@@ -542,9 +542,9 @@ TEST(Cluster, Limits) {
   EXPECT_MISTAKE("nodes: [{name: n, count: 4294967297, devices: [{name: a, flops_per_second: 1e9}]}]", "count: expected a value from 1 to 65536");
   EXPECT_MISTAKE(std::string(17 << 20, ' '), "at most 16 MiB");
   EXPECT_MISTAKE(std::string(100000, '['), "not valid YAML");
-  Cluster most = read("nodes: [{name: n, count: 256, devices: [{name: a, flops_per_second: 1e9, count: 256}]}]");
-  EXPECT_EQ(most.devices.size(), 65536u);
-  EXPECT_EQ(most.devices.back().name, "a:65535");
+  Cluster max = read("nodes: [{name: n, count: 256, devices: [{name: a, flops_per_second: 1e9, count: 256}]}]");
+  EXPECT_EQ(max.devices.size(), 65536u);
+  EXPECT_EQ(max.devices.back().name, "a:65535");
 }
 
 /// Damaged files are refused or valid, and never cause a crash (run with sanitizers). Accepted ones are equal after

@@ -149,7 +149,7 @@ TEST(SearchEffort, PiecesOfPipelines) {
   struct Case {
     size_t devices;
     Sizes atoms, finer;
-    uint32_t mostInStage;
+    uint32_t maxInStage;
   };
   const Case cases[] = {{1, {1, 2, 4}, {}, UINT32_MAX},
                         {32, {1, 2, 4}, {}, UINT32_MAX},
@@ -165,7 +165,7 @@ TEST(SearchEffort, PiecesOfPipelines) {
     const SearchEffort::Pieces pieces = SearchEffort::forDevices(256).piecesOf(of.devices);
     EXPECT_EQ(pieces.deviceSets, of.atoms) << of.devices;
     EXPECT_EQ(pieces.finer, of.finer) << of.devices;
-    EXPECT_EQ(pieces.maxInStage, of.mostInStage) << of.devices;
+    EXPECT_EQ(pieces.maxInStage, of.maxInStage) << of.devices;
   }
   // With more than 256 devices, atoms have more than one device.
   EXPECT_EQ(SearchEffort::forDevices(257).piecesOf(64).finer, Sizes({2}));

@@ -281,7 +281,7 @@ TEST(Search, MeasuredTimesDecide) {
 TEST(Search, NoPartIsCheaper) {
   const std::vector<std::vector<uint32_t>> parts = {{0}, {4}, {2, 3}, {4, 5}};
   const std::pair<uint64_t, double> cases[] = {{uint64_t(100) << 20, 4.5}, {uint64_t(40) << 20, 0}}; // memory, maximum price
-  for (const auto &[memory, most] : cases) {
+  for (const auto &[memory, max] : cases) {
     auto made = setUp({80, 40, 20}, 2, 4, 16, memory, 1e9);
     const double prices[] = {4, 3, 1};
     for (ClusterDevice &device : made->cluster.devices)
@@ -292,10 +292,10 @@ TEST(Search, NoPartIsCheaper) {
     SearchOptions options;
     options.candidates = 16;
     options.objective = Objective::CostPerSample;
-    options.maxPrice = most;
+    options.maxPrice = max;
     const auto found = searchPlan(problem, options);
     ASSERT_FALSE(found.failed()) << found.message();
-    EXPECT_TRUE(most == 0 || found->price <= most) << found->price;
+    EXPECT_TRUE(max == 0 || found->price <= max) << found->price;
     const double price = found->evaluation.step * found->price;
     for (const std::vector<uint32_t> &part : parts) {
       SearchOptions alone = options;
@@ -304,7 +304,7 @@ TEST(Search, NoPartIsCheaper) {
           alone.excluded.push_back(d);
       if (const auto other = searchPlan(problem, alone); !other.failed())
         EXPECT_LE(price, 1.02 * other->evaluation.step * other->price)
-            << "memory " << memory << ", at most " << most << ", " << part.size() << " devices, the first " << part.front();
+            << "memory " << memory << ", at most " << max << ", " << part.size() << " devices, the first " << part.front();
     }
   }
 }

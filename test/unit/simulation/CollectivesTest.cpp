@@ -136,11 +136,11 @@ TEST(Collectives, BestIsTheFirstToEnd) {
                                    : traffic.allReduce(all, bytes, 0, algorithm))
               .arrived;
         };
-        double least = 1e300;
+        double min = 1e300;
         for (Algorithm a : {Algorithm::AllPairs, Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical, Algorithm::Rails})
           if (a != Algorithm::Hierarchical || network.sites() > 1)
-            least = std::min(least, arrived(a));
-        EXPECT_DOUBLE_EQ(arrived(Algorithm::Best), least);
+            min = std::min(min, arrived(a));
+        EXPECT_DOUBLE_EQ(arrived(Algorithm::Best), min);
       }
   }
 }

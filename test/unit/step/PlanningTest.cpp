@@ -128,7 +128,7 @@ TEST(SearchPlan, MemoryDecides) {
   std::string error;
   auto free = search(summary, clusterOf({1, 1, 1}), 12);
   ASSERT_FALSE(free.failed()) << free.message();
-  uint64_t most = 0, least = UINT64_MAX;
+  uint64_t max = 0, min = UINT64_MAX;
   for (uint32_t stages : {1u, 2u, 3u}) {
     SearchOptions options;
     options.stages = stages;
@@ -137,11 +137,11 @@ TEST(SearchPlan, MemoryDecides) {
     uint64_t worst = 0;
     for (const auto &device : graph->devices)
       worst = std::max(worst, device.plannedBytes);
-    most = std::max(most, worst);
-    least = std::min(least, worst);
+    max = std::max(max, worst);
+    min = std::min(min, worst);
   }
-  ASSERT_LT(least, most);
-  EXPECT_EQ(search(summary, clusterOf({1, 1, 1}, least), 12).message(), "");
+  ASSERT_LT(min, max);
+  EXPECT_EQ(search(summary, clusterOf({1, 1, 1}, min), 12).message(), "");
   error = search(summary, clusterOf({1, 1, 1}, 2048), 12).message();
   EXPECT_NE(error.find("no plan fits"), std::string::npos) << error;
   EXPECT_NE(error.find("more than its"), std::string::npos) << error;

@@ -64,18 +64,18 @@ TEST(TimedSchedule, HoldsNoMoreSamplesThanTheSteadyStateNeeds) {
 /// A plan that fits with some order is accepted: memory for a few micro-batches, although the links would need nine in
 /// flight.
 TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
-  for (uint32_t most : {1, 2, 3, 5})
+  for (uint32_t max : {1, 2, 3, 5})
     for (bool split : {false, true}) {
       Pipeline p(2);
       EXPECT_GT(p.expand(ScheduleKind::SteadyState, 2, split).devices[0].memory.peakInFlightCells, 5u);
       for (PlanDevice &device : p.plan.devices)
-        device.memory = static_cast<uint64_t>(most) * kSaved + kSaved / 4;
+        device.memory = static_cast<uint64_t>(max) * kSaved + kSaved / 4;
       StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, split);
       for (const DeviceProgram &device : graph.devices) {
-        EXPECT_LE(device.memory.peakInFlightCells, most);
+        EXPECT_LE(device.memory.peakInFlightCells, max);
         EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
       }
-      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, most) << "as many as memory holds";
+      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, max) << "as many as memory holds";
     }
 }
 
@@ -84,19 +84,19 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
 /// backwards wait for W if there is no memory for another block.
 TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   constexpr int64_t kDeferred = 3 * kSaved / 2;
-  for (uint32_t most : {2, 3, 5}) {
+  for (uint32_t max : {2, 3, 5}) {
     Pipeline p(2);
     for (auto &unitClass : *p.summary.mutable_classes())
       unitClass.mutable_deferred_bytes()->set_per_row(kDeferred);
     for (PlanDevice &device : p.plan.devices)
-      device.memory = static_cast<uint64_t>(most) * kSaved + kDeferred + kSaved / 4;
+      device.memory = static_cast<uint64_t>(max) * kSaved + kDeferred + kSaved / 4;
     StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, true);
-    EXPECT_EQ(graph.devices[1].memory.peakInFlightCells, most); // the first unit does not split
+    EXPECT_EQ(graph.devices[1].memory.peakInFlightCells, max); // the first unit does not split
     for (const DeviceProgram &device : graph.devices)
       EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
     double limited = graph.stepTime;
     for (PlanDevice &device : p.plan.devices)
-      device.memory += (most - 1) * kDeferred; // as if they were allocated from the start
+      device.memory += (max - 1) * kDeferred; // as if they were allocated from the start
     EXPECT_LE(p.expand(ScheduleKind::SteadyState, 2, true).stepTime, limited + 1e-9);
   }
 }
