@@ -63,7 +63,7 @@ struct DifferentiatePass : FunctionsPass<DifferentiatePass> {
   Option<bool> recompute{*this, "recompute", llvm::cl::desc("Also build, for every forward with saved values, the function that recomputes them"),
                          llvm::cl::init(false)};
   Option<RecomputePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(RecomputePolicy::MinCut),
-                          savePolicies()};
+                               savePolicies()};
 };
 
 struct JoinBackwardPass : FunctionsPass<JoinBackwardPass> {
@@ -115,7 +115,7 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
   }
 
   Option<RecomputePolicy> save{*this, "save", llvm::cl::desc("Values that a forward saves for its backward"), llvm::cl::init(RecomputePolicy::MinCut),
-                          savePolicies()};
+                               savePolicies()};
 };
 
 /// Every class has a backward, even a frozen one. It reads one argument, because a body without

@@ -113,7 +113,7 @@ double zorse::planning::baseline::minBandwidth(const Problem &problem, const std
 }
 
 std::vector<Member> zorse::planning::baseline::assignMicroBatches(const std::vector<uint32_t> &devices, const std::vector<int64_t> &counts,
-                                                                int64_t rows, int64_t samples) {
+                                                                  int64_t rows, int64_t samples) {
   std::vector<Member> members;
   for (size_t i = 0; i < devices.size(); ++i) {
     int64_t take = std::min(counts[i] * rows, samples);

@@ -35,7 +35,7 @@ template <typename T> T whole(const json &object, const char *name) {
                                           : false;
   if (!fits)
     throw JsonError{std::string(name) + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
-              (value.is_structured() ? "" : ", got " + shown(value))};
+                    (value.is_structured() ? "" : ", got " + shown(value))};
   return value.get<T>();
 }
 
@@ -48,7 +48,8 @@ std::string compileAgain(const std::string &directory, const json &manifest) {
   const bool old = manifest.is_object() && manifest.contains("batch"); // up to version 6
   std::string batch = number(old ? "batch" : "global_batch_size"), sequence = number(old ? "sequence" : "seq_length");
   return "compile it again: zorse-compile MODEL.onnx --cluster " + directory + "/cluster.yaml --plan " + directory + "/plan.json" +
-         (batch.empty() ? "" : " --global-batch-size " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq-length " + sequence) + " -o NEW.zorse";
+         (batch.empty() ? "" : " --global-batch-size " + batch) + (sequence.empty() || sequence == "0" ? "" : " --seq-length " + sequence) +
+         " -o NEW.zorse";
 }
 
 /// Checks the format version of the manifest.
@@ -59,7 +60,7 @@ void checkVersion(const std::string &directory, const std::string &text) {
   const json &version = manifest["format_version"];
   if (!version.is_number_integer() || version != kFormatVersion)
     throw JsonError{"expects format version " + std::to_string(kFormatVersion) + ", got " + shown(version) +
-              ": another version of Zorse wrote the bundle; " + compileAgain(directory, manifest)};
+                    ": another version of Zorse wrote the bundle; " + compileAgain(directory, manifest)};
 }
 
 void parse(const std::string &text, Manifest &out) {
@@ -86,7 +87,7 @@ void parse(const std::string &text, Manifest &out) {
   for (const BundleDevice &device : out.devices)
     if (device.target >= out.devices.size())
       throw JsonError{"device '" + device.name + "': expects one of at most " + std::to_string(out.devices.size()) + " targets, got " +
-                std::to_string(device.target)};
+                      std::to_string(device.target)};
     else if (device.threads < 1 || device.threads > 4096)
       throw JsonError{"device '" + device.name + "': expects 1 to 4096 threads, got " + std::to_string(device.threads)};
   for (const auto &[name, hash] : out.files)

@@ -50,8 +50,8 @@ static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, 
     const bundle::MatrixProduct &matmul = launch.product();
     os << "  product " << (matmul.accumulates() ? "+=" : "") << text(body, matmul.c()) << " = " << text(body, matmul.a())
        << (matmul.transpose_a() ? "^T" : "") << " * " << text(body, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
-       << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " "
-       << matmul.ldb() << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(body, matmul.bias()) : "") << "\n";
+       << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb()
+       << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(body, matmul.bias()) : "") << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());

@@ -54,8 +54,8 @@ static std::vector<planning::ClusterDevice> usedDevices(const planning::Cluster 
 std::string problemAtStart(const CompileOptions &options) {
   if (options.arch != "native" && llvm::Triple(llvm::sys::getProcessTriple()).isX86() &&
       llvm::X86::parseArchX86(options.arch, /*Only64Bit=*/true) == llvm::X86::CK_None)
-    return "--cpu-arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" + options.arch +
-           "'";
+    return "--cpu-arch: expects a 64-bit x86 CPU as LLVM names it (x86-64-v2, x86-64-v3, x86-64-v4, znver4, skylake-avx512, ...), got '" +
+           options.arch + "'";
   std::optional<planning::Cluster> cluster;
   if (!options.cluster.empty()) {
     Result<planning::Cluster> read = planning::readClusterFile(options.cluster);

@@ -50,7 +50,7 @@ struct Planned : PlanInputs {
   std::string file;                                 ///< file that messages name: the plan's, or the cluster's if the plan was searched
   step::Plan plan;                                  ///< with devices completed from the cluster
   std::vector<bundle::BundleDevice> devices;        ///< in the order of the plan, without direct peers
-  std::vector<int32_t> d2dGroups;                      ///< in the order of the plan: planning::d2dGroups
+  std::vector<int32_t> d2dGroups;                   ///< in the order of the plan: planning::d2dGroups
   std::shared_ptr<const planning::CostModel> costs; ///< costs of these devices
 };
 

@@ -25,7 +25,7 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
   ListOption<std::string> profiles{*this, "profile", llvm::cl::desc("Option of zorse-configure")};
   Option<std::string> plan{*this, "plan", llvm::cl::desc("Option of zorse-configure"), llvm::cl::init("")};
   Option<autodiff::RecomputePolicy> save{*this, "save", llvm::cl::desc("Activations that forwards save for their backwards"),
-                                    llvm::cl::init(autodiff::RecomputePolicy::MinCut), autodiff::savePolicies()};
+                                         llvm::cl::init(autodiff::RecomputePolicy::MinCut), autodiff::savePolicies()};
   Option<bool> sampling{*this, "sampling", llvm::cl::desc("Add the function for text generation"), llvm::cl::init(false)};
   ListOption<std::string> architectures{*this, "arch", llvm::cl::desc("Option of zorse-lower-bodies")};
   Option<bool> simulateOnly{*this, "simulate-only", llvm::cl::desc("Option of zorse-lower-bodies"), llvm::cl::init(false)};

@@ -47,7 +47,7 @@ Network::Network(const bundle::Topology &topology) {
     of.deviceLinkStartupSeconds = rampOf(node.port());
     of.bus = {addResource(node.bus(), Kind::Bus, n), node.bus().latency(), node.bus().flow(), rampOf(node.bus())};
     of.nic = {addResource(node.nic(), Kind::NicOut, n), addResource(node.nic(), Kind::NicIn, n), node.nic().latency(), node.nic().flow(),
-               rampOf(node.nic())};
+              rampOf(node.nic())};
     nodeLinks.push_back(of);
   }
   for (uint32_t node : topology.node_of_device()) {

@@ -341,8 +341,8 @@ double Traffic::endOf(const CollectiveCost &collective, double start) const {
 
 /// Costs are cached, because steps have few different collectives, and planners simulate steps that
 /// differ little. The cache key is a 128-bit hash.
-const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
-                                                      double bytes, Algorithm algorithm) {
+const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation, const std::vector<Piece> &owners,
+                                                             const std::vector<uint32_t> &readers, double bytes, Algorithm algorithm) {
   Key key{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f};
   auto mix = [&](uint64_t value) {
     key[0] = (key[0] ^ value) * 0xff51afd7ed558ccd;
@@ -398,7 +398,7 @@ const std::vector<Traffic::CollectiveCost> &Traffic::choices(Operation operation
 }
 
 TransferTimes Traffic::run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
-                     Algorithm algorithm) {
+                           Algorithm algorithm) {
   const CollectiveCost *best = nullptr;
   double bestEnd = 0, sent = start;
   for (const CollectiveCost &one : choices(operation, owners, readers, bytes, algorithm)) {

@@ -9,7 +9,7 @@
 using namespace zorse::step;
 
 void zorse::step::assignMicroBatches(int32_t unitBegin, int32_t unitEnd, int64_t sampleBegin, const std::vector<StageDevice> &devices,
-                            std::vector<Cell> &cells) {
+                                     std::vector<Cell> &cells) {
   using Next = std::pair<double, size_t>; // fraction done after its next cell, index
   std::priority_queue<Next, std::vector<Next>, std::greater<Next>> queue;
   std::vector<int64_t> dealt(devices.size(), 0);

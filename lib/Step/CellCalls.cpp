@@ -321,7 +321,7 @@ private:
   const CellInfo *info = nullptr;
   const CellTemplate *shape = nullptr;
   const CellInside *inside = nullptr;
-  std::vector<BufferRange> values, gradients;                     ///< by value
+  std::vector<BufferRange> values, gradients;               ///< by value
   std::vector<uint8_t> fresh;                               ///< by value: its gradient has no contribution yet
   std::vector<uint32_t> firstCall;                          ///< by buffer: first call that adds to it
   std::map<std::pair<const CellInfo *, int>, size_t> begun; ///< by cell and kind of task: number of calls before its next exchange

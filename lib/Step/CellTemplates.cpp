@@ -203,7 +203,8 @@ private:
     }
     for (auto [input, tasks] : inputs) {
       made.inputs.push_back({input, tasks});
-      made.residentBytes += alignRegion(static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.inputs(static_cast<int>(input)).bytes_per_row()));
+      made.residentBytes +=
+          alignRegion(static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.inputs(static_cast<int>(input)).bytes_per_row()));
     }
   }
 

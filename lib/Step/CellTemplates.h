@@ -91,9 +91,9 @@ struct CellTemplate {
   };
   std::vector<OffloadedBuffer> offloaded;
   uint64_t workspace = 0;
-  uint64_t residentBytes = 0;     ///< maximum bytes from the cell's first receive to its last task
-  uint64_t deferred = 0; ///< part of `residentBytes` that is allocated by B for W
-  uint64_t transientBytes = 0;  ///< maximum additional bytes while a task runs or its results are sent
+  uint64_t residentBytes = 0;  ///< maximum bytes from the cell's first receive to its last task
+  uint64_t deferred = 0;       ///< part of `residentBytes` that is allocated by B for W
+  uint64_t transientBytes = 0; ///< maximum additional bytes while a task runs or its results are sent
 };
 
 /// The remaining data of a template, for programs: calls, and the buffers that only they access.

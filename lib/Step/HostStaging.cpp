@@ -196,7 +196,8 @@ private:
       copy(op, device, true, phase, whole, at(0, part.elements), Value::gradients(part.group, {0, part.elements}), part.bytes(part.elements));
     const GroupState &h = *x.findGroupState(device, part.group);
     for (const Compact::Run &run : part.owned.runs())
-      copy(op, device, false, phase, at(part.place(run), run.size()), part.at(shard, run, h.reducedPosition(run), h.reducedPosition(part.owned.runs()[0])),
+      copy(op, device, false, phase, at(part.place(run), run.size()),
+           part.at(shard, run, h.reducedPosition(run), h.reducedPosition(part.owned.runs()[0])),
            Value::reducedGradients(part.group, {run.begin, run.end}), part.bytes(run.size()));
   }
 

@@ -284,8 +284,8 @@ private:
   DeviceProgram &program;
   const bool blocking;
   VectorClock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
-  std::vector<Access> accesses;                  ///< of all entries; declared before `pieces`, which needs their number
-  std::vector<uint32_t> firstAccess;             ///< per entry, and the total
+  std::vector<Access> accesses;                        ///< of all entries; declared before `pieces`, which needs their number
+  std::vector<uint32_t> firstAccess;                   ///< per entry, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> entriesOf;

@@ -75,7 +75,9 @@ std::vector<ShardRange> ownersOfGroup(PlanLowering &x, uint32_t group, const Gro
 /// it is the home, else one per window.
 void addUnshardedParams(PlanLowering &x, uint32_t device, GroupState &groupState, uint64_t bytes) {
   groupState.firstUnshardedParam = static_cast<uint32_t>(x.unshardedParams.size());
-  const MemoryCategory category = groupState.readsPersistentBuffer ? MemoryCategory::State : x.usesOf[groupState.group].empty() ? MemoryCategory::Gathered : MemoryCategory::UpdateStaging;
+  const MemoryCategory category = groupState.readsPersistentBuffer     ? MemoryCategory::State
+                                  : x.usesOf[groupState.group].empty() ? MemoryCategory::Gathered
+                                                                       : MemoryCategory::UpdateStaging;
   for (uint32_t w = x.firstUnshardInterval[groupState.group]; w < x.firstUnshardInterval[groupState.group + 1]; ++w) {
     const std::vector<uint32_t> &readers = x.unshardIntervals[w].readers;
     if (groupState.readsPersistentBuffer && w > x.firstUnshardInterval[groupState.group])
@@ -163,7 +165,7 @@ struct HoldingLayout {
     // If an owner of a part reads the group and has no other home for it, the whole buffer is persistent, and the owned
     // elements stay inside it. This does not apply if the other elements are gathered by phase.
     groupState.readsPersistentBuffer = keeps && !x.hasMaster(groupState.group) && groupState.at.parameters == MemoryTier::Device &&
-                        (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
+                                       (x.usesOf[groupState.group].empty() || !groupState.reads || kept.elements() == info.elements());
     addUnshardedParams(x, device, groupState, static_cast<uint64_t>(held) * elementBytes(x.computeType(groupState.group)));
     if (info.trainable())
       groupState.gradients = x.addBuffer(device, bytes(held), MemoryCategory::Gradients);
@@ -174,9 +176,11 @@ struct HoldingLayout {
   }
 
   void keepState() {
-    groupState.persistentShard = groupState.readsPersistentBuffer ? x.unshardedParams[groupState.firstUnshardedParam] : keepApart(groupState.at.parameters);
+    groupState.persistentShard =
+        groupState.readsPersistentBuffer ? x.unshardedParams[groupState.firstUnshardedParam] : keepApart(groupState.at.parameters);
     for (const Compact::Run &run : kept.runs())
-      keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.position(run) : run.place, Value::parameters(groupState.group, {run.begin, run.end}));
+      keep(groupState.persistentShard, groupState.readsPersistentBuffer ? groupState.position(run) : run.place,
+           Value::parameters(groupState.group, {run.begin, run.end}));
     for (uint32_t m = 0; m < x.summary.moments() && info.trainable(); ++m) {
       groupState.moments[m] = keepApart(groupState.at.moments);
       for (const Compact::Run &run : kept.runs())
@@ -193,8 +197,9 @@ struct HoldingLayout {
   void reduceGradients() {
     // A gradient buffer that is allocated by phase is freed as a whole, so the reduced part needs a separate buffer.
     const bool alone = x.readersOf[groupState.group].size() == 1 && x.ownersOf[groupState.group].size() == 1;
-    groupState.reduced =
-        x.usesOf[groupState.group].empty() || alone || !groupState.reads ? groupState.gradients : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
+    groupState.reduced = x.usesOf[groupState.group].empty() || alone || !groupState.reads
+                             ? groupState.gradients
+                             : x.addBuffer(device, keptBytes(), MemoryCategory::Gradients);
     if (groupState.at.gradients == MemoryTier::Host)
       groupState.hostGradients = x.addBuffer(device, keptBytes(), MemoryCategory::Staging, /*persistent=*/false, MemoryTier::Host);
   }

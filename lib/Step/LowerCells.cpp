@@ -175,7 +175,9 @@ private:
     const Cell &cell = x.plan.cells[c];
     const bool gradient = cut != kNone;
     uint64_t row = rowBytes(valueId);
-    auto portOf = [&](uint32_t n) -> const BoundaryValue & { return x.boundaryValues[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index]; };
+    auto portOf = [&](uint32_t n) -> const BoundaryValue & {
+      return x.boundaryValues[(gradient ? x.cells[n].gradOut : x.cells[n].out).begin + index];
+    };
     BoundaryValue boundary;
     boundary.value = valueId;
     const BoundaryValue &first = portOf(neighbours.front());
@@ -213,8 +215,9 @@ private:
     const int64_t begin = std::max(cell.sampleBegin, other.sampleBegin), end = std::min(cell.sampleEnd, other.sampleEnd);
     const uint64_t bytes = static_cast<uint64_t>(end - begin) * rowBytes(from.value);
     const bool local = other.device == cell.device;
-    const uint32_t op = local ? x.addOp(x.costs->copy(cell.device, bytes), kShortPriority, begin, cell.unitBegin)
-                              : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardPriority : kForwardPriority, begin, cell.unitBegin);
+    const uint32_t op = local
+                            ? x.addOp(x.costs->copy(cell.device, bytes), kShortPriority, begin, cell.unitBegin)
+                            : x.addTransfer(other.device, cell.device, bytes, gradient ? kBackwardPriority : kForwardPriority, begin, cell.unitBegin);
     if (!gradient) {
       x.ops[op].cell = c;
       x.ops[op].needsAdmission = true;
@@ -238,7 +241,8 @@ private:
   }
 
   BoundaryValue producedBy(uint32_t valueId, uint32_t buffer, const Cell &cell, uint32_t op) {
-    BoundaryValue boundary{valueId, buffer, cell.sampleBegin, {static_cast<uint32_t>(x.producers.size()), static_cast<uint32_t>(x.producers.size() + 1)}};
+    BoundaryValue boundary{
+        valueId, buffer, cell.sampleBegin, {static_cast<uint32_t>(x.producers.size()), static_cast<uint32_t>(x.producers.size() + 1)}};
     x.producers.push_back({op, cell.sampleBegin, cell.sampleEnd});
     return boundary;
   }
@@ -399,7 +403,7 @@ private:
     info.produced.end = info.out.begin = static_cast<uint32_t>(x.boundaryValues.size());
     for (int32_t from : shape.out)
       x.boundaryValues.push_back(from >= 0 ? x.boundaryValues[info.produced.begin + static_cast<uint32_t>(from)]
-                                  : x.boundaryValues[info.in.begin + static_cast<uint32_t>(-1 - from)]);
+                                           : x.boundaryValues[info.in.begin + static_cast<uint32_t>(-1 - from)]);
     info.out.end = static_cast<uint32_t>(x.boundaryValues.size());
   }
 
@@ -515,7 +519,7 @@ private:
     for (size_t i = 0; i < shape.gradsOut.size(); ++i) {
       auto [from, touched] = shape.gradsOut[i];
       BoundaryValue boundary = from >= 0 ? BoundaryValue{x.gradsAt[cell.unitBegin][i], first + static_cast<uint32_t>(from), cell.sampleBegin, {}}
-                            : x.boundaryValues[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
+                                         : x.boundaryValues[info.gradIn.begin + static_cast<uint32_t>(-1 - from)];
       if (touched) {
         BoundaryValue done = producedBy(boundary.value, boundary.buffer, cell, info.backward.end);
         done.rowBase = boundary.rowBase;

@@ -51,10 +51,11 @@ void zorse::step::prefetchFromHost(PlanLowering &x, uint32_t c) {
     if (item.out == kNone)
       continue;
     const uint64_t bytes = x.buffers[item.host].bytes;
-    item.prefetchBuffer = item.block ? x.addNumbered(cell.device, bytes, info.numberOfPrefetchBuffers + item.id - static_cast<uint32_t>(cell.unitBegin))
-                            : x.addBuffer(cell.device, bytes, MemoryCategory::Activations);
-    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.prefetchBuffer, 0, bytes), valueOf(item, cell),
-                              priorityOf(kShortPriority, cell.sampleBegin, -cell.unitEnd));
+    item.prefetchBuffer = item.block
+                              ? x.addNumbered(cell.device, bytes, info.numberOfPrefetchBuffers + item.id - static_cast<uint32_t>(cell.unitBegin))
+                              : x.addBuffer(cell.device, bytes, MemoryCategory::Activations);
+    item.back = x.addTierCopy(cell.device, kLoad, bundle::BACKWARD, region(item.host, 0, bytes), region(item.prefetchBuffer, 0, bytes),
+                              valueOf(item, cell), priorityOf(kShortPriority, cell.sampleBegin, -cell.unitEnd));
     x.addEdge(item.out, item.back);
   }
 }
@@ -92,10 +93,10 @@ OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
       const CellTask &first = listed(info.backward) ? info.backward : info.weights;
       const bool weights = listed(info.weights);
       intervals.push_back({c,
-                       x.globalOrder.positions[info.forward.begin],
-                       x.globalOrder.positions[first.begin],
-                       x.globalOrder.positions[(weights ? info.weights : first).end],
-                       {weights ? TaskKind::Weights : TaskKind::Backward, c}});
+                           x.globalOrder.positions[info.forward.begin],
+                           x.globalOrder.positions[first.begin],
+                           x.globalOrder.positions[(weights ? info.weights : first).end],
+                           {weights ? TaskKind::Weights : TaskKind::Backward, c}});
     }
     std::sort(intervals.begin(), intervals.end(), [](const ResidencyInterval &a, const ResidencyInterval &b) { return a.begin < b.begin; });
     const uint32_t images = x.plan.bufferCountOf(d);
@@ -114,7 +115,8 @@ OffloadHints zorse::step::hintOffloads(const PlanLowering &x) {
         hints.back.push_back({interval.cell, {TaskKind::Backward, before.cell}});
     }
     std::sort(intervals.begin(), intervals.end(), [](const ResidencyInterval &a, const ResidencyInterval &b) { return a.forward < b.forward; });
-    intervals.erase(std::remove_if(intervals.begin(), intervals.end(), [&](const ResidencyInterval &interval) { return hints.stays[interval.cell]; }), intervals.end());
+    intervals.erase(std::remove_if(intervals.begin(), intervals.end(), [&](const ResidencyInterval &interval) { return hints.stays[interval.cell]; }),
+                    intervals.end());
     for (size_t i = images; i < intervals.size(); ++i)
       hints.out.push_back({intervals[i - images].cell, intervals[i].cell});
   }

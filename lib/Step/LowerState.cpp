@@ -138,7 +138,9 @@ private:
 
   /// Returns the devices that copy their persistent parameters to a window's image: owners if it is gathered, else
   /// readers, each of which has all of it.
-  const std::vector<uint32_t> &keepersOf(uint32_t w) { return needsGather(w) ? x.ownersOf[x.unshardIntervals[w].group] : x.unshardIntervals[w].readers; }
+  const std::vector<uint32_t> &keepersOf(uint32_t w) {
+    return needsGather(w) ? x.ownersOf[x.unshardIntervals[w].group] : x.unshardIntervals[w].readers;
+  }
 
   int32_t rankOf(uint32_t w) const { return x.unshardIntervals[w].backward ? -x.unshardIntervals[w].unit : x.unshardIntervals[w].unit; }
 
@@ -483,9 +485,9 @@ private:
   };
 
   PlanLowering &x;
-  std::vector<std::vector<Norm>> norms; ///< per device, in the order in which gradients are complete
-  std::vector<std::vector<ChunkEnd>> done;  ///< per device
-  std::vector<uint32_t> reduction;      ///< per group: op that follows its backward tasks
+  std::vector<std::vector<Norm>> norms;    ///< per device, in the order in which gradients are complete
+  std::vector<std::vector<ChunkEnd>> done; ///< per device
+  std::vector<uint32_t> reduction;         ///< per group: op that follows its backward tasks
   /// A device's part of a window's image: first and last op that make it.
   struct ImageOps {
     uint32_t device, first, last;

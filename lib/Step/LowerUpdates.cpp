@@ -72,9 +72,11 @@ private:
     const uint32_t g = h.group;
     brought.clear();
     const Value gradientsValue = Value::reducedGradients(g, {begin, end});
-    BufferRange arrays[4] = {
-        bring(Value::parameters(g, {begin, end}), h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run)) : at(h.persistentShard, run), h.at.parameters, true),
-        h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false) : at(h.reduced, run, h.reducedPosition(run))};
+    BufferRange arrays[4] = {bring(Value::parameters(g, {begin, end}),
+                                   h.readsPersistentBuffer ? at(h.persistentShard, run, h.position(run)) : at(h.persistentShard, run),
+                                   h.at.parameters, true),
+                             h.at.gradients == MemoryTier::Host ? bring(gradientsValue, at(h.hostGradients, run), MemoryTier::Host, false)
+                                                                : at(h.reduced, run, h.reducedPosition(run))};
     if (left != kNone)
       x.addEdge(left, brought.back().fetch);
     for (uint32_t m = 0; m < x.summary.moments(); ++m)
@@ -190,7 +192,8 @@ private:
       if (!b.changes)
         continue;
       b.value = b.value.next();
-      leave.push_back(x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.persistentShard, b.value), b.value, x.ops[op].priority));
+      leave.push_back(
+          x.addTierCopy(device, kStore, bundle::UPDATE_STATE, at(b.here, b.value), at(b.persistentShard, b.value), b.value, x.ops[op].priority));
       x.addEdge(op, leave.back());
     }
     buckets.push_back(std::move(leave));
@@ -199,14 +202,14 @@ private:
   PlanLowering &x;
   const uint32_t device, decision;
   QueueIndex queue = kCompute;
-  bool crossesStep = false;            ///< updates overlap the next step
+  bool crossesStep = false;     ///< updates overlap the next step
   Decision known{kNone, kNone}; ///< on the device
   uint32_t kept = kNone;        ///< op that copies the scalars for them
   struct {
     std::vector<uint32_t> copies; ///< ops; empty: no update on the host needs it yet
     Decision here;
-  } decided;                                ///< on the host
-  std::vector<PrefetchedState> brought;             ///< arrays copied from the host for the current update
+  } decided;                                  ///< on the host
+  std::vector<PrefetchedState> brought;       ///< arrays copied from the host for the current update
   std::vector<std::vector<uint32_t>> buckets; ///< per earlier update: ops after which none of its arrays is on the device
 };
 

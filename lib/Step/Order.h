@@ -34,13 +34,13 @@ struct Admission {
   struct Group {
     uint32_t device = 0;         ///< device of the group's cells
     std::vector<uint32_t> cells; ///< in the order of admission
-    double maxRows = 0;         ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
+    double maxRows = 0;          ///< maximum rows in flight (admitted, backward not finished); one cell is always allowed
   };
-  std::vector<Group> groups;      ///< empty: cells need no admission
-  std::vector<uint64_t> residentBytes;    ///< per cell: bytes from its admission to its last task, without `deferred`; empty: memory is unlimited
-  std::vector<uint64_t> deferred; ///< per cell: bytes from its B to its W
-  std::vector<uint64_t> budget;   ///< per device: limit of both
-  std::vector<uint64_t> reservedForWeightGrad;    ///< per device: part of the budget reserved for `deferred`, at least the maximum over its cells
+  std::vector<Group> groups;           ///< empty: cells need no admission
+  std::vector<uint64_t> residentBytes; ///< per cell: bytes from its admission to its last task, without `deferred`; empty: memory is unlimited
+  std::vector<uint64_t> deferred;      ///< per cell: bytes from its B to its W
+  std::vector<uint64_t> budget;        ///< per device: limit of both
+  std::vector<uint64_t> reservedForWeightGrad; ///< per device: part of the budget reserved for `deferred`, at least the maximum over its cells
 };
 
 /// What a schedule adds to an expansion.
@@ -63,7 +63,7 @@ struct Order {
 /// The global list, and the start and end times of its ops on the simulated clock.
 struct ListSchedule {
   std::vector<uint32_t> ops;              ///< in global order
-  std::vector<Span> instructions;               ///< by position in the list: Op::instructions
+  std::vector<Span> instructions;         ///< by position in the list: Op::instructions
   std::vector<uint32_t> positions;        ///< by op: position in the list; kNone: not listed
   std::vector<double> startTime, endTime; ///< by op: seconds; the end is when its result is available
   std::vector<double> busy;               ///< by device: seconds of compute

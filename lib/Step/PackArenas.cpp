@@ -136,8 +136,8 @@ uint64_t packLargestFirst(const PlanLowering &x, const std::vector<uint32_t> &fi
   return total;
 }
 
-uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst, const std::vector<uint32_t> &byLast,
-                         bool patient) {
+uint64_t packInListOrder(PlanLowering &x, const std::vector<uint32_t> &fixed, const std::vector<uint32_t> &byFirst,
+                         const std::vector<uint32_t> &byLast, bool patient) {
   ArenaAllocator allocator(patient);
   for (uint32_t b : fixed) {
     x.placement.allocations[b].offset = allocator.end;

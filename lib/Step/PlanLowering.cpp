@@ -9,7 +9,7 @@ using namespace zorse::step;
 static const Replicas kNoReplicas;
 
 PlanLowering::PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
-                     const UnshardHints *hints, const Replicas *replicas)
+                           const UnshardHints *hints, const Replicas *replicas)
     : LoweringArrays(std::move(tables.spare())), summary(summary), plan(plan), options(options), tables(tables), costs(options.costs),
       liveAt(tables.liveAt), gradsAt(tables.gradsAt), groupsOf(tables.groupsOf), hints(hints), replicas(replicas ? *replicas : kNoReplicas) {
   const size_t devices = plan.devices.size();
@@ -43,7 +43,8 @@ PlanLowering::~PlanLowering() {
 void LoweringArrays::clear() {
   auto each = [](auto &...arrays) { (arrays.clear(), ...); };
   each(buffers, placement.buffers, placement.allocations, ops, instructionQueues, edges, accesses, next.begins, next.items);
-  each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions, globalOrder.positions, globalOrder.startTime, globalOrder.endTime, globalOrder.busy);
+  each(order.priority, order.edges, globalOrder.ops, globalOrder.instructions, globalOrder.positions, globalOrder.startTime, globalOrder.endTime,
+       globalOrder.busy);
   each(shapeOf, secondsOf, chunkOf, cells, boundaryValues, producers, inputs, moves, copies, parts, loads, offloads);
 }
 

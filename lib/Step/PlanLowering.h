@@ -38,6 +38,7 @@
 namespace zorse::step {
 
 // Names that depend only on the summary, for files that use this namespace.
+using zorse::accumulationType;
 using zorse::alignRegion;
 using zorse::Compact;
 using zorse::elementBytes;
@@ -47,7 +48,6 @@ using zorse::kScalarsBytes;
 using zorse::kStateAlignment;
 using zorse::kSumsBytes;
 using zorse::Shard;
-using zorse::accumulationType;
 
 inline constexpr uint32_t kNone = UINT32_MAX;
 
@@ -59,8 +59,8 @@ struct Buffer {
   uint32_t first = kNone, last = 0; ///< positions of the first and last entry that access it; set after the list
   bundle::MemoryKind memory = bundle::DEVICE;
   MemoryCategory category = MemoryCategory::Activations;
-  bool persistent = false; ///< never shares bytes
-  bool crossesStep = false;       ///< used by updates that overlap the next step; shares bytes only with other late buffers if memory permits
+  bool persistent = false;  ///< never shares bytes
+  bool crossesStep = false; ///< used by updates that overlap the next step; shares bytes only with other late buffers if memory permits
 };
 
 /// Offset of a buffer, and the end time of the last op that accesses it.
@@ -103,14 +103,14 @@ enum class OpKind : uint8_t {
   LoadInput, ///< index in PlanLowering::inputs
   LoadScalars,
   ScaleLossGradient, ///< device
-  Move,       ///< index in PlanLowering::moves
-  Copy,       ///< index in PlanLowering::copies
-  Cast,       ///< index in PlanLowering::copies; converts to another type
-  Collective, ///< index in PlanLowering::parts of its first half
-  Norm,       ///< group
-  ClipAndCheck,     ///< 1: decides before the sums are available
-  Update,     ///< index in PlanLowering::updates
-  Report,     ///< 1: after a decision about the scalars
+  Move,              ///< index in PlanLowering::moves
+  Copy,              ///< index in PlanLowering::copies
+  Cast,              ///< index in PlanLowering::copies; converts to another type
+  Collective,        ///< index in PlanLowering::parts of its first half
+  Norm,              ///< group
+  ClipAndCheck,      ///< 1: decides before the sums are available
+  Update,            ///< index in PlanLowering::updates
+  Report,            ///< 1: after a decision about the scalars
 };
 
 /// One entry of the global list. `instructions` are the halves of its devices; none: a barrier, ordered but not listed.
@@ -135,12 +135,12 @@ struct GroupState {
   Compact owned;      ///< owned elements
   double weight = 0;  ///< units x samples that the device contributes
   StatePlacement at;
-  uint32_t persistentShard = kNone;                ///< persistent buffer of parameters in the group's type: the owned elements; see `readsPersistentBuffer`
-  bool readsPersistentBuffer = false;               ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
-  uint32_t firstUnshardedParam = kNone;          ///< PlanLowering::unshardedParams: the first window's buffer, which units read: compute type, as large
+  uint32_t persistentShard = kNone;     ///< persistent buffer of parameters in the group's type: the owned elements; see `readsPersistentBuffer`
+  bool readsPersistentBuffer = false;   ///< units read, and gathers fill, the home: the whole group for readers, else the owned elements
+  uint32_t firstUnshardedParam = kNone; ///< PlanLowering::unshardedParams: the first window's buffer, which units read: compute type, as large
   uint32_t gradients = kNone;           ///< buffer: as large, in the group's type
   uint32_t reduced = kNone;             ///< buffer of their sum over all contributors: `gradients`, or only the owned elements
-  uint32_t hostGradients = kNone;                ///< host buffer of the owned reduced gradients, from their norm to the update
+  uint32_t hostGradients = kNone;       ///< host buffer of the owned reduced gradients, from their norm to the update
   uint32_t moments[2] = {kNone, kNone}; ///< of the owned elements
   bool owns() const { return !owned.empty(); }
   /// Returns the position of an owned run in images and in `gradients`, and that in `reduced`; in other buffers it is
@@ -152,8 +152,8 @@ struct GroupState {
 /// The update of the elements of a group that a device owns.
 struct GroupUpdate {
   const GroupState *groupState = nullptr;
-  std::vector<uint32_t> hostGradients;  ///< ops that copied the reduced gradients to the host, by owned run; none: they are on the device
-  std::vector<uint32_t> after; ///< ops
+  std::vector<uint32_t> hostGradients; ///< ops that copied the reduced gradients to the host, by owned run; none: they are on the device
+  std::vector<uint32_t> after;         ///< ops
 };
 
 /// A window (unshard interval): the tasks of a group's readers that read one gathered copy (image) of its parameters.
@@ -183,7 +183,7 @@ struct OffloadHints {
   };
   std::vector<Limit> back;
   std::vector<std::pair<uint32_t, uint32_t>> out; ///< (cell, later cell): activations of the first are copied out before F of the second
-  std::vector<std::vector<TaskId>> order;       ///< by device: tasks in the preliminary list, consistent with all these limits
+  std::vector<std::vector<TaskId>> order;         ///< by device: tasks in the preliminary list, consistent with all these limits
 };
 
 /// Constraints for windows and for cells that offload, from the preliminary list. Windows are numbered within their
@@ -256,7 +256,7 @@ struct OffloadedValue {
   uint32_t id;
   TaskSet later;
   uint32_t prefetchBuffer = kNone, host = kNone; ///< buffers; the image is the original if the cell's activations stay
-  uint32_t out = kNone, back = kNone;   ///< ops; none if they stay
+  uint32_t out = kNone, back = kNone;            ///< ops; none if they stay
 };
 
 /// Samples of a value, or of its gradient, that are moved from one cell's buffer to another's.
@@ -289,7 +289,7 @@ struct UpdateOp {
   };
   uint32_t group = 0;
   int64_t begin = 0, end = 0;
-  BufferRange arrays[4];                        ///< parameters, reduced gradients, moments
+  BufferRange arrays[4];                  ///< parameters, reduced gradients, moments
   uint32_t scalars = kNone, step = kNone; ///< buffers that the decision has written
 };
 
@@ -309,9 +309,9 @@ struct LoweringArrays {
   std::vector<Buffer> buffers; ///< except those inside cells
   Placement placement;         ///< of buffers in use, after packArenas
   std::vector<ScheduledOp> ops;
-  std::vector<uint32_t> instructionQueues;                  ///< per half: device * kQueues + queue
-  std::vector<std::pair<uint32_t, uint32_t>> edges;  ///< (before, after)
-  IndexLists next;                                   ///< the same by the op before; set when all edges exist
+  std::vector<uint32_t> instructionQueues;                 ///< per half: device * kQueues + queue
+  std::vector<std::pair<uint32_t, uint32_t>> edges;        ///< (before, after)
+  IndexLists next;                                         ///< the same by the op before; set when all edges exist
   enum class AccessSide : uint8_t { Both, Before, After }; ///< of a transfer: reads the buffer before, or writes it after
   struct BufferAccess {
     uint32_t op, buffer;
@@ -319,7 +319,7 @@ struct LoweringArrays {
   };
   std::vector<BufferAccess> accesses; ///< buffers that ops access, except accesses listed in CellTemplate
 
-  Order order;         ///< last order that the schedule set
+  Order order;              ///< last order that the schedule set
   ListSchedule globalOrder; ///< its result
 
   IndexLists cellsByBegin, cellsByEnd;        ///< per cut, by first sample
@@ -333,8 +333,8 @@ struct LoweringArrays {
   std::vector<InputRows> inputs; ///< by op; so are the next two
   std::vector<Move> moves;
   std::vector<CopyOp> copies;
-  std::vector<Part> parts;         ///< of collectives, by half
-  std::vector<uint32_t> loads;     ///< lists of indices in `inputs` by cell
+  std::vector<Part> parts;              ///< of collectives, by half
+  std::vector<uint32_t> loads;          ///< lists of indices in `inputs` by cell
   std::vector<OffloadedValue> offloads; ///< lists by cell
 
   // Scratch of measureMemory.
@@ -346,7 +346,7 @@ struct LoweringArrays {
 
 struct PlanLowering : LoweringArrays {
   PlanLowering(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, LoweringTables &tables,
-            const UnshardHints *hints = nullptr, const Replicas *replicas = nullptr);
+               const UnshardHints *hints = nullptr, const Replicas *replicas = nullptr);
   ~PlanLowering();
   PlanLowering(const PlanLowering &) = delete;
 
@@ -364,21 +364,21 @@ struct PlanLowering : LoweringArrays {
   // Properties of the plan and the model.
   const std::vector<std::vector<uint32_t>> &liveAt, &gradsAt; ///< per cut: values live across it; those with gradients
   const std::vector<std::vector<uint32_t>> &groupsOf;         ///< per unit, ascending
-  std::vector<ModelChunk> chunks;                                  ///< by device
-  std::vector<ChunkGroup> chunkGroups;                                    ///< by device
-  std::vector<uint32_t> chunkGroupsOf;                              ///< per device: number of bands
-  std::vector<std::vector<GroupState>> groupStates;                 ///< per device, by group
+  std::vector<ModelChunk> chunks;                             ///< by device
+  std::vector<ChunkGroup> chunkGroups;                        ///< by device
+  std::vector<uint32_t> chunkGroupsOf;                        ///< per device: number of bands
+  std::vector<std::vector<GroupState>> groupStates;           ///< per device, by group
   std::vector<std::vector<uint32_t>> readersOf, ownersOf;     ///< per group: devices; owners in the order of their extents
   std::vector<uint32_t> scalars;                              ///< per device: buffer of the scalars block, kNone for idle devices
   std::vector<uint32_t> loadScalars;                          ///< per device: op
   std::vector<uint32_t> workspace;                            ///< per device: buffer
   std::vector<uint32_t> optimizerStep;                        ///< per device: buffer, kNone if the device decides nothing
   std::vector<std::vector<uint32_t>> sumLoss;                 ///< per device: ops
-  std::vector<UnshardInterval> unshardIntervals;                                ///< by group
-  std::vector<uint32_t> firstUnshardInterval;                          ///< per group, and the end
-  std::vector<std::vector<UnshardUse>> usesOf;                 ///< per group; empty: it has one window
-  std::vector<uint32_t> unshardedParams;                               ///< buffers; kNone: the device does not take part in the window
-  const UnshardHints *hints;                                   ///< null: there is no preliminary list
+  std::vector<UnshardInterval> unshardIntervals;              ///< by group
+  std::vector<uint32_t> firstUnshardInterval;                 ///< per group, and the end
+  std::vector<std::vector<UnshardUse>> usesOf;                ///< per group; empty: it has one window
+  std::vector<uint32_t> unshardedParams;                      ///< buffers; kNone: the device does not take part in the window
+  const UnshardHints *hints;                                  ///< null: there is no preliminary list
   std::vector<UpdateOp> updates;                              ///< by op
   /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in place of its regions,
   /// if its device is staged. `terms`: the buffer for received terms, if a sum is direct.
@@ -423,12 +423,15 @@ struct PlanLowering : LoweringArrays {
   GroupState *findGroupState(uint32_t device, uint32_t group);
   /// Returns the window of tasks of cells that begin at a unit; kNone if none of them reads the group.
   uint32_t unshardIntervalOf(uint32_t group, int32_t unitBegin, bool backward) const;
-  uint32_t unshardedParamOf(const GroupState &groupState, uint32_t interval) const { return unshardedParams[groupState.firstUnshardedParam + interval - firstUnshardInterval[groupState.group]]; }
+  uint32_t unshardedParamOf(const GroupState &groupState, uint32_t interval) const {
+    return unshardedParams[groupState.firstUnshardedParam + interval - firstUnshardInterval[groupState.group]];
+  }
   /// Returns the position of an owned run in an image. If the device does not read the image, its runs are concatenated
   /// there, as gathers expect them.
   int64_t offsetInUnsharded(uint32_t device, const GroupState &groupState, uint32_t interval, const Compact::Run &run) const {
     const auto &readers = unshardIntervals[interval].readers;
-    return std::binary_search(readers.begin(), readers.end(), device) ? groupState.position(run) : groupState.position(groupState.owned.runs()[0]) + run.place;
+    return std::binary_search(readers.begin(), readers.end(), device) ? groupState.position(run)
+                                                                      : groupState.position(groupState.owned.runs()[0]) + run.place;
   }
   /// Returns the groups that units [begin, end) use, each once.
   std::vector<uint32_t> groupsIn(int32_t unitBegin, int32_t unitEnd);

@@ -551,7 +551,8 @@ zorse::Result<PlanHead> zorse::step::readPlanHead(const std::string &path) {
 }
 
 std::string zorse::step::otherBatch(const std::string &path, int64_t planned, int64_t asked) {
-  return path + ": is for a batch of " + std::to_string(planned) + " samples, but --global-batch-size is " + std::to_string(asked) + ". Change one of them";
+  return path + ": is for a batch of " + std::to_string(planned) + " samples, but --global-batch-size is " + std::to_string(asked) +
+         ". Change one of them";
 }
 
 std::string zorse::step::brokenGroups(int64_t batch, int64_t group) {

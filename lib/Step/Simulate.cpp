@@ -5,8 +5,8 @@
 // without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in progress.
 // Latency does not occupy a queue.
 
-#include "PlanLowering.h"
 #include "MinHeap.h"
+#include "PlanLowering.h"
 #include "Tables.h"
 
 #include <algorithm>
@@ -339,7 +339,8 @@ private:
           bestPriority = priority;
         }
       }
-      if (best == kNone || (!admission.residentBytes.empty() && used[device] > 0 && taken(device) + admission.residentBytes[best] > admission.budget[device]))
+      if (best == kNone ||
+          (!admission.residentBytes.empty() && used[device] > 0 && taken(device) + admission.residentBytes[best] > admission.budget[device]))
         return;
       enter(best);
     }

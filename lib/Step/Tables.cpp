@@ -9,7 +9,7 @@
 using namespace zorse::step;
 
 std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies,
-                                                                  const Costs *costs) {
+                                                                const Costs *costs) {
   return std::make_shared<LoweringTables>(summary, bodies, costs);
 }
 

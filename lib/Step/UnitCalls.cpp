@@ -68,8 +68,7 @@ private:
     auto hasGradient = [&](uint32_t v) { return summary.values(static_cast<int>(v)).needs_gradient(); };
     for (int i = 0; i < unit.values_in_size() && task != UnitTask::WeightGradients; ++i) {
       const uint32_t v = unit.values_in(i);
-      const bool adds =
-          !zorse::isHalf(summary.values(static_cast<int>(v)).type()); // half precision: complete, since only one unit reads the value
+      const bool adds = !zorse::isHalf(summary.values(static_cast<int>(v)).type()); // half precision: complete, since only one unit reads the value
       if (hasGradient(v))
         add(bundle::BOUNDARY_IN_GRADIENT, i, adds ? bundle::ACCUMULATE : bundle::WRITE, Operand::Gradient, v, u);
     }

@@ -123,7 +123,8 @@ private:
     PhaseTasks phase{chunk.device, backward, {}, {}};
     for (uint32_t c : chunk.cells)
       for (TaskKind kind : {TaskKind::Forward, TaskKind::Backward, TaskKind::Weights})
-        if (const uint32_t op = x.cells[c].of(kind).begin; (kind != TaskKind::Forward) == backward && op != kNone && x.globalOrder.positions[op] != kNone)
+        if (const uint32_t op = x.cells[c].of(kind).begin;
+            (kind != TaskKind::Forward) == backward && op != kNone && x.globalOrder.positions[op] != kNone)
           phase.tasks.push_back({kind, c});
     if (phase.tasks.empty())
       return;
@@ -140,7 +141,9 @@ private:
   uint32_t endOf(TaskId task) const { return x.globalOrder.positions[x.cells[task.cell].of(task.kind).end]; }
   uint32_t first(const PhaseTasks &phase) const { return beginOf(phase.tasks.front()); }
   uint32_t last(const PhaseTasks &phase) const { return endOf(phase.tasks.back()); }
-  static bool reads(const PhaseTasks &phase, uint32_t interval) { return std::binary_search(phase.intervals.begin(), phase.intervals.end(), interval); }
+  static bool reads(const PhaseTasks &phase, uint32_t interval) {
+    return std::binary_search(phase.intervals.begin(), phase.intervals.end(), interval);
+  }
 
   /// Merges windows of a group if, on some reader, their uses interleave or no other phase is between them. \returns
   /// number of the window by use

@@ -227,11 +227,11 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
         const bool moments = summary.moments() > 0 && at.moments == MemoryTier::Device;
         if (!summary.groups(static_cast<int>(g)).trainable() || at.update == MemoryTier::Device || (at.parameters == MemoryTier::Host && !moments))
           continue;
-        return messages.add(
-            "residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
-            plan.devices[d].name + " is updated on the host, and its " + (at.parameters == MemoryTier::Host ? "moments" : "parameters") +
-            " are kept on the device: the host's CPU updates only state in host memory. Keep parameters and moments \"host\"," +
-            " or say \"update\": \"device\"");
+        return messages.add("residency: state group " + std::to_string(g) + " ('" + summary.groups(static_cast<int>(g)).name() + "') of device " +
+                            plan.devices[d].name + " is updated on the host, and its " +
+                            (at.parameters == MemoryTier::Host ? "moments" : "parameters") +
+                            " are kept on the device: the host's CPU updates only state in host memory. Keep parameters and moments \"host\"," +
+                            " or say \"update\": \"device\"");
       }
   }
 }

@@ -220,14 +220,14 @@ struct Segment {
 
 /// A run of repeats, or of atoms, in a dimension of the view.
 struct Part {
-  int64_t repeat;          ///< > 0: number of repeats
+  int64_t repeat;                 ///< > 0: number of repeats
   SmallVector<DimFactor> factors; ///< if there are no repeats
 };
 
 /// The decomposition of a view. Pointers refer to the atoms of `parts`.
 struct Pieces {
   SmallVector<SmallVector<Part>> parts; ///< per dimension of the view; the position of repeats among atoms is needed for the broadcast
-  SmallVector<DimFactor *> ordered;          ///< all atoms in view order
+  SmallVector<DimFactor *> ordered;     ///< all atoms in view order
   SmallVector<Segment> segments;        ///< slices of the base, in its order
   bool repeats = false;
 };

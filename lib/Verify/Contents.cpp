@@ -41,7 +41,7 @@ void SymbolicExecution::scratch(const IntervalRange &range) {
 
 void SymbolicExecution::writeScalars(const IntervalRange &block) {
   const IntervalRange scalars = part(block, 0, Block::scalarsEnd), norm = part(block, Block::scalarsEnd, Block::scalarsEnd + Block::normBytes),
-              loss = part(block, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
+                      loss = part(block, Block::scalarsEnd + Block::normBytes, Block::sumsEnd);
   Content content;
   content.kind = bundle::Value::STEP_SCALARS;
   content.delta = -block.begin;
@@ -208,7 +208,7 @@ bool SymbolicExecution::requireNoSums(const IntervalRange &sums) {
 
 /// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
 bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
-                             const bundle::Slot *slot) {
+                                        const bundle::Slot *slot) {
   if (range.begin >= range.end)
     return true;
   if (overwrite) {

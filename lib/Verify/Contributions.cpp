@@ -55,7 +55,8 @@ bool verify::tiles(const std::vector<Contribution> &contributions, const std::ve
 
 /// Compares `found` with `expected` and reports the first difference. If only the union of ranges matters, the caller
 /// has joined adjacent ranges.
-bool SymbolicExecution::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name, const char *unit) {
+bool SymbolicExecution::compare(std::vector<Contribution> found, std::vector<Contribution> expected, Code code, const std::string &name,
+                                const char *unit) {
   std::sort(found.begin(), found.end());
   std::sort(expected.begin(), expected.end());
   if (found == expected)

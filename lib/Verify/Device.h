@@ -2,9 +2,9 @@
 // messages, and the checks, one per file.
 #pragma once
 
+#include "AddressIntervals.h"
 #include "Collectives.h"
 #include "Model.h"
-#include "AddressIntervals.h"
 #include "SlotBindings.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ private:
   DeviceResult &result;
   std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
   std::vector<uint32_t> position;                  ///< position of each entry in its queue
-  AddressIntervals addresses;                                   ///< finished by checkRaces, which knows all writes
+  AddressIntervals addresses;                      ///< finished by checkRaces, which knows all writes
   std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, for the slots checked so far
   std::vector<uint32_t> bound;                     ///< numbers of the places to which the slots of all calls are bound, in order
 

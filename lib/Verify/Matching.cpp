@@ -133,7 +133,7 @@ private:
   const Model &model;
   std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
-  std::vector<std::vector<Shard>> owners;                                 ///< per group, ascending
+  std::vector<std::vector<Shard>> owners;                                              ///< per group, ascending
   std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
@@ -242,8 +242,8 @@ private:
     std::vector<Shard> named = bundle::shardsOf(collective.shards);
     named.erase(std::remove_if(named.begin(), named.end(), [](const Shard &shard) { return shard.empty(); }), named.end());
     std::sort(named.begin(), named.end());
-    if (const uint32_t group = record.value.id;
-        isState(record.value.kind) && group < owners.size() && named != owners[group] && withoutCuts(group, named) != withoutCuts(group, owners[group]))
+    if (const uint32_t group = record.value.id; isState(record.value.kind) && group < owners.size() && named != owners[group] &&
+                                                withoutCuts(group, named) != withoutCuts(group, owners[group]))
       failHalf(Code::Mismatched, record, "its shards are not the extents the owners hold as state");
     if (!collective.gathers) {
       checkContributors(record, collective, named);

@@ -144,7 +144,8 @@ void SymbolicExecution::transfer() {
   }
   case bundle::Entry::kReport: {
     const IntervalRange block = rangeOf(e.report().region());
-    if (requireScalars(block, /*decided=*/model.decides() && !evaluating, model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded) &&
+    if (requireScalars(block, /*decided=*/model.decides() && !evaluating,
+                       model.scales() ? LossGradientScaling::Either : LossGradientScaling::Loaded) &&
         requireSums(part(block, Block::scalarsEnd, Block::sumsEnd), /*global=*/true, /*norm=*/true, /*loss=*/true))
       (evaluating ? device.getResult().reportsEvaluation : device.getResult().reportsTraining) = true;
     return;

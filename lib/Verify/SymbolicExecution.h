@@ -10,8 +10,8 @@
 //   Contributions.cpp  required contributions of an accumulator when it is read
 #pragma once
 
-#include "Logical.h"
 #include "IntervalMap.h"
+#include "Logical.h"
 
 #include <cassert>
 #include <map>
@@ -99,7 +99,7 @@ private:
   int32_t current = -1; ///< index of the entry being replayed
   size_t nextSlot = 0, nextTransfer = 0;
   IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
-  std::vector<uint32_t> taking;    ///< scratch of accumulateBytes
+  std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
   const bundle::Entry &entry() const { return program.entries(current); }
@@ -180,7 +180,8 @@ private:
   bool requireSums(const IntervalRange &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const IntervalRange &sums);
   /// \param slot  the accumulator's slot, for messages; null: this device's sums
-  bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite, const bundle::Slot *slot);
+  bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
+                       const bundle::Slot *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);

@@ -15,7 +15,7 @@ namespace zorse::planning {
 /// \param busy    seconds of compute per device
 /// \param memory  bytes per device
 inline std::string describeStrategy(const Problem &problem, const Strategy &strategy, double step, const std::vector<double> &busy,
-                                  const std::vector<uint64_t> &memory) {
+                                    const std::vector<uint64_t> &memory) {
   std::string text;
   for (const Pipeline &pipeline : strategy.pipelines) {
     text += "    " + std::to_string(pipeline.samples) + " samples:";

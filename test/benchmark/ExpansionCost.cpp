@@ -96,7 +96,8 @@ int main(int argc, char **argv) {
     if (number("--pipeline-stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) ||
         number("--blocks", o.blocks) || number("--repeat", o.repeat) || number("--timed", o.timed) || number("--time-only", o.timeOnly))
       continue;
-    fprintf(stderr, "expansion-cost [--pipeline-stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--timed=0|1] [--time-only=0|1]\n");
+    fprintf(stderr,
+            "expansion-cost [--pipeline-stages=N] [--replicas=N] [--micro-batches=N] [--blocks=N] [--repeat=N] [--timed=0|1] [--time-only=0|1]\n");
     return 2;
   }
   test::SyntheticOptions shape;

@@ -66,10 +66,11 @@ struct ClusterSpec {
       out << "  - {name: " << node.name << ", site: " << sites[node.site] << ", pcie: " << type.pcie * scale
           << ", device_link: {bandwidth: " << type.port * scale << ", latency: " << 5e-6 / scale << "}, nic: {bandwidth: " << node.nic * scale
           << ", latency: " << 1e-5 / scale << "}, devices: [{name: " << prefix << node.name << ", kind: cuda, arch: " << type.arch
-          << ", count: " << node.devices << ", flops_per_second: {f32: " << type.flopsPerSecond[0] * rate << ", f16: " << type.flopsPerSecond[1] * rate
-          << ", bf16: " << (type.flopsPerSecond[2] > 0 ? type.flopsPerSecond[2] : type.flopsPerSecond[1]) * rate << "}, half_peak_rows: 100, memory: " << type.memory
-          << ", reserved_memory: " << type.reservedMemory << ", memory_bandwidth: " << type.memoryBandwidth * rate
-          << ", launch_overhead: " << type.launchOverhead / rate << "}]}\n";
+          << ", count: " << node.devices << ", flops_per_second: {f32: " << type.flopsPerSecond[0] * rate
+          << ", f16: " << type.flopsPerSecond[1] * rate
+          << ", bf16: " << (type.flopsPerSecond[2] > 0 ? type.flopsPerSecond[2] : type.flopsPerSecond[1]) * rate
+          << "}, half_peak_rows: 100, memory: " << type.memory << ", reserved_memory: " << type.reservedMemory
+          << ", memory_bandwidth: " << type.memoryBandwidth * rate << ", launch_overhead: " << type.launchOverhead / rate << "}]}\n";
     }
     out << "links:\n  inter_site: {bandwidth: " << between * scale << ", latency: " << delay / scale << "}\n";
     return out.str();

@@ -214,8 +214,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", st
   return devices;
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_16PartitionOptionsE", Partition, solve, StagePartitioner *partitioner,
-              const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
+ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_16PartitionOptionsE", Partition, solve,
+              StagePartitioner *partitioner, const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
   PartitionOptions changed = options;
   if (options.lateStart != PartitionOptions().lateStart && lacks(LateStarts))
     changed.lateStart = PartitionOptions().lateStart;
@@ -224,7 +224,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9Devic
   return real::solve(partitioner, deviceSets, changed);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context, bool thorough) {
+ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb", std::vector<Candidate>, makeSeeds, SearchContext &context,
+              bool thorough) {
   std::vector<Candidate> seeds = real::makeSeeds(context, thorough);
   auto before = [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; };
   if (!std::is_sorted(seeds.begin(), seeds.end(), before) && lacks(KindsInTurn))
@@ -246,7 +247,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9Ca
     real::refine(context, pool);
 }
 
-ZORSE_BETWEEN("_ZNK5zorse8planning21AdaptiveMoveSelection4pickERNS0_10SplitMix64Eb", Move, drawMove, const AdaptiveMoveSelection *shares, SplitMix64 &random, bool parts) {
+ZORSE_BETWEEN("_ZNK5zorse8planning21AdaptiveMoveSelection4pickERNS0_10SplitMix64Eb", Move, drawMove, const AdaptiveMoveSelection *shares,
+              SplitMix64 &random, bool parts) {
   Move move = real::drawMove(shares, random, parts);
   while (lacks(FirstMove + static_cast<size_t>(move)))
     move = real::drawMove(shares, random, parts);
@@ -258,7 +260,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_8StrategyE",
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_10SplitMix64ERmSE_Ri", bool, fromBusiest,
-              const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b, int32_t &by) {
+              const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b,
+              int32_t &by) {
   return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, random, a, b, by); // if omitted, the stages stay as drawn
 }
 
@@ -289,11 +292,13 @@ ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS
   return lacks(Phases) ? std::nullopt : real::searchByPhase(problem, options);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE", const StrategySimulator::Result &, runTimer, StrategySimulator *simulator, const Strategy &strategy) {
+ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE", const StrategySimulator::Result &, runTimer, StrategySimulator *simulator,
+              const Strategy &strategy) {
   return real::runTimer(simulator, withoutFreeMemory(strategy));
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", step::Plan, planByTimer, StrategySimulator *simulator, const Strategy &strategy) {
+ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", step::Plan, planByTimer, StrategySimulator *simulator,
+              const Strategy &strategy) {
   return real::planByTimer(simulator, withoutFreeMemory(strategy));
 }
 

@@ -2,8 +2,8 @@
 // sequence length that suits the cluster.
 #pragma once
 
-#include "zorse/Planning/Strategy.h"
 #include "zorse/Planning/ModelShape.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -23,7 +23,7 @@ using namespace zorse;
 
 namespace {
 
-constexpr double kMax = 1.03;    ///< times the peak of live bytes
+constexpr double kMax = 1.03;     ///< times the peak of live bytes
 constexpr double kLongest = 1.01; ///< times the step without sharing of memory
 
 /// Steady-state step time: every entry takes its planned time, queues continue with the next step while others finish

@@ -2,8 +2,8 @@
 // of the plan.
 #include "Layout/StrategySimulator.h"
 
-#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/CostModel.h"
+#include "zorse/Planning/LowerBound.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"
 

@@ -49,7 +49,7 @@ public:
   /// test.low = ..."
   Text &in(const std::string &name, char shape, const std::string &attributes = "");
   Text &wideIn(const std::string &name, char shape, const std::string &attributes = "");                         ///< f32
-    Text &narrowIn(const std::string &name, char shape, const std::string &attributes = "");                       ///< not converted
+  Text &narrowIn(const std::string &name, char shape, const std::string &attributes = "");                       ///< not converted
   Text &ids(const std::string &name, char shape, int64_t low, int64_t high, const std::string &element = "i64"); ///< in [low, high)
   Text &argument(const std::string &text);                                                                       ///< full text, with $ and #
   Text &line(const std::string &text);

@@ -2,9 +2,9 @@
 
 #include "../../lib/Codegen/Common/Slots.h"
 
-#include "Tolerances.h"
 #include "CodegenHarness.h"
 #include "TensorBytes.h"
+#include "Tolerances.h"
 
 #include "zorse/runtime/abi/StepScalars.h"
 

@@ -25,7 +25,7 @@ constexpr double kExp = 3, kLog = 3, kTanh = 9, kErf = 8;
 /// Error limits of GPU instructions, from the PTX ISA: ex2.approx.ftz, with an argument that is also rounded, and a
 /// product with rcp.approx.ftz.
 constexpr double kExpNearly = 6, kDivNearly = 4;
-constexpr double kMinNormal = 0x1p-126;           ///< exp is 0 for smaller results
+constexpr double kMinNormal = 0x1p-126;             ///< exp is 0 for smaller results
 constexpr const char *kGiven = "conformance.given"; ///< marks roundings of the function itself, which the reference also performs
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();

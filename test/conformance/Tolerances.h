@@ -27,6 +27,6 @@ struct Banded {
 
 /// Returns the band of every result. Fails with a diagnostic for operations that have no bound.
 mlir::FailureOr<std::vector<Banded>> tolerancesOf(mlir::func::FuncOp function, llvm::ArrayRef<reference::Tensor> arguments,
-                                             const reference::Options &options);
+                                                  const reference::Options &options);
 
 } // namespace zorse::conformance

@@ -50,7 +50,7 @@ struct Kernel {
   const HostKernel *code;
   std::string name;
   const int64_t *needs; ///< runtime/abi/KernelAbi.h
-  unsigned maxShared;  ///< maximum bytes that a launch may give a block
+  unsigned maxShared;   ///< maximum bytes that a launch may give a block
 };
 struct Module {
   size_t gpu = 0;

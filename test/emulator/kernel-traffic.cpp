@@ -31,8 +31,7 @@ int main(int argc, char **argv) {
                         "usage: kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]\n"),
            2;
   const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 1;
-  const double min = argc > 3 ? std::atof(argv[3]) : 0, max = argc > 4 ? std::atof(argv[4]) : 1e9,
-               maxConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
+  const double min = argc > 3 ? std::atof(argv[3]) : 0, max = argc > 4 ? std::atof(argv[4]) : 1e9, maxConflicts = argc > 7 ? std::atof(argv[7]) : 1e9;
   mlir::DialectRegistry registry;
   registry.insert<ZorseDialect, mlir::arith::ArithDialect, mlir::math::MathDialect, mlir::func::FuncDialect>();
   mlir::MLIRContext context(registry);

@@ -4,8 +4,8 @@
 #include "StateOnly.h"
 #include "ThreadGroup.h"
 
-#include "zorse/runtime/Safetensors.h"
 #include "zorse/runtime/CheckpointFiles.h"
+#include "zorse/runtime/Safetensors.h"
 
 #include <gtest/gtest.h>
 
@@ -390,7 +390,8 @@ TEST_F(CheckpointTest, AnotherModelIsRefusedWhateverIsAllowed) {
   expectSays(resume(stateOnly(folder, other), 3, runConfigOf(stateOnly(folder, other)), true).error, {"not in the snapshot: 'p4'"});
   other.groups = {{0, 1}};
   other.frozen = {2, 3};
-  expectSays(resume(stateOnly(folder, other), 4, runConfigOf(stateOnly(folder, other)), true).error, {"'p2' is trained in the snapshot, frozen here"});
+  expectSays(resume(stateOnly(folder, other), 4, runConfigOf(stateOnly(folder, other)), true).error,
+             {"'p2' is trained in the snapshot, frozen here"});
 }
 
 TEST_F(CheckpointTest, PrecisionChangesWhenAllowed) {

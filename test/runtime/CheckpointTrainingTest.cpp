@@ -4,8 +4,8 @@
 #include "ThreadGroup.h"
 #include "TwoDevices.h"
 
-#include "zorse/runtime/Executor.h"
 #include "zorse/runtime/CheckpointFiles.h"
+#include "zorse/runtime/Executor.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/Training.h"
 

@@ -100,9 +100,9 @@ TEST(ControlEvidence, SaysWhoNoticedAndWhere) {
 
 TEST(ControlEvidence, OwnReportIsWaitedForThoughTheProcessHasEnded) {
   // The launcher may report the exit before the rank's own last message arrives.
-  Decided decided =
-      decide({[](RootCauseFinder &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); }, [](RootCauseFinder &, double) {},
-              [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); }, [](RootCauseFinder &e, double now) { e.closed(2, "closed", now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.processEnded(2, "exited with code 1", 1, true, now); },
+                            [](RootCauseFinder &, double) {}, [](RootCauseFinder &e, double now) { e.reported(own(2, "disk full"), now); },
+                            [](RootCauseFinder &e, double now) { e.closed(2, "closed", now); }});
   EXPECT_EQ(decided.failure.message, "rank 2 (device t4:0): disk full");
 }
 
@@ -134,8 +134,8 @@ TEST(ControlEvidence, BlameOfARankThatHasFinishedSaysSo) {
 }
 
 TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
-  Decided decided = decide(
-      {[](RootCauseFinder &e, double now) { e.reported(own(1, "reset", 2), now); }, [](RootCauseFinder &e, double now) { e.reported(own(2, "reset", 1), now); }});
+  Decided decided = decide({[](RootCauseFinder &e, double now) { e.reported(own(1, "reset", 2), now); },
+                            [](RootCauseFinder &e, double now) { e.reported(own(2, "reset", 1), now); }});
   EXPECT_NEAR(decided.at, kGraceSeconds, 0.02);
   EXPECT_TRUE(contains(decided.failure.message, "the connection between them is broken")) << decided.failure.message;
   EXPECT_EQ(decided.failure.exitCode, 2);
@@ -144,7 +144,8 @@ TEST(ControlEvidence, MutualBlameIsABrokenConnection) {
 TEST(ControlEvidence, ChainsLeadToTheirEnd) {
   inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(0, "closed", 1), now); },
                [](RootCauseFinder &e, double now) { e.reported(own(1, "closed", 2), now); },
-               [](RootCauseFinder &e, double now) { e.reported(own(2, "closed", 3), now); }, [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
+               [](RootCauseFinder &e, double now) { e.reported(own(2, "closed", 3), now); },
+               [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
 }
 
@@ -163,7 +164,8 @@ TEST(ControlEvidence, BlameOfNobodyInParticularFindsWhoIsInTrouble) {
 }
 
 TEST(ControlEvidence, WrongBlameGivesWayToARankInTrouble) {
-  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(0, "closed", 1), now); }, [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
+  inAllOrders({[](RootCauseFinder &e, double now) { e.reported(own(0, "closed", 1), now); },
+               [](RootCauseFinder &e, double now) { e.closed(3, "reset", now); }},
               [](const Decided &decided) { EXPECT_EQ(decided.failure.rank, 3u) << decided.failure.message; });
 }
 

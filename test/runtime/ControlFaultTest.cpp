@@ -208,7 +208,8 @@ TEST(ControlFault, RanksConcludeByThemselvesThatTheLauncherIsGone) {
   Rig rig(3);
   std::vector<std::thread> waiting;
   for (uint32_t rank = 0; rank < 2; ++rank)
-    waiting.emplace_back([&, rank] { EXPECT_TRUE(contains(rig.members[rank]->allGatherBytes("never", "").message(), "the launcher at 127.0.0.1:")); });
+    waiting.emplace_back(
+        [&, rank] { EXPECT_TRUE(contains(rig.members[rank]->allGatherBytes("never", "").message(), "the launcher at 127.0.0.1:")); });
   sleepFor(0.05);
   double begin = monotonicSeconds();
   rig.coordinator.reset();

@@ -155,8 +155,8 @@ TEST(ControlFrames, EveryFieldIsChecked) {
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_world(5); }, COORDINATOR, HandshakeState::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_rank(4); }, COORDINATOR, HandshakeState::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_generation(0); }, COORDINATOR, HandshakeState::Join, welcome()));
-  EXPECT_TRUE(
-      refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR, HandshakeState::Join, welcome()));
+  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_hosted(true), m.mutable_welcome()->set_host(4); }, COORDINATOR,
+                          HandshakeState::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_deadline_seconds(std::numeric_limits<double>::quiet_NaN()); }, COORDINATOR,
                           HandshakeState::Join, welcome()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_welcome()->set_heartbeat_seconds(-1); }, COORDINATOR, HandshakeState::Join, welcome()));
@@ -166,8 +166,10 @@ TEST(ControlFrames, EveryFieldIsChecked) {
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_peer(4); }, MEMBER, HandshakeState::Work, failure()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(256); }, MEMBER, HandshakeState::Work, failure()));
   EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_exit_code(-1); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_message(std::string(kTextBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
-  EXPECT_TRUE(refusedJoin([](Message &m) { m.mutable_failed()->set_device(std::string(kDeviceBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(
+      refusedJoin([](Message &m) { m.mutable_failed()->set_message(std::string(kTextBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
+  EXPECT_TRUE(
+      refusedJoin([](Message &m) { m.mutable_failed()->set_device(std::string(kDeviceBytes + 1, 'x')); }, MEMBER, HandshakeState::Work, failure()));
   EXPECT_TRUE(parse(contributions(4, 1), COORDINATOR, HandshakeState::Work).failed());
   EXPECT_TRUE(parse(contributions(1, 4), COORDINATOR, HandshakeState::Work).failed());
   EXPECT_TRUE(parse(contributions(UINT32_MAX, 2), COORDINATOR, HandshakeState::Work).failed());
@@ -196,8 +198,10 @@ TEST(ControlFrames, BeforeTheProofFramesAreSmall) {
 
 TEST(ControlFrames, DamagedMessagesNeverPassUnchecked) {
   std::mt19937 random(7);
-  const std::vector<std::pair<Message, HandshakeState>> seeds = {
-      {greeting(MEMBER), HandshakeState::Greeting}, {failure(), HandshakeState::Work}, {contributions(1, 3), HandshakeState::Work}, {welcome(), HandshakeState::Join}};
+  const std::vector<std::pair<Message, HandshakeState>> seeds = {{greeting(MEMBER), HandshakeState::Greeting},
+                                                                 {failure(), HandshakeState::Work},
+                                                                 {contributions(1, 3), HandshakeState::Work},
+                                                                 {welcome(), HandshakeState::Join}};
   for (int round = 0; round < 20000; ++round) {
     const auto &[seed, state] = seeds[random() % seeds.size()];
     std::string bytes = encode(seed)->substr(kLengthBytes);

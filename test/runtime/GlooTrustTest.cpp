@@ -172,7 +172,9 @@ TEST(GlooTrust, OlderGenerationIsTurnedAway) {
     uint32_t rank() const override { return rank_; }
     uint32_t size() const override { return 2; }
     uint64_t generation() const override { return generation_; }
-    Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override { return group_.allGatherBytes(name, mine); }
+    Result<std::vector<std::string>> allGatherBytes(const std::string &name, const std::string &mine) override {
+      return group_.allGatherBytes(name, mine);
+    }
 
   private:
     uint32_t rank_;

@@ -54,7 +54,8 @@ TEST_F(HardwareTest, FactsOfThisProcessSurviveTheWire) {
   EXPECT_TRUE(decodeHardware("{\"host\": 3}").failed());
   EXPECT_TRUE(decodeHardware("").failed());
   EXPECT_TRUE(decodeHardware(R"({"host": "h", "units": [], "visible": "", "cores": 1e300, "memory": 1, "bundle": "b", "run": "r"})").failed());
-  EXPECT_TRUE(decodeHardware(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
+  EXPECT_TRUE(
+      decodeHardware(R"({"host": "h", "units": [{"memory": -1}], "visible": "", "cores": 1, "memory": 1, "bundle": "b", "run": "r"})").failed());
 }
 
 // GPUs exchange directly only if all ranks have equal versions and every GPU is used once.

@@ -1,9 +1,9 @@
 // Compares products of a body with three nested loops: both libraries, both types, every transpose, odd sizes, batches,
 // accumulation, threads.
-#include "device/cpu/Matmul.h"
 #include "HostSlots.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
+#include "device/cpu/Matmul.h"
 #include "zorse/runtime/CpuDevice.h"
 
 #include <gtest/gtest.h>

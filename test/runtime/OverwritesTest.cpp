@@ -64,7 +64,8 @@ TEST_F(Overwrites, FoldersThatAreReplacedHoldNoInput) {
 
 TEST_F(Overwrites, OutputsDoNotOverwriteEachOther) {
   EXPECT_NE(check({}, {{"--metrics-file", at("out/a")}, {"--trace", at("out/../out/a")}}).find("--trace"), std::string::npos);
-  EXPECT_NE(check({}, {{"--metrics-file", at("out/later.txt")}, {"--trace", at("dangling.txt")}}).find("is also written by --metrics-file"), std::string::npos);
+  EXPECT_NE(check({}, {{"--metrics-file", at("out/later.txt")}, {"--trace", at("dangling.txt")}}).find("is also written by --metrics-file"),
+            std::string::npos);
   EXPECT_EQ(check({{"--data", "/dev/null"}}, {{"--metrics-file", "/dev/null"}, {"--trace", "/dev/null"}}), "fine");
 }
 

@@ -92,7 +92,7 @@ Status meet(Transport &transport, uint32_t ranks, uint32_t entry, uint64_t step)
 int main(int argc, char **argv) {
   std::map<std::string, std::string> given{{"--rank", "0"},        {"--ranks", "1"},     {"--local-addr", "127.0.0.1"}, {"--seed", "1"},
                                            {"--operations", "30"}, {"--count", "30000"}, {"--max-steps", "3"},          {"--queues", "2"},
-                                           {"--mib", "4"},         {"--repeat", "5"},    {"--contexts", "1"},       {"--delays", "0"},
+                                           {"--mib", "4"},         {"--repeat", "5"},    {"--contexts", "1"},           {"--delays", "0"},
                                            {"--sites", ""},        {"--folder", "."}};
   if (argc < 2 || argc % 2 != 0)
     return complain("expected a mode and options with values");

@@ -85,7 +85,8 @@ Status start(Options &o, char **argv) {
                        "); does it have the same version of zorse-cluster, and does its login shell print nothing?");
     return write(o, *text);
   }
-  Result<std::optional<RankEnvironment>> environment = o.together ? readRankEnvironment(currentEnvironment()) : Result<std::optional<RankEnvironment>>(std::optional<RankEnvironment>());
+  Result<std::optional<RankEnvironment>> environment =
+      o.together ? readRankEnvironment(currentEnvironment()) : Result<std::optional<RankEnvironment>>(std::optional<RankEnvironment>());
   if (environment.failed())
     return environment.error();
   if (o.together && !*environment) {

@@ -193,15 +193,15 @@ private:
     if (lora.alpha == double(int64_t(lora.alpha)))
       alpha = int64_t(lora.alpha);
     return writeJson(directory + "/adapter_config.json", {{"peft_type", "LORA"},
-                                                       {"task_type", "CAUSAL_LM"},
-                                                       {"base_model_name_or_path", options_.baseName.empty() ? options_.hub : options_.baseName},
-                                                       {"r", lora.rank},
-                                                       {"lora_alpha", alpha},
-                                                       {"lora_dropout", 0.0},
-                                                       {"target_modules", lora.targets},
-                                                       {"bias", "none"},
-                                                       {"fan_in_fan_out", lora.fanInFanOut},
-                                                       {"inference_mode", true}});
+                                                          {"task_type", "CAUSAL_LM"},
+                                                          {"base_model_name_or_path", options_.baseName.empty() ? options_.hub : options_.baseName},
+                                                          {"r", lora.rank},
+                                                          {"lora_alpha", alpha},
+                                                          {"lora_dropout", 0.0},
+                                                          {"target_modules", lora.targets},
+                                                          {"bias", "none"},
+                                                          {"fan_in_fan_out", lora.fanInFanOut},
+                                                          {"inference_mode", true}});
   }
 
   const CheckpointReader &snapshot_;

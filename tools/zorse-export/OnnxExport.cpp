@@ -185,8 +185,8 @@ private:
       Result<onnx_import::TensorBytes> bytes = model_.bytes(*found->second);
       if (bytes.failed() || !type || shapeOf(*found->second) != parameters[p].storedShape() ||
           !source_.isFrozen(p, *type, reinterpret_cast<const std::byte *>(dataOf(*bytes))))
-        note += (note.empty() ? "" : "\n") +
-                ("frozen parameter '" + parameters[p].name + "' keeps the values of " + model_.path() + ", but the run used other values (--load-weights?)");
+        note += (note.empty() ? "" : "\n") + ("frozen parameter '" + parameters[p].name + "' keeps the values of " + model_.path() +
+                                              ", but the run used other values (--load-weights?)");
     }
   }
 

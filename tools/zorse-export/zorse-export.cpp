@@ -74,9 +74,10 @@ int run(int argc, char **argv) {
   app.add_option("snapshot", path, "snapshot, or directory of snapshots (uses its newest complete one)")->required();
   app.add_option("-o,--output", output, "output file: safetensors, or ONNX with --onnx; with --hub an output directory");
   app.add_option("--onnx", original, "ONNX file that was compiled; the output is a copy of it with the trained weights");
-  app.add_option("--hub", hub.hub,
-                 "Hugging Face hub directory that was given to --load-weights; the output is a copy of it with the trained weights or, for a model with "
-                 "adapters, an adapter in the PEFT layout")
+  app.add_option(
+         "--hub", hub.hub,
+         "Hugging Face hub directory that was given to --load-weights; the output is a copy of it with the trained weights or, for a model with "
+         "adapters, an adapter in the PEFT layout")
       ->excludes("--onnx");
   app.add_option("--dtype", type, "type of the weights with --hub (default: types of its files)")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))

@@ -84,7 +84,8 @@ Result<std::string> findAssembler(const std::string &given) {
   }
   // The program is build/<preset>/bin/zorse-inspect; search the parent folders.
   std::error_code ignored;
-  for (fs::path directory = fs::read_symlink("/proc/self/exe", ignored).parent_path(); directory.has_relative_path(); directory = directory.parent_path())
+  for (fs::path directory = fs::read_symlink("/proc/self/exe", ignored).parent_path(); directory.has_relative_path();
+       directory = directory.parent_path())
     if (fs::path path = directory / ".cache/ptxas/nvidia/cuda_nvcc/bin/ptxas"; runs(path))
       return path.string();
   if (const char *directories = std::getenv("PATH")) {

@@ -48,13 +48,16 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("--split-backward", o.split, "whether weight gradients are separate tasks (split backward): yes or no (default: chosen)")
       ->group(search)
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_flag("--overlap-comm,!--no-overlap-comm", o.overlap, "whether devices compute while they send or receive (default: yes, or as in --plan)")->group(search);
+  app.add_flag("--overlap-comm,!--no-overlap-comm", o.overlap, "whether devices compute while they send or receive (default: yes, or as in --plan)")
+      ->group(search);
   app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")->group(search)->delimiter(',');
-  app.add_option("--search-budget", o.search.candidates, "search budget, in simulated candidates (default: depends on the problem size)")->group(search);
+  app.add_option("--search-budget", o.search.candidates, "search budget, in simulated candidates (default: depends on the problem size)")
+      ->group(search);
   app.add_option("--seed", o.search.seed, "random seed of the search; the same seed gives the same plan on any machine")
       ->check(wholeNumber())
       ->group(search);
   app.add_option("--num-threads", o.search.threads, "search threads (default: all cores); the plan does not depend on their number")->group(search);
-  app.add_flag("!--no-memory-optimizations", o.search.memoryOptimizations, "use neither recomputation nor offload to the host, even if memory is insufficient")
+  app.add_flag("!--no-memory-optimizations", o.search.memoryOptimizations,
+               "use neither recomputation nor offload to the host, even if memory is insufficient")
       ->group(search);
 }

@@ -184,7 +184,8 @@ Status runAlone(const Options &o, const Bundle &bundle) {
     profile.devices.push_back(std::move(entry));
   }
   if (!o.as.empty() && profile.devices.size() > 1)
-    return userError("--device-type=" + o.as + ": the bundle has devices of " + std::to_string(profile.devices.size()) + " kinds; compile the model for one");
+    return userError("--device-type=" + o.as + ": the bundle has devices of " + std::to_string(profile.devices.size()) +
+                     " kinds; compile the model for one");
   planning::Profile header = profiler.empty();
   header.devices = std::move(profile.devices);
   return profiler.write(header);
@@ -206,7 +207,7 @@ double sharedCpus(const BundleDevice &device, int threadsHere, double share) {
 /// Measures the CPU cost of communication on devices whose CPUs move the data, and adds it to the
 /// profile.
 Status communicationCost(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
-              planning::Profile &profile, const std::function<void(const std::string &)> &say) {
+                         planning::Profile &profile, const std::function<void(const std::string &)> &say) {
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
     return shares.error();
@@ -318,7 +319,8 @@ Status measureTransfers(Job &job, const Options &o, const Bundle &bundle, uint32
           (entry.perFlowBandwidth > 0 ? format(", one flow %.4g MB/s", entry.perFlowBandwidth / 1e6) : ""));
     profile.links.push_back(entry);
   }
-  return communicationCost(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16), profile, say);
+  return communicationCost(job, **transport, o, bundle, rank, threadsHere, uint32_t(2 * (nodes->size() + nodes->size() * nodes->size() * 2) + 16),
+                           profile, say);
 }
 
 Status measureInJob(Job &job, const Options &o, const Bundle &bundle, const RankEnvironment &environment) {
@@ -415,7 +417,8 @@ int main(int argc, char **argv) {
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--max-memory", o.memory, "memory limit in bytes (default: half of the device's memory, at most 4 GiB)");
-  app.add_option("--device-type", o.as, "write the times for this device or device type instead of the bundle's devices; only without other processes");
+  app.add_option("--device-type", o.as,
+                 "write the times for this device or device type instead of the bundle's devices; only without other processes");
   app.add_option("--throttle", o.throttle,
                  "DEVICE=SHARE, as in the run that the profile is for: slow a device down to the fraction SHARE of its speed");
   app.add_flag("--share-gpus", o.shareGpus, "let devices share a GPU if a host has fewer GPUs than devices");

@@ -5,8 +5,8 @@
 #include "Options.h"
 
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/ProcessGroup.h"
 #include "zorse/runtime/Hardware.h"
+#include "zorse/runtime/ProcessGroup.h"
 
 #include <vector>
 
@@ -21,7 +21,7 @@ void chooseTransfers(const Options &options, runtime::Bundle &bundle, const std:
 
 /// Connects the GPUs of this process that transfer directly with the others, within `seconds`.
 /// Every rank must call it, even without such a device, because it exchanges names.
-runtime::Status connectDirectly(const runtime::Bundle &bundle, std::vector<runtime::LocalDevice> &devices, runtime::ProcessGroup &group, double seconds,
-                                bool quiet);
+runtime::Status connectDirectly(const runtime::Bundle &bundle, std::vector<runtime::LocalDevice> &devices, runtime::ProcessGroup &group,
+                                double seconds, bool quiet);
 
 } // namespace zorse::run

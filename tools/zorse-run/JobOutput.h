@@ -5,8 +5,8 @@
 #include "Options.h"
 
 #include "zorse/runtime/Executor.h"
-#include "zorse/runtime/Report.h"
 #include "zorse/runtime/HtmlReport.h"
+#include "zorse/runtime/Report.h"
 #include "zorse/runtime/TensorBoard.h"
 
 #include <chrono>

@@ -14,14 +14,10 @@ using runtime::Status;
 namespace {
 
 std::vector<runtime::NamedPath> outputsOf(const Options &o) {
-  return {{"--metrics-file", o.metrics},
-          {"--trace", o.trace},
-          {"--html-report", o.page},
-          {"--json", o.json},
-          {"--save-weights", o.checkpoint},
-          {"--dump-gradients", o.gradients},
-          {"--dump-losses", o.lossRows},
-          {"--memory-report", o.memoryReport}};
+  return {{"--metrics-file", o.metrics},    {"--trace", o.trace},
+          {"--html-report", o.page},        {"--json", o.json},
+          {"--save-weights", o.checkpoint}, {"--dump-gradients", o.gradients},
+          {"--dump-losses", o.lossRows},    {"--memory-report", o.memoryReport}};
 }
 
 /// Outputs, and the folders in which outputs are created.

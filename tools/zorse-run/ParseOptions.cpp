@@ -22,17 +22,17 @@ void addRunOptions(CLI::App &app, Options &o, std::string &dataType) {
   app.add_option("--data-type", dataType,
                  "type of the token ids in --data and --eval-data files without a header (default: detected from size, contents and vocabulary)")
       ->check(CLI::IsMember({"uint8", "uint16", "uint32", "int32", "int64"}));
-  app.add_option("--max-steps", o.steps, "number of the last step")
-      ->check(wholeNumber())
-      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
+  app.add_option("--max-steps", o.steps, "number of the last step")->check(wholeNumber())->check(CLI::Range(uint64_t(1), uint64_t(1) << 40));
   app.add_option("--shuffle-seed", o.shuffle, "random seed for shuffling the samples of every epoch (default: file order)")->check(wholeNumber());
   app.add_option("--load-weights", o.initial,
                  "initial parameters: safetensors file with the ONNX names, or checkpoint of the Hugging Face hub (directory, model.safetensors, or "
                  "index of shards)");
-  app.add_option("--ignore-tensors", o.initialSkip, "tensors of --load-weights to ignore: names or patterns (* matches any characters)")->delimiter(',');
+  app.add_option("--ignore-tensors", o.initialSkip, "tensors of --load-weights to ignore: names or patterns (* matches any characters)")
+      ->delimiter(',');
   app.add_option("--eval-data", o.evaluation, "evaluation data, evaluated at the end without dropout");
   app.add_flag("--eval-only", o.evaluate,
-               "only evaluate: print loss and perplexity on --eval-data (or --data) of the newest snapshot in --checkpoint-dir (frozen parameters from --load-weights "
+               "only evaluate: print loss and perplexity on --eval-data (or --data) of the newest snapshot in --checkpoint-dir (frozen parameters "
+               "from --load-weights "
                "or the bundle), "
                "of --load-weights, or of the bundle's weights");
   app.add_option("--eval-interval", o.evaluateEvery, "also evaluate every N steps")->check(wholeNumber());
@@ -74,7 +74,8 @@ void addOutputOptions(CLI::App &app, Options &o) {
 
 void addTextOptions(CLI::App &app, Options &o) {
   const char *text = "Text (docs/running.md)";
-  app.add_option("--generate-interval", o.generateInterval, "generate text from the prompt every N steps (language models); needs zorse-compile --with-generation")
+  app.add_option("--generate-interval", o.generateInterval,
+                 "generate text from the prompt every N steps (language models); needs zorse-compile --with-generation")
       ->check(wholeNumber())
       ->group(text);
   app.add_option("--max-new-tokens", o.maxNewTokens, "number of tokens to generate")
@@ -82,8 +83,7 @@ void addTextOptions(CLI::App &app, Options &o) {
       ->check(CLI::Range(uint64_t(1), uint64_t(1) << 20))
       ->capture_default_str()
       ->group(text);
-  app.add_option("--prompt", o.prompt, "prompt: token ids (1,2,3), or text:TEXT if tokens are bytes (default: first tokens of --data)")
-      ->group(text);
+  app.add_option("--prompt", o.prompt, "prompt: token ids (1,2,3), or text:TEXT if tokens are bytes (default: first tokens of --data)")->group(text);
   app.add_option("--temperature", o.temperature, "sampling temperature; 0 (default): likeliest token; 1: the model's distribution")
       ->check(finiteNumber())
       ->group(text);
@@ -101,7 +101,8 @@ void addCheckpointOptions(CLI::App &app, Options &o) {
       ->check(CLI::Range(1, 1 << 20))
       ->group(checkpoints);
   app.add_flag("--resume", o.resume, "resume from the newest valid snapshot, or start from the beginning if there is none")->group(checkpoints);
-  app.add_flag("--allow-config-change", o.allowChange, "resume even if batch, data, seed or optimizer differ, which changes the results")->group(checkpoints);
+  app.add_flag("--allow-config-change", o.allowChange, "resume even if batch, data, seed or optimizer differ, which changes the results")
+      ->group(checkpoints);
 }
 
 void addProcessOptions(CLI::App &app, Options &o) {
@@ -177,7 +178,9 @@ void addSimulationOptions(CLI::App &app, Options &o) {
 void addInspectionOptions(CLI::App &app, Options &o) {
   const char *inside = "Looking inside";
   app.add_flag("--poison", o.poison, "fill memory with NaNs at the start, which reveals reads of uninitialized memory")->group(inside);
-  app.add_flag("--poison-after-last-use", o.poisonAfterLastUse, "fill memory with NaNs after its last use, which reveals reads after the last use; slow")->group(inside);
+  app.add_flag("--poison-after-last-use", o.poisonAfterLastUse,
+               "fill memory with NaNs after its last use, which reveals reads after the last use; slow")
+      ->group(inside);
   app.add_flag("--thread-per-queue", o.threadPerQueue, "use a separate thread for every queue")->group(inside);
 }
 
@@ -195,9 +198,9 @@ bool checkSimulation(const CLI::App &app, Options &o) {
     return false;
   }
   o.steps = o.simulateSteps;
-  if (const char *option =
-          firstGiven(app, {"--data", "--eval-data", "--load-weights", "--save-weights", "--metrics-file", "--tensorboard-dir", "--html-report", "--eval-only", "--generate-interval",
-                           "--dump-gradients", "--dump-losses", "--memory-report", "--checkpoint-dir", "--spawn", "--throttle"})) {
+  if (const char *option = firstGiven(app, {"--data", "--eval-data", "--load-weights", "--save-weights", "--metrics-file", "--tensorboard-dir",
+                                            "--html-report", "--eval-only", "--generate-interval", "--dump-gradients", "--dump-losses",
+                                            "--memory-report", "--checkpoint-dir", "--spawn", "--throttle"})) {
     fprintf(stderr, "error: --simulate executes nothing and cannot be combined with %s\n", option);
     return false;
   }
@@ -209,9 +212,10 @@ bool checkSimulation(const CLI::App &app, Options &o) {
 }
 
 bool checkEvaluation(const CLI::App &app, Options &o) {
-  if (const char *option = firstGiven(app, {"--max-steps", "--shuffle-seed", "--eval-interval", "--lr", "--lr-scheduler-type", "--warmup-steps", "--lr-decay-steps",
-                                            "--min-lr-ratio", "--max-grad-norm", "--on-nonfinite", "--save-weights", "--html-report", "--generate-interval", "--dump-gradients",
-                                            "--dump-losses", "--save-interval", "--resume", "--allow-config-change", "--max-restarts"})) {
+  if (const char *option =
+          firstGiven(app, {"--max-steps", "--shuffle-seed", "--eval-interval", "--lr", "--lr-scheduler-type", "--warmup-steps", "--lr-decay-steps",
+                           "--min-lr-ratio", "--max-grad-norm", "--on-nonfinite", "--save-weights", "--html-report", "--generate-interval",
+                           "--dump-gradients", "--dump-losses", "--save-interval", "--resume", "--allow-config-change", "--max-restarts"})) {
     fprintf(stderr, "error: --eval-only does not train and cannot be combined with %s\n", option);
     return false;
   }
@@ -290,9 +294,10 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
     return *done;
   o.dataType = runtime::tokenTypeNamed(dataType);
   if (app.count("--expect-digest") > 0 && (o.expect.size() != 64 || o.expect.find_first_not_of("0123456789abcdef") != std::string::npos)) {
-    fprintf(stderr,
-            "error: --expect-digest: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n",
-            o.expect.c_str());
+    fprintf(
+        stderr,
+        "error: --expect-digest: expected the digest of a bundle, 64 hexadecimal digits in lower case, got '%s'; zorse-inspect BUNDLE prints it\n",
+        o.expect.c_str());
     return 1;
   }
   return checkKind(app, o) && checkTogether(app, o) ? std::nullopt : std::optional<int>(1);

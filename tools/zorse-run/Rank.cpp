@@ -6,12 +6,12 @@
 #include "Signals.h"
 #include "Train.h"
 
+#include "zorse/runtime/Checkpoint.h"
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DelayedTransport.h"
 #include "zorse/runtime/GlooTransport.h"
 #include "zorse/runtime/Hardware.h"
-#include "zorse/runtime/Checkpoint.h"
 
 #include <algorithm>
 #include <atomic>
@@ -39,7 +39,9 @@ void zorse::run::endProcess(ErrorKind kind, const std::string &message, int exit
   ::_exit(exitCode);
 }
 
-ControlTimes zorse::run::controlTimes(const Options &o) { return {o.heartbeatSeconds, o.heartbeatTimeoutSeconds, o.watchdogTimeoutSeconds, o.joinSeconds}; }
+ControlTimes zorse::run::controlTimes(const Options &o) {
+  return {o.heartbeatSeconds, o.heartbeatTimeoutSeconds, o.watchdogTimeoutSeconds, o.joinSeconds};
+}
 
 namespace {
 

@@ -6,13 +6,13 @@
 
 #include "zorse/Bundle/OutputDirectory.h"
 #include "zorse/Summary/Summary.h"
+#include "zorse/runtime/Checkpoint.h"
+#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/DeviceFactors.h"
 #include "zorse/runtime/Drivers.h"
 #include "zorse/runtime/Expression.h"
 #include "zorse/runtime/Report.h"
-#include "zorse/runtime/Checkpoint.h"
-#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/State.h"
 #include "zorse/runtime/TimeBreakdown.h"
 
@@ -41,7 +41,8 @@ public:
   }
 
   Status run() {
-    for (Status (LocalTrainer::*phase)() : {&LocalTrainer::prepare, &LocalTrainer::restore, &LocalTrainer::announce, &LocalTrainer::train, &LocalTrainer::finish})
+    for (Status (LocalTrainer::*phase)() :
+         {&LocalTrainer::prepare, &LocalTrainer::restore, &LocalTrainer::announce, &LocalTrainer::train, &LocalTrainer::finish})
       if (Status status = (this->*phase)(); status.failed()) {
         removeParts(); // the process exits without running destructors
         return status;
@@ -199,7 +200,8 @@ private:
 
   bool hasCheckpoint() const {
     Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
-    return !directories.failed() && std::any_of(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
+    return !directories.failed() &&
+           std::any_of(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
   }
 
   /// Loads the parameters of one snapshot, or of the newest one of a directory. Rank 0 chooses it,
@@ -316,14 +318,14 @@ private:
         for (const bundle::Arena &arena : program.arenas())
           planned += arena.bytes();
       std::string batch = std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
-      printf(
-          "%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
-          bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
-          bytesText(planned).c_str(),
-          checkpoints
-              ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the checkpoint" : "snapshots")).c_str()
-              : "",
-          (unsigned long long)data.samplesPerEpoch());
+      printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
+             bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
+             bytesText(planned).c_str(),
+             checkpoints
+                 ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the checkpoint" : "snapshots"))
+                       .c_str()
+                 : "",
+             (unsigned long long)data.samplesPerEpoch());
       for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
         printf("data: %s\n", line.c_str());
       for (const std::string &line : evaluation ? evaluation->description() : std::vector<std::string>())
@@ -485,7 +487,8 @@ private:
         continue;
       }
       // If this process was suspended, the outputs belong to a later start of the job.
-      if (Status status = o.checkpointDirectory.empty() || o.evaluate ? Status::success() : checkFence(o.checkpointDirectory, process.group.generation());
+      if (Status status =
+              o.checkpointDirectory.empty() || o.evaluate ? Status::success() : checkFence(o.checkpointDirectory, process.group.generation());
           status.failed())
         return first ? Status(*first) : status;
       if (keep(output.write()) && !o.quiet)
@@ -536,8 +539,8 @@ private:
     Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(directory);
     if (directories.failed())
       return directories.error();
-    auto newest =
-        std::find_if(directories->begin(), directories->end(), [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
+    auto newest = std::find_if(directories->begin(), directories->end(),
+                               [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == directories->end())
       return userError(directory + ": contains no snapshot of step " + std::to_string(stepsDone) +
                        "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
@@ -572,16 +575,16 @@ private:
   GradientDump gradients;
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
-  std::unique_ptr<TextGenerator> generator;     // destroyed before the executor: uses its device memory
-  PrefixedGroup again;                  // exchanges about the checkpoint's parts
+  std::unique_ptr<TextGenerator> generator;       // destroyed before the executor: uses its device memory
+  PrefixedGroup again;                            // exchanges about the checkpoint's parts
   std::unique_ptr<CheckpointManager> checkpoints; // destroyed before the executor
   RunConfig runConfig;
-  bool unchanged = false;                   // no update was applied
-  bool inParts = false;                     // the checkpoint is merged from its parts, not from the last snapshot
-  bool partsFailed = false;                 // collecting the parts failed, and the error has been printed
-  std::string partsDirectory;               // as sent by rank 0
+  bool unchanged = false;                      // no update was applied
+  bool inParts = false;                        // the checkpoint is merged from its parts, not from the last snapshot
+  bool partsFailed = false;                    // collecting the parts failed, and the error has been printed
+  std::string partsDirectory;                  // as sent by rank 0
   std::optional<bundle::DraftDirectory> parts; // rank 0: the same directory
-  std::optional<Error> notFinite;           // error if the run ended with losses or gradients that are not finite
+  std::optional<Error> notFinite;              // error if the run ended with losses or gradients that are not finite
   TrainingRun training;
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

@@ -33,6 +33,7 @@ struct ProcessContext {
 
 /// Runs everything from device creation to the last output. `stepsDone` receives the last step
 /// done. Does not return after a failure.
-runtime::Status trainHere(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, ProcessContext &process, uint64_t &stepsDone);
+runtime::Status trainHere(const Options &options, const runtime::Bundle &bundle, runtime::DataSource &data, ProcessContext &process,
+                          uint64_t &stepsDone);
 
 } // namespace zorse::run

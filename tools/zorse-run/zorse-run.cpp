@@ -8,13 +8,13 @@
 #include "Simulate.h"
 #include "Train.h"
 
+#include "zorse/runtime/Checkpoint.h"
+#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/Data.h"
 #include "zorse/runtime/Hardware.h"
 #include "zorse/runtime/Launch.h"
 #include "zorse/runtime/MappedFile.h"
-#include "zorse/runtime/Checkpoint.h"
-#include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/StandardStreams.h"
 
 #include <algorithm>
@@ -120,8 +120,8 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
       return nodes.error();
     uint32_t count = nodes->empty() ? 1 : nodes->back() + 1;
     if (environment->worldSize != count)
-      return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + environment->source + " started " +
-                       std::to_string(environment->worldSize) + "; start as many, or compile the model for this cluster");
+      return userError(o.bundle + ": has " + std::to_string(count) + " node" + (count == 1 ? "" : "s") + ", but " + environment->source +
+                       " started " + std::to_string(environment->worldSize) + "; start as many, or compile the model for this cluster");
     launching.firstRank = uint32_t(std::lower_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin());
     launching.localRanks = uint32_t(std::upper_bound(nodes->begin(), nodes->end(), environment->rank) - nodes->begin()) - launching.firstRank;
     if (!o.quiet) {
@@ -179,7 +179,8 @@ Result<int> start(const Options &o, int argc, char **argv) {
   }
   if (environment && environment->isNode)
     return runLauncher(o, argc, argv, environment);
-  if (environment && environment->worldSize == 1 && !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
+  if (environment && environment->worldSize == 1 &&
+      !std::getenv("ZORSE_RANK")) // `srun --pty`, `mpirun -n 1`: a launcher that started one process started no ranks
     environment = std::nullopt;
   // With --spawn, only a process that our own launcher started is a rank: the environment of a
   // batch script may look like a launcher's.

@@ -26,8 +26,8 @@ namespace zorse::autodiff {
 /// cloning the slice that computes them.
 enum class RecomputePolicy {
   MinCut, ///< fewest bytes per row without recomputing a matmul, attention, loss or statistic.
-  None,       ///< all values that the gradients read.
-  Full,       ///< nothing: the complete forward is recomputed.
+  None,   ///< all values that the gradients read.
+  Full,   ///< nothing: the complete forward is recomputed.
 };
 
 /// Argument attribute (unit): the backward returns this argument's gradient. Set on `parameter` and

@@ -25,8 +25,8 @@ struct BundleDevice {
   std::string name;
   std::string kind = "cpu";
   int threads = 1;
-  uint64_t memory = 0; ///< bytes; 0: not limited.
-  uint32_t target = 0; ///< index of its body library
+  uint64_t memory = 0;   ///< bytes; 0: not limited.
+  uint32_t target = 0;   ///< index of its body library
   int32_t d2dGroup = -1; ///< devices with the same number exchange data between their memories (Program queues of kind DIRECT); -1: with no device
 };
 

@@ -50,12 +50,12 @@ struct CompileOptions {
   std::string output;                ///< bundle directory; empty: no bundle is written
   std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
 
-  int64_t batch = 0;                            ///< samples per step
-  int64_t batchNormRows = 0;                    ///< samples per batch norm statistics; 0: batch norm is an error
-  int64_t sequence = 0;                         ///< length of symbolic sequence dimensions; 0: the model has none
-  std::string saved = "min-cut";                ///< activations that forwards save for their backwards: min-cut, none or full (autodiff::RecomputePolicy)
-  Precision precision;                          ///< compute type of units, and rounding
-  std::map<std::string, int64_t> dims;          ///< other symbolic dimensions by name
+  int64_t batch = 0;                   ///< samples per step
+  int64_t batchNormRows = 0;           ///< samples per batch norm statistics; 0: batch norm is an error
+  int64_t sequence = 0;                ///< length of symbolic sequence dimensions; 0: the model has none
+  std::string saved = "min-cut";       ///< activations that forwards save for their backwards: min-cut, none or full (autodiff::RecomputePolicy)
+  Precision precision;                 ///< compute type of units, and rounding
+  std::map<std::string, int64_t> dims; ///< other symbolic dimensions by name
   std::string loss, lossOutput, logits, labels; ///< as in ImportOptions
   bool shiftLabels = false;
   std::optional<bool> shiftedInGraph;

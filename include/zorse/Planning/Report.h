@@ -26,7 +26,7 @@ struct Report {
     /// Shares of its samples for which the stage executes its first and its last unit; less than 1
     /// if stages share units.
     double firstFraction = 1, lastFraction = 1;
-    double meanBusy = 0, maxBusy = 0;  ///< shares of the step
+    double meanBusy = 0, maxBusy = 0;   ///< shares of the step
     uint64_t memory = 0, available = 0; ///< of the stage's fullest device; available 0: unlimited
   };
   struct Device {

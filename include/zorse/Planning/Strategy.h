@@ -17,7 +17,8 @@ namespace zorse::planning {
 enum class StateOffload : uint8_t {
   None,
   OptimizerStates,
-  AllStates, ///< host memory: the optimizer states, and parameters (if units read low-precision copies, devices hold only these) and reduced gradients
+  AllStates,    ///< host memory: the optimizer states, and parameters (if units read low-precision copies, devices hold only these) and reduced
+                ///< gradients
   CpuOptimizer, ///< as AllStates, and the host's CPU updates the state; only parameters are copied to the device
 };
 /// Whether the device's memory holds its shard of the optimizer states, and of the master
@@ -41,7 +42,7 @@ std::string showState(StateOffload state);
 /// Memory techniques of a cluster's devices. The search uses them if no plan fits without; see
 /// Search/MemoryOptimizations.cpp.
 struct MemoryOptimizations {
-  MemoryOptimization defaultOptimization;                                     ///< technique of devices that are not in `overrides`
+  MemoryOptimization defaultOptimization;                         ///< technique of devices that are not in `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
   /// freed in between (step::Gather::Phase). Applies to all devices.
@@ -59,16 +60,16 @@ struct Problem {
   const Cluster &cluster;
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::BodyLibrary *bodies = nullptr; ///< exact workspaces and slots, if compiled; null otherwise
-  MemoryOptimizations memoryOptimizations = {};                  ///< techniques of layouts that have none themselves
-  std::vector<std::string> assumptions = {};   ///< human-readable, about model and memory, for reports
-  bool blocking = false;                       ///< Plan::blocking of every layout
+  const bundle::BodyLibrary *bodies = nullptr;  ///< exact workspaces and slots, if compiled; null otherwise
+  MemoryOptimizations memoryOptimizations = {}; ///< techniques of layouts that have none themselves
+  std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for reports
+  bool blocking = false;                        ///< Plan::blocking of every layout
 };
 
 struct Member {
-  uint32_t device = 0; ///< index in the cluster
-  int64_t samples = 0; ///< number of the pipeline's samples
-  int64_t microBatchSize = 1;    ///< micro-batch size; the last micro-batch may be smaller
+  uint32_t device = 0;        ///< index in the cluster
+  int64_t samples = 0;        ///< number of the pipeline's samples
+  int64_t microBatchSize = 1; ///< micro-batch size; the last micro-batch may be smaller
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
@@ -115,10 +116,10 @@ uint64_t hostShortfallBytes(const Cluster &cluster, const std::vector<uint64_t> 
 
 /// Time and memory of a plan.
 struct Evaluation {
-  double step = 0;                  ///< seconds
-  uint64_t shortfallBytes = 0;              ///< bytes over the devices' memory, summed; 0: the plan fits
-  std::vector<uint64_t> memory;     ///< bytes per device, to compare with its capacity
-  std::vector<double> busy;         ///< seconds of compute per device
+  double step = 0;                         ///< seconds
+  uint64_t shortfallBytes = 0;             ///< bytes over the devices' memory, summed; 0: the plan fits
+  std::vector<uint64_t> memory;            ///< bytes per device, to compare with its capacity
+  std::vector<double> busy;                ///< seconds of compute per device
   std::vector<uint32_t> peakInFlightCells; ///< per device: maximum number of cells with live activations
 };
 

@@ -22,9 +22,9 @@ inline constexpr uint32_t kNoResource = UINT32_MAX;
 struct Route {
   std::array<uint32_t, 5> resources;
   uint32_t count = 0;
-  double latency = 0; ///< seconds
-  double perFlowBandwidth = 0;    ///< maximum bytes/s of one flow; 0: unlimited
-  double startupSeconds = 0;    ///< seconds of a message in addition to the time of its bytes; the resources are free for others during this time
+  double latency = 0;          ///< seconds
+  double perFlowBandwidth = 0; ///< maximum bytes/s of one flow; 0: unlimited
+  double startupSeconds = 0;   ///< seconds of a message in addition to the time of its bytes; the resources are free for others during this time
 };
 
 /// Parameters of a device that moves data with its own CPUs. Moving data takes compute time from
@@ -111,9 +111,9 @@ private:
   std::unordered_map<uint64_t, SharedLink> listedPairs; ///< otherwise: (from << 32 | to)
   SharedLink otherPairs;
   std::vector<double> bandwidths, inverse;
-  std::vector<CpuCommunicationCost> communicationCosts;                    ///< per device; empty if no device moves data itself
-  uint32_t allowed = ~0u;                        ///< one bit per sim::Algorithm
-  std::vector<std::pair<Kind, uint32_t>> owners; ///< per resource: index of a device, node, site or pair
+  std::vector<CpuCommunicationCost> communicationCosts; ///< per device; empty if no device moves data itself
+  uint32_t allowed = ~0u;                               ///< one bit per sim::Algorithm
+  std::vector<std::pair<Kind, uint32_t>> owners;        ///< per resource: index of a device, node, site or pair
   std::vector<std::string> nodeNames, siteNames;
 };
 
@@ -198,8 +198,8 @@ private:
     double owned;
   };
   enum class Operation : uint8_t { Gather, Scatter, Reduce };
-  struct CollectiveCost {                                  ///< costs of a collective by one algorithm, on an idle network
-    double min, latency;                          ///< seconds
+  struct CollectiveCost {                           ///< costs of a collective by one algorithm, on an idle network
+    double min, latency;                            ///< seconds
     std::vector<std::pair<uint32_t, double>> loads; ///< bytes per resource
     std::vector<std::pair<uint32_t, double>> work;  ///< seconds of transfers per device
   };
@@ -217,9 +217,9 @@ private:
   double delay(uint32_t device, double start) const;
   double moved(uint32_t device, double work, double start) const;
   TransferTimes run(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes, double start,
-              Algorithm algorithm);
-  const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers, double bytes,
-                                      Algorithm algorithm);
+                    Algorithm algorithm);
+  const std::vector<CollectiveCost> &choices(Operation operation, const std::vector<Piece> &owners, const std::vector<uint32_t> &readers,
+                                             double bytes, Algorithm algorithm);
   CollectiveCost cost(Operation operation, Algorithm algorithm);
   void flow(uint32_t from, uint32_t to, double bytes, size_t several = 1);
   void ring(Operation operation, size_t begin, size_t end, size_t several);

@@ -7,7 +7,7 @@ namespace zorse::step {
 
 struct StageDevice {
   uint32_t device = 0;
-  int64_t samples = 0;    ///< number of the stage's samples on this device.
+  int64_t samples = 0;        ///< number of the stage's samples on this device.
   int64_t microBatchSize = 0; ///< rows per cell; the last cell may be smaller.
 };
 

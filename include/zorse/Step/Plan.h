@@ -21,9 +21,9 @@ namespace zorse::step {
 /// A device in the plan and the simulation. Names are for users; programs use the index.
 struct PlanDevice {
   std::string name;
-  double flopsPerSecond = 0;    ///< FLOP/s; 0: unknown, all devices are assumed equally fast.
-  uint64_t memory = 0; ///< bytes; 0: unlimited.
-  std::string node;    ///< devices of one node use the intra-node link; "": all devices are in one node.
+  double flopsPerSecond = 0; ///< FLOP/s; 0: unknown, all devices are assumed equally fast.
+  uint64_t memory = 0;       ///< bytes; 0: unlimited.
+  std::string node;          ///< devices of one node use the intra-node link; "": all devices are in one node.
   /// Transports access only host memory, so sent and received data is copied between device and
   /// host (DeviceKind::stages). Set when programs are made, not in plan.json; the search assumes
   /// direct transfers.
@@ -59,7 +59,7 @@ struct Cell {
 /// One owner of a state group: by fraction (of the group's elements, in the order of the list) or by an explicit range of elements.
 struct Owner {
   uint32_t device = 0;
-  double fraction = 0;             ///< fraction of the group; 0 is allowed and owns nothing.
+  double fraction = 0;          ///< fraction of the group; 0 is allowed and owns nothing.
   int64_t begin = -1, end = -1; ///< elements; -1: computed from the share.
 };
 
@@ -71,7 +71,7 @@ struct GroupOwners {
 enum class ShardSizing : uint8_t {
   Proportional, ///< the contributors, in proportion to the samples they add to the group's gradient.
   Equal,        ///< the contributors, equal shares.
-  FirstOnly,        ///< the contributor with the group's first cell owns all of it.
+  FirstOnly,    ///< the contributor with the group's first cell owns all of it.
 };
 
 /// Memory that a device can access: its own, or that of its host.
@@ -116,10 +116,10 @@ struct OffloadRule {
 enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches in flight. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
-  SteadyState,                 ///< "steady_state": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
+  SteadyState,           ///< "steady_state": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
   Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
-  Wave,                ///< "wave": laps back and forth.
-  BreadthFirst,            ///< "breadth_first": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
+  Wave,                  ///< "wave": laps back and forth.
+  BreadthFirst,          ///< "breadth_first": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
   Explicit,              ///< the plan lists every device's tasks. The last one.
 };
 
@@ -128,7 +128,8 @@ enum class ScheduleKind : uint8_t {
 struct Schedule {
   ScheduleKind kind = ScheduleKind::OneForwardOneBackward;
   bool splitBackward = false; ///< the backward of every cell is two tasks, B and W, if its units support it
-  double inFlightFactor = 1;    ///< Timed, Interleaved, Folded: samples admitted before their backward, as a multiple of those that the steady state needs
+  double inFlightFactor =
+      1; ///< Timed, Interleaved, Folded: samples admitted before their backward, as a multiple of those that the steady state needs
   double maxWeightGradDelay = 0; ///< Timed, split: maximum wait of W for idle time, in steady-state periods; 0: unlimited
   /// Timed: samples enter in groups of `microbatchGroupSize` cells, the cells of a group directly one after
   /// the other, as in interleaved 1F1B if devices have several chunks (a good value is the number

@@ -187,8 +187,8 @@ struct MemoryUse {
   uint64_t activations = 0; ///< peak of saved blocks, values, their gradients and inputs
   uint64_t workspace = 0;
   uint64_t total = 0;
-  uint64_t host = 0;       ///< bytes in the host's memory: state kept there, staging buffers of transfers
-  uint64_t peakLiveBytes = 0;      ///< peak of live bytes in list order: a lower bound for every placement
+  uint64_t host = 0;              ///< bytes in the host's memory: state kept there, staging buffers of transfers
+  uint64_t peakLiveBytes = 0;     ///< peak of live bytes in list order: a lower bound for every placement
   uint32_t peakInFlightCells = 0; ///< maximum number of cells between their forward and their backward
 };
 
@@ -227,7 +227,7 @@ struct StepGraph {
   std::vector<Slot> slots;
   std::vector<Collective> collectives;
   std::vector<PersistentState> state;
-  uint32_t numInstructions = 0;         ///< ids are [0, numInstructions)
+  uint32_t numInstructions = 0;    ///< ids are [0, numInstructions)
   double stepTime = 0;             ///< seconds on the simulated clock, first to last entry
   std::vector<BufferLife> buffers; ///< if LoweringOptions::keepBuffers
 };
@@ -254,10 +254,10 @@ std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &s
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
 struct CellMemory {
-  uint64_t residentBytes = 0;      ///< maximum from its first receive to its last task
-  uint64_t deferred = 0;  ///< part of `residentBytes` that is allocated by B for W
-  uint64_t transientBytes = 0;   ///< maximum additional bytes while one of its tasks runs or its results are sent
-  uint64_t workspace = 0; ///< maximum workspace of its tasks
+  uint64_t residentBytes = 0;  ///< maximum from its first receive to its last task
+  uint64_t deferred = 0;       ///< part of `residentBytes` that is allocated by B for W
+  uint64_t transientBytes = 0; ///< maximum additional bytes while one of its tasks runs or its results are sent
+  uint64_t workspace = 0;      ///< maximum workspace of its tasks
 };
 CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackward);
 
@@ -271,7 +271,7 @@ struct StepOptions {
   /// two links are used.
   const Costs *costs = nullptr;
   std::shared_ptr<LoweringTables> tables; ///< null: created for this step
-  bool checked = false;                    ///< the summary, the plan and the resulting sizes are known to be valid
+  bool checked = false;                   ///< the summary, the plan and the resulting sizes are known to be valid
   /// Schedules that admit samples as memory allows leave 1/gaps of the memory for activations to
   /// gaps between placed buffers; 0: none.
   uint64_t fragmentationDivisor = 0;
@@ -298,7 +298,7 @@ struct TimeOptions : StepOptions {
 
 struct StepTimes {
   double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
-  uint32_t numInstructions = 0;        ///< entries of the global list
+  uint32_t numInstructions = 0;   ///< entries of the global list
   std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`, `peakInFlightCells`, `host` and their components
 };
 

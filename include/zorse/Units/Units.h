@@ -67,7 +67,7 @@ std::string settingsText(const bundle::ModelSummary &settings);
 
 struct UnitPassOptions {
   autodiff::RecomputePolicy saved = autodiff::RecomputePolicy::MinCut; ///< tensors that forwards save for their backwards
-  bool sampling = false;                                         ///< also create the function for text generation
+  bool sampling = false;                                               ///< also create the function for text generation
 };
 
 /// Adds the passes from a chain of units with a forward per class to all functions that programs

@@ -361,7 +361,7 @@ private:
   void emitGroups(const Elements &x, Value total) {
     // A partial last group is not counted.
     Value count = x.iterations.count % x.width == 0 ? k.size(Size{x.iterations.count / x.width, x.iterations.sampled})
-                                                : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
+                                                    : Value(arith::DivUIOp::create(k.b, k.loc, total, k.i64(x.width)));
     auto whole = [&](Value first) {
       std::vector<Group> all;
       std::vector<Stored> values;

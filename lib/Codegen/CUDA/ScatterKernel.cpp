@@ -24,7 +24,7 @@ constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kIds = 4; ///< number of ids of a chunk that each thread reads
 constexpr int kChunk = kThreads * kIds, kBallots = kWarps * kIds;
 constexpr int64_t kBlocks = 1024; ///< approximate number of blocks, if the table has enough rows
-constexpr int64_t kMinRows = 2; ///< minimum number of rows per block, because each block reads all ids
+constexpr int64_t kMinRows = 2;   ///< minimum number of rows per block, because each block reads all ids
 constexpr int64_t kUpdatesAtOnce = 8;
 
 int64_t ceilDivide(int64_t x, int64_t y) { return (x + y - 1) / y; }

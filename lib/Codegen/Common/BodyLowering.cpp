@@ -1,7 +1,7 @@
 #include "BodyLowering.h"
 
-#include "Fusion.h"
 #include "Decompose.h"
+#include "Fusion.h"
 #include "LibraryOps.h"
 #include "Prepare.h"
 #include "Slots.h"

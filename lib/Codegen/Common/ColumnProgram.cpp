@@ -33,7 +33,9 @@ ColumnProgram::ColumnProgram(KernelBuilder &k, const KernelContext &context, int
   }
 }
 
-Size ColumnProgram::sizeOf(size_t dim) const { return ShapedType::isDynamic(fusionGroup.domain[dim]) ? Size{1, true} : Size{fusionGroup.domain[dim], false}; }
+Size ColumnProgram::sizeOf(size_t dim) const {
+  return ShapedType::isDynamic(fusionGroup.domain[dim]) ? Size{1, true} : Size{fusionGroup.domain[dim], false};
+}
 
 Value ColumnProgram::evaluate(int node, ArrayRef<Value> indices, llvm::DenseMap<int, Value> &cache) {
   if (Value found = cache.lookup(node))

@@ -15,16 +15,16 @@ enum class Form { Uniform, PerRow, PerElement };
 
 struct Node {
   enum Kind {
-    Constant, ///< attribute
-    Load,     ///< operand, strides; with one input: plus input * indexStride
-    Compute,  ///< op applied to inputs
-    Reduce,   ///< input combined over the last dimension
-    Index,    ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
-    CausalMask,  ///< causal mask for query input 0 and key input 1: `instance` is S' - S, `window` is the window or 0
-    IsEqual,  ///< input 0 (i32) == input 1 (integer, truncated to i32)
-    Select,   ///< input 0 ? input 1 : input 2
-    Stream,   ///< random stream of the sample: `instance`
-    Dropout,  ///< inputs x, stream; element index by `strides`
+    Constant,   ///< attribute
+    Load,       ///< operand, strides; with one input: plus input * indexStride
+    Compute,    ///< op applied to inputs
+    Reduce,     ///< input combined over the last dimension
+    Index,      ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
+    CausalMask, ///< causal mask for query input 0 and key input 1: `instance` is S' - S, `window` is the window or 0
+    IsEqual,    ///< input 0 (i32) == input 1 (integer, truncated to i32)
+    Select,     ///< input 0 ? input 1 : input 2
+    Stream,     ///< random stream of the sample: `instance`
+    Dropout,    ///< inputs x, stream; element index by `strides`
   };
   Kind kind;
   mlir::Type type; ///< type of the computation.

@@ -28,7 +28,7 @@ struct FusionGroup {
 };
 
 struct FusionPlan {
-  std::vector<FusionGroup> fusionGroups;                    ///< in execution order.
+  std::vector<FusionGroup> fusionGroups;                ///< in execution order.
   llvm::DenseMap<mlir::Operation *, int> fusionGroupOf; ///< has no entry for recomputed ops, views, constants and concats.
 
   /// Position of the launch after which `value` can be read; -1: before the first launch.

@@ -43,7 +43,8 @@ bool zorse::codegen::isUniform(Operation *op) {
 /// Whether only elementwise ops read a value, through views that map each of its dimensions.
 static bool isReadByElementAlone(Value value) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return isViewOp(user) ? isReadByElementAlone(user->getResult(0)) : isElementwise(user) && !user->hasAttr(kCopyAttr) && viewChainOf(value).has_value();
+    return isViewOp(user) ? isReadByElementAlone(user->getResult(0))
+                          : isElementwise(user) && !user->hasAttr(kCopyAttr) && viewChainOf(value).has_value();
   });
 }
 

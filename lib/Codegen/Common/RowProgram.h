@@ -3,8 +3,8 @@
 // every access treats them as one.
 #pragma once
 
-#include "Fusion.h"
 #include "Expression.h"
+#include "Fusion.h"
 #include "KernelBuilder.h"
 
 namespace zorse::codegen {

@@ -13,8 +13,9 @@ using namespace zorse::onnx_import;
 
 static constexpr int64_t kFolded = 1 << 17; ///< max elements of a constant that may decide the graph; a larger one stays an argument
 
-static constexpr const char *kMetadataHint = "write the module's facts into the file (zorse.facts: write_metadata(module, path, inputs)), or export it "
-                                            "with zorse.export (zorse-torch-export for a model of the hub)";
+static constexpr const char *kMetadataHint =
+    "write the module's facts into the file (zorse.facts: write_metadata(module, path, inputs)), or export it "
+    "with zorse.export (zorse-torch-export for a model of the hub)";
 
 static std::string shapeText(const onnx::Tensor &tensor) {
   std::string text = "[";
@@ -201,7 +202,8 @@ static LogicalResult checkMissing(ImportState &state, const std::set<std::string
   std::vector<std::string> missing, merged, candidates;
   for (auto &[value, tensor] : unknown) {
     const onnx::Tensor &each = *tensor;
-    if (!forced(state, each.name()) && uses.inferred(value, each, [&](int64_t max) { return elementsOf(state, each, max); }) != InferredRole::Constant)
+    if (!forced(state, each.name()) &&
+        uses.inferred(value, each, [&](int64_t max) { return elementsOf(state, each, max); }) != InferredRole::Constant)
       candidates.push_back("'" + each.name() + "' " + shapeText(each));
   }
   for (auto &[name, fact] : state.metadata.parameters) {
@@ -262,7 +264,8 @@ static LogicalResult checkGradients(ImportState &state) {
                        (*state.metadata.detached == 1 ? " value that has" : " values that have") + " a gradient, the file says so of " +
                        std::to_string(state.metadata.detaches) + lost);
   else if (state.metadata.source == ModuleMetadata::Source::Exporter && state.metadata.lostDetaches > 0)
-    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(state.metadata.lostDetaches) + " times)" + lost);
+    problems.push_back("the module detaches a value and the exporter has dropped it (" + std::to_string(state.metadata.lostDetaches) + " times)" +
+                       lost);
   if (problems.empty())
     return success();
   if (state.options.trustGuess) {

@@ -241,7 +241,8 @@ private:
         FactorList &along = small.view.dims[i];
         const bool repeats = !along.empty() && std::all_of(along.begin(), along.end(), [](const Factor &f) { return f.stride == 0; });
         const bool forSamples = repeats && !isBatched(small) && along.size() == 1 && along[0].sample;
-        const auto holders = std::count_if(operands.begin(), operands.end(), [&](const LabelledOperand &other) { return holds(other.labels, label); });
+        const auto holders =
+            std::count_if(operands.begin(), operands.end(), [&](const LabelledOperand &other) { return holds(other.labels, label); });
         if (!repeats || (!forSamples && std::any_of(along.begin(), along.end(), [](const Factor &f) { return f.sample; })) ||
             (holders < 2 && (forSamples || !holds(equation.result, label))) || make.hasFailed())
           continue;

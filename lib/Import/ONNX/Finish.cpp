@@ -236,13 +236,12 @@ static std::vector<NamedAttrList> describeInputs(ImportState &state, ArrayRef<Op
       if (info.ignore)
         inputAttributes[input].set("zorse.ignore_index", state.builder.getI64IntegerAttr(*info.ignore));
     }
-    state.notes.push_back(
-        "labels are '" + state.inputNames[input] + "': " +
-        (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a separate file (--data " +
-                       state.inputNames[input] + "=FILE.npy) holds the ids"
-                 : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label; a "
-                   "separate file (--data " +
-                       state.inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
+    state.notes.push_back("labels are '" + state.inputNames[input] + "': " +
+                          (shifted ? "the graph shifts them itself, so they are the ids. zorse-run --data FILE does that; a separate file (--data " +
+                                         state.inputNames[input] + "=FILE.npy) holds the ids"
+                                   : "the graph compares position i with label i. zorse-run --data FILE takes the next token for every label; a "
+                                     "separate file (--data " +
+                                         state.inputNames[input] + "=FILE.npy) must hold labels that are shifted already"));
   }
   return inputAttributes;
 }

@@ -39,8 +39,9 @@ static std::optional<int64_t> paddingOf(OpContext &op, const ImportedValue &tabl
 LogicalResult zorse::onnx_import::checkPadding(ImportState &state) {
   // Facts recorded in a run name the tables that are looked up. Without a run, only declarations of modules are known.
   for (auto &[name, row] : state.metadata.padding)
-    if (auto fact = state.metadata.parameters.find(name); fact != state.metadata.parameters.end() && fact->second.reached == true && fact->second.trained &&
-                                                       !state.padded.count(name) && !state.options.trustGuess && !forced(state, name))
+    if (auto fact = state.metadata.parameters.find(name); fact != state.metadata.parameters.end() && fact->second.reached == true &&
+                                                          fact->second.trained && !state.padded.count(name) && !state.options.trustGuess &&
+                                                          !forced(state, name))
       return error(
           state,
           "row " + Twine(row) + " of embedding '" + name +

@@ -147,9 +147,8 @@ static LogicalResult run(ImportState &state, ImportedModel &result) {
       failed(bindInputs(state)) || failed(interpret(state, state.graph.body, wanted)))
     return failure();
   if (state.options.batchNormRows > 0 && state.statistics.empty())
-    return error(
-        state,
-        "--batch-norm-group-size: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. Leave the option out");
+    return error(state, "--batch-norm-group-size: no node takes statistics of the batch: there is no BatchNormalization, or all of them are frozen. "
+                        "Leave the option out");
   state.lossNumber = state.options.loss.empty() ? wanted[0] : -1;
   ImportedValue loss = state.values[wanted[0]];
   if (auto number = loss.view.elements() == 1 && loss.isKnown() ? uniformNumber(state, loss) : std::nullopt) {

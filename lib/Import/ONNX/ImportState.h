@@ -6,9 +6,9 @@
 // read as the Number B, and the emitted IR has `?` instead.
 #pragma once
 
-#include "ModuleMetadata.h"
 #include "Graph.h"
 #include "ImportedValue.h"
+#include "ModuleMetadata.h"
 
 #include "zorse/Import/ONNX/Import.h"
 

@@ -198,7 +198,8 @@ std::optional<LogicalResult> zorse::onnx_import::applyToSampleNumbers(OpContext 
     return op.error("reads the numbers of the samples in the batch (arange), which elementwise operators, sums and ids that pick within each "
                     "sample may: x[arange(B), places], or sample * T + place");
   if (!supported && op.state.options.batchNormRows > 0)
-    return op.error("reads the numbers of the samples in the batch (arange), which --batch-norm-group-size takes together in groups; compile without it");
+    return op.error(
+        "reads the numbers of the samples in the batch (arange), which --batch-norm-group-size takes together in groups; compile without it");
   if (!supported) { // compute with the indices as values of the graph
     Decomposition make(op);
     for (ImportedValue &operand : operands)

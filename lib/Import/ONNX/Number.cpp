@@ -14,7 +14,7 @@ using namespace zorse::onnx_import;
 namespace {
 
 constexpr size_t kLongest = 4096; // approximate limit on the characters of a printed number
-constexpr size_t kMaxTerms = 16; // largest number of terms of a product that is expanded
+constexpr size_t kMaxTerms = 16;  // largest number of terms of a product that is expanded
 constexpr int kLargestPower = 16;
 constexpr double kExactInts = 9007199254740992.0; // 2^53
 

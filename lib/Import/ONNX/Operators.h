@@ -68,7 +68,7 @@ constexpr size_t kAny = std::numeric_limits<size_t>::max();
 
 struct Registration {
   std::vector<const char *> names; ///< operators that one function imports; "domain.Name" outside of the default domain
-  size_t min, max;              ///< min and max number of operands
+  size_t min, max;                 ///< min and max number of operands
   std::vector<AttributeInfo> attributes;
   ImportFunction import;
   Opsets opsets = {};

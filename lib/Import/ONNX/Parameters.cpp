@@ -270,9 +270,10 @@ static void reportChanged(ImportState &state) {
 /// Warns about modes of norms, dropout and samples that the user may not have intended.
 static void reportModes(ImportState &state) {
   if (!state.frozenNorms.empty())
-    warn(state, std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
-                    firstOf(state.frozenNorms, 3) + ") normalise by running statistics, which training does not change" +
-                    (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
+    warn(state,
+         std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
+             firstOf(state.frozenNorms, 3) + ") normalise by running statistics, which training does not change" +
+             (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
   if (state.inertDropouts > 0) {
     bool exportedInTraining = state.dropouts > 0 || state.metadata.training.value_or(false);
     warn(state, std::to_string(state.inertDropouts) +

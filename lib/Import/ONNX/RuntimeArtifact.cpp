@@ -5,8 +5,8 @@
 //
 // Only the nodes that the loss depends on are kept, and gradients are generated again. Every gradient of the file must
 // belong to a parameter that the loss reads.
-#include "WeightFile.h"
 #include "TrainingFile.h"
+#include "WeightFile.h"
 
 #include <cstring>
 
@@ -222,9 +222,8 @@ private:
         if (mode != 0 && mode != 1)
           return fail(describe(node) + ": adam_mode " + std::to_string(mode) + " is not known");
         if (mode == 1 && options.weightDecay != 0)
-          return fail(describe(node) +
-                      ": adam_mode 1 with a weight decay, which it applies after the update, is not supported; make the artifacts "
-                      "with adam_mode 0, or give --optimizer adamw");
+          return fail(describe(node) + ": adam_mode 1 with a weight decay, which it applies after the update, is not supported; make the artifacts "
+                                       "with adam_mode 0, or give --optimizer adamw");
         if (integerOf(node, "correct_bias", 1) != 1)
           return fail(describe(node) + ": correct_bias 0, which makes the first updates smaller, is not supported");
       } else if (node.op_type() == "SGDOptimizerV2") {

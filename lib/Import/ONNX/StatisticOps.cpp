@@ -128,8 +128,8 @@ static LogicalResult importBatchNorm(OpContext &op) {
   // that train; without metadata all of them train.
   auto initializer = op.state.initializers.find(op.node.inputs[3]);
   const bool told = op.integer("training_mode") != 0;
-  const bool trains =
-      !op.state.metadata.statistics || (initializer != op.state.initializers.end() && op.state.metadata.statistics->count(initializer->second->name()));
+  const bool trains = !op.state.metadata.statistics ||
+                      (initializer != op.state.initializers.end() && op.state.metadata.statistics->count(initializer->second->name()));
   const bool training = told || (op.state.options.batchNormRows > 0 && trains);
   if (told && op.state.options.batchNormRows == 0)
     return op.error(

@@ -40,8 +40,8 @@ LogicalResult zorse::onnx_import::readWindows(OpContext &op, const ImportedValue
   constexpr int64_t kMax = 1 << 20;
   for (size_t i = 0; i < rank; ++i) {
     for (auto [what, value, min] : {std::make_tuple("a kernel", w.kernel[i], int64_t(1)), std::make_tuple("a stride", w.strides[i], int64_t(1)),
-                                      std::make_tuple("a dilation", w.dilations[i], int64_t(1)), std::make_tuple("a pad", pads[i], int64_t(0)),
-                                      std::make_tuple("a pad", pads[i + rank], int64_t(0))})
+                                    std::make_tuple("a dilation", w.dilations[i], int64_t(1)), std::make_tuple("a pad", pads[i], int64_t(0)),
+                                    std::make_tuple("a pad", pads[i + rank], int64_t(0))})
       if (value < min || value > kMax)
         return op.error(Twine("has ") + what + " of " + Twine(value) + " in dimension " + Twine(i + 2) + "; expects " + Twine(min) + " to " +
                         Twine(kMax));

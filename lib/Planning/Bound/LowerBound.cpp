@@ -120,7 +120,7 @@ std::vector<Machines> group(const std::vector<std::vector<double>> &seconds) {
 }
 
 std::vector<std::vector<double>> minSeconds(const Problem &problem, const Kinds &kinds, const std::vector<uint32_t> &devices,
-                                              const std::set<int64_t> &rowCounts) {
+                                            const std::set<int64_t> &rowCounts) {
   std::map<uint32_t, std::vector<double>> ofClass;
   std::vector<std::vector<double>> result;
   for (uint32_t d : devices) {

@@ -144,8 +144,7 @@ double toQuantity(const YAML::Node &node, const std::string &what, const std::ve
     value *= it->factor;
   }
   if (!(zero && value == 0) && !(value >= min && value <= max)) // written so that NaN fails
-    fail(node,
-         what + ": expected " + (zero ? "0 or " : "") + "a value from " + zorse::format("%g to %g", min, max) + ", got " + show(node) + remedy);
+    fail(node, what + ": expected " + (zero ? "0 or " : "") + "a value from " + zorse::format("%g to %g", min, max) + ", got " + show(node) + remedy);
   return value;
 }
 

@@ -158,8 +158,8 @@ private:
       fail(fields["reserved_memory"] ? fields["reserved_memory"]
            : fields["memory"]        ? fields["memory"]
                                      : fields.node(),
-           what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " + showBytes(double(device.reservedMemory)) +
-               "; give a smaller 'reserved_memory'");
+           what + ": its memory of " + showBytes(double(device.memory)) + " is no more than the reserve of " +
+               showBytes(double(device.reservedMemory)) + "; give a smaller 'reserved_memory'");
   }
 
   /// Reads the time model: a roofline, or kernel by kernel.

@@ -97,7 +97,8 @@ std::string describe(const ClusterDevice &device) {
   if (device.threads != 1)
     put("threads", std::to_string(device.threads));
   if (!std::equal(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond), std::begin(known.flopsPerSecond)))
-    put("flops_per_second", "{f32: " + speedOf(device.flopsPerSecond[0]) + ", f16: " + speedOf(device.flopsPerSecond[1]) + ", bf16: " + speedOf(device.flopsPerSecond[2]) + "}");
+    put("flops_per_second", "{f32: " + speedOf(device.flopsPerSecond[0]) + ", f16: " + speedOf(device.flopsPerSecond[1]) +
+                                ", bf16: " + speedOf(device.flopsPerSecond[2]) + "}");
   if (device.memory != known.memory)
     put("memory", bytesOf(device.memory));
   if (device.reservedMemory != known.reservedMemory)

@@ -37,8 +37,9 @@ namespace {
 
 /// Key for equality of devices: everything that times and memory depend on, and prices.
 auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, double port, const DeviceProfile *profile) {
-  return std::make_tuple(device.kind, device.type, device.arch, speed, device.flopsPerSecond[speedIndex(bundle::F32)], device.halfPeakRows, device.multiprocessors,
-                         device.eager, device.memoryBandwidth, device.launchOverhead, device.memory, device.reservedMemory, device.price, node.pcie, port, profile);
+  return std::make_tuple(device.kind, device.type, device.arch, speed, device.flopsPerSecond[speedIndex(bundle::F32)], device.halfPeakRows,
+                         device.multiprocessors, device.eager, device.memoryBandwidth, device.launchOverhead, device.memory, device.reservedMemory,
+                         device.price, node.pcie, port, profile);
 }
 
 Status checkProfile(const Profile &profile, const bundle::ModelSummary &summary) {
@@ -110,7 +111,8 @@ Result<CostModel> CostModel::make(const bundle::ModelSummary &summary, const Clu
   std::string unable;
   for (size_t i = 0; i < chosen->size(); ++i) {
     const ClusterDevice &device = cluster.devices[(*chosen)[i]];
-    double speed = !planDevices.empty() && planDevices[i].flopsPerSecond > 0 ? planDevices[i].flopsPerSecond : device.flopsPerSecond[speedIndex(type)];
+    double speed =
+        !planDevices.empty() && planDevices[i].flopsPerSecond > 0 ? planDevices[i].flopsPerSecond : device.flopsPerSecond[speedIndex(type)];
     if (!(speed > 0)) {
       unable += (unable.empty() ? "" : ", ") + ("'" + device.name + "'" + (device.type.empty() ? "" : " (" + device.type + ")"));
       continue;

@@ -20,7 +20,7 @@ struct GpuRates {
   double attentionForward = 0, attentionBackward = 0; ///< FLOP/s inside attention kernels
   double bandwidth = 0;                               ///< bytes/s that kernels reach; 0: memory costs nothing
   uint32_t multiprocessors = 0;
-  double call = 0;   ///< seconds of overhead per call of a unit function
+  double call = 0;           ///< seconds of overhead per call of a unit function
   double launchOverhead = 0; ///< seconds between two dependent launches
 };
 

@@ -120,10 +120,9 @@ Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape) {
   struct {
     const char *what;
     int64_t found, max;
-  } const sizes[] = {
-      {"layers", shape.layers, kMaxLayers},      {"hidden", shape.hidden, kMaxWidth},     {"ffn", shape.ffn, kMaxWidth},
-      {"heads", shape.heads, shape.hidden},       {"kv_heads", shape.kvHeads, shape.heads}, {"vocabulary", shape.vocabulary, kMaxWidth},
-      {"sequence", shape.sequence, kMaxSequence}};
+  } const sizes[] = {{"layers", shape.layers, kMaxLayers},      {"hidden", shape.hidden, kMaxWidth},      {"ffn", shape.ffn, kMaxWidth},
+                     {"heads", shape.heads, shape.hidden},      {"kv_heads", shape.kvHeads, shape.heads}, {"vocabulary", shape.vocabulary, kMaxWidth},
+                     {"sequence", shape.sequence, kMaxSequence}};
   for (const auto &[what, found, max] : sizes)
     if (found < 1 || found > max)
       return userError("model '" + shape.name + "': " + what + " is " + std::to_string(found) + ", expected 1 to " + std::to_string(max));

@@ -11,7 +11,8 @@ namespace zorse::planning {
 /// units on the way.
 /// \param base     the pipeline's first sample
 /// \param devices  scratch memory
-void assignStageCells(const Strategy &strategy, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices, std::vector<step::Cell> &cells);
+void assignStageCells(const Strategy &strategy, const Stage &stage, int64_t base, std::vector<step::StageDevice> &devices,
+                      std::vector<step::Cell> &cells);
 
 /// Returns the way of a pipeline's sample. Every round contains all ways, in another order than the
 /// round before, so that a device that executes every third sample executes samples of all ways.

@@ -108,8 +108,9 @@ bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pip
     for (size_t i = 0; i < x.members.size() && same; ++i) {
       const Member &m = x.members[i], &n = y.members[i];
       const ClusterDevice &one = problem->cluster.devices[m.device], &other = problem->cluster.devices[n.device];
-      same = m.samples == n.samples && m.microBatchSize == n.microBatchSize && problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) &&
-             one.memory == other.memory && one.reservedMemory == other.reservedMemory && launches(m.device) == launches(n.device) &&
+      same = m.samples == n.samples && m.microBatchSize == n.microBatchSize &&
+             problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) && one.memory == other.memory &&
+             one.reservedMemory == other.reservedMemory && launches(m.device) == launches(n.device) &&
              optimizations.of(m.device) == optimizations.of(n.device) && sameNodes(m.device, n.device);
       if (!same)
         break;

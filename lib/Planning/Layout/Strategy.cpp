@@ -8,7 +8,8 @@ using namespace zorse;
 using namespace zorse::planning;
 
 static auto placeOf(const MemoryOptimizations &optimizations, uint32_t device) {
-  return std::lower_bound(optimizations.overrides.begin(), optimizations.overrides.end(), device, [](const auto &other, uint32_t d) { return other.first < d; });
+  return std::lower_bound(optimizations.overrides.begin(), optimizations.overrides.end(), device,
+                          [](const auto &other, uint32_t d) { return other.first < d; });
 }
 
 const MemoryOptimization &MemoryOptimizations::of(uint32_t device) const {

@@ -77,8 +77,8 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
 } // namespace
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
-    : problem(problem), fragmentationDivisor(gaps), tries(tries), tables(step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs)), replicas(problem),
-      reused(emptyPlan(problem)) {
+    : problem(problem), fragmentationDivisor(gaps), tries(tries), tables(step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs)),
+      replicas(problem), reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
   result.fragmentationDivisor.resize(devices);

@@ -24,13 +24,13 @@ public:
   explicit StrategySimulator(const Problem &problem, uint64_t gaps = kFragmentationDivisor, int tries = 1);
 
   struct Result {
-    bool ran = false;             ///< false: the order cannot run (deadlock)
-    double step = 0;              ///< seconds
-    uint64_t shortfallBytes = 0;          ///< bytes over the devices' memory, summed
-    std::vector<uint64_t> memory; ///< per device of the cluster, gaps included
-    std::vector<uint64_t> fragmentationDivisor;   ///< per device: bytes included in `memory` for gaps
-    std::vector<double> busy;     ///< per device: seconds of compute
-    uint32_t tasks = 0;           ///< number of entries of the simulated list
+    bool ran = false;                           ///< false: the order cannot run (deadlock)
+    double step = 0;                            ///< seconds
+    uint64_t shortfallBytes = 0;                ///< bytes over the devices' memory, summed
+    std::vector<uint64_t> memory;               ///< per device of the cluster, gaps included
+    std::vector<uint64_t> fragmentationDivisor; ///< per device: bytes included in `memory` for gaps
+    std::vector<double> busy;                   ///< per device: seconds of compute
+    uint32_t tasks = 0;                         ///< number of entries of the simulated list
   };
   const Result &run(const Strategy &strategy);
 

@@ -118,7 +118,7 @@ private:
     plain.offload.clear();
     if (const std::optional<Evaluation> other = estimateOf(plain))
       say(other->shortfallBytes ? "without these, devices exceed their memory by " + showBytes(double(other->shortfallBytes))
-                        : "without these, the plan fits and takes " + format("%.4g s", other->step));
+                                : "without these, the plan fits and takes " + format("%.4g s", other->step));
   }
 
   /// Returns whether cells recompute or offload activations.
@@ -135,7 +135,7 @@ private:
         }
       used |= how == Activations::Recompute ? sayOptimization(with, devices, "recomputes activations", "recompute activations", without)
                                             : sayOptimization(with, devices, "offloads activations to the host between forward and backward",
-                                                           "offload activations to their hosts between forward and backward", without);
+                                                              "offload activations to their hosts between forward and backward", without);
     }
     return used;
   }
@@ -170,9 +170,9 @@ private:
         sayOptimization(with, phased, "gathers parameters per model chunk, twice a step", "gather parameters per model chunk, twice a step", atOnce);
     used |= sayOptimization(with, moments, "keeps optimizer states on the host", "keep optimizer states on their hosts", onDevice(moments));
     used |= sayOptimization(with, state, "keeps parameters, optimizer states and reduced gradients on the host",
-                         "keep parameters, optimizer states and reduced gradients on their hosts", onDevice(state));
+                            "keep parameters, optimizer states and reduced gradients on their hosts", onDevice(state));
     used |= sayOptimization(with, updated, "keeps parameters and optimizer states on the host and updates them with the host's CPU",
-                         "keep parameters and optimizer states on their hosts and update them with the hosts' CPUs", onDevice(updated));
+                            "keep parameters and optimizer states on their hosts and update them with the hosts' CPUs", onDevice(updated));
     return used;
   }
 
@@ -180,7 +180,7 @@ private:
   /// \param with     evaluation of the plan
   /// \param without  the same plan without the technique
   bool sayOptimization(const std::optional<Evaluation> &with, const std::set<uint32_t> &devices, const char *one, const char *many,
-                    const step::Plan &without) {
+                       const step::Plan &without) {
     if (devices.empty())
       return false;
     std::string text = devices.size() == 1 ? plan.devices[*devices.begin()].name + " " + one : std::to_string(devices.size()) + " devices " + many;

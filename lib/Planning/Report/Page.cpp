@@ -17,8 +17,8 @@
 
 using namespace zorse;
 using namespace zorse::planning;
-using nlohmann::json;
 using html::escape;
+using nlohmann::json;
 
 namespace {
 
@@ -257,5 +257,5 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
           "what</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
   page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) + "</pre>\n";
   return html::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
-                     html::kPlanScript);
+                    html::kPlanScript);
 }

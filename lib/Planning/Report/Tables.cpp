@@ -44,8 +44,8 @@ std::string unitsOf(const Report::Stage &s) {
 /// Whether two stages are rows of one folded row: they differ only in their units, their devices of
 /// equal types, and what follows from these.
 bool foldsWith(const Report::Stage &a, const Report::Stage &b) {
-  return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes && a.samples == b.samples &&
-         a.minRows == b.minRows && a.maxRows == b.maxRows && a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 && b.lastFraction == 1 &&
+  return a.unitEnd - a.unitBegin == b.unitEnd - b.unitBegin && a.deviceTypes == b.deviceTypes && a.samples == b.samples && a.minRows == b.minRows &&
+         a.maxRows == b.maxRows && a.firstFraction == 1 && b.firstFraction == 1 && a.lastFraction == 1 && b.lastFraction == 1 &&
          std::abs(a.meanBusy - b.meanBusy) < 0.1 && a.available == b.available;
 }
 

@@ -123,7 +123,8 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
 }
 
 const std::vector<step::ScheduleKind> &zorse::planning::searchedSchedules() {
-  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe, step::ScheduleKind::SteadyState};
+  static const std::vector<step::ScheduleKind> kinds{step::ScheduleKind::OneForwardOneBackward, step::ScheduleKind::GPipe,
+                                                     step::ScheduleKind::SteadyState};
   return kinds;
 }
 

@@ -4,8 +4,8 @@
 #include "../Layout/StrategySimulator.h"
 #include "../Layout/UnitTables.h"
 #include "SplitMix64.h"
-#include "StagePartitioner.h"
 #include "StageModel.h"
+#include "StagePartitioner.h"
 #include "Stages.h"
 
 #include "zorse/Planning/Search.h"
@@ -41,10 +41,10 @@ private:
 
 struct Candidate {
   Strategy strategy;
-  double inFlight = 1; ///< PartitionOptions::inFlight with which it was partitioned
-  double estimate = 0; ///< estimated seconds of the step
-  double step = 0;     ///< simulated seconds of the step
-  double score = 0;    ///< objective: seconds or price per sample, with a penalty for missing memory and throughput
+  double inFlight = 1;         ///< PartitionOptions::inFlight with which it was partitioned
+  double estimate = 0;         ///< estimated seconds of the step
+  double step = 0;             ///< simulated seconds of the step
+  double score = 0;            ///< objective: seconds or price per sample, with a penalty for missing memory and throughput
   uint64_t shortfallBytes = 0; ///< bytes
   uint32_t tasks = 0;
   Move move = Move::Units;      ///< the move that created it
@@ -102,7 +102,7 @@ public:
   UnitTables tables;
   StageModel model;
   std::unique_ptr<StageModel> fractionalModel; ///< for stages that share units; null: none do
-  std::vector<uint32_t> devices;     ///< devices that may be used
+  std::vector<uint32_t> devices;               ///< devices that may be used
 
 private:
   std::vector<std::unique_ptr<StrategySimulator>> simulators;
@@ -156,7 +156,8 @@ void setSamplesPerVariant(Strategy &strategy);
 bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline);
 /// Finds two stages, and the number of units or parts that the first gets from the second, such
 /// that the busiest stage has less work. Returns false if there are none.
-bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b, int32_t &by);
+bool fromBusiest(const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b,
+                 int32_t &by);
 
 /// Moves devices to other groups, swaps, merges or splits groups, or adds devices of `rest`.
 /// Returns false if this draw found no change.

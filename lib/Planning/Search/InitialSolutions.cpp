@@ -123,7 +123,9 @@ std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const st
 }
 
 bool sameLayout(const Strategy &a, const Strategy &b) {
-  auto sameMember = [](const Member &m, const Member &o) { return m.device == o.device && m.samples == o.samples && m.microBatchSize == o.microBatchSize; };
+  auto sameMember = [](const Member &m, const Member &o) {
+    return m.device == o.device && m.samples == o.samples && m.microBatchSize == o.microBatchSize;
+  };
   auto sameStage = [&](const Stage &s, const Stage &o) {
     return s.unitBegin == o.unitBegin && s.unitEnd == o.unitEnd &&
            std::equal(s.members.begin(), s.members.end(), o.members.begin(), o.members.end(), sameMember);
@@ -366,7 +368,8 @@ private:
     candidate.estimate = time;
     candidate.inFlight = options.inFlight;
     for (size_t p = 0; p < partitions.size(); ++p)
-      candidate.strategy.pipelines.push_back(makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p], partitions[p], task.samples[p]));
+      candidate.strategy.pipelines.push_back(
+          makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p], partitions[p], task.samples[p]));
     if (parts) {
       candidate.strategy.boundaryDenominator = context.fractionalModel->boundaryVariants();
       setSamplesPerVariant(candidate.strategy);
@@ -409,7 +412,8 @@ private:
     std::map<std::array<size_t, 2>, size_t> refined;
     std::map<size_t, double> bestOf; // by number of pipelines
     for (size_t i : byPromise) {
-      if (tasks[i].finer.empty() || tasks[i].found.empty() || refined[{tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ >= effort.seedsInPieces)
+      if (tasks[i].finer.empty() || tasks[i].found.empty() ||
+          refined[{tasks[i].deviceSets.size(), tasks[i].options.maxRows}]++ >= effort.seedsInPieces)
         continue;
       const double best = bestOf.emplace(tasks[i].deviceSets.size(), tasks[i].estimate()).first->second;
       if (tasks[i].estimate() > effort.piecesWithin * best)

@@ -148,8 +148,9 @@ void zorse::planning::hillClimb(SearchContext &context, std::vector<Candidate> &
   // And from the best layout of every number of stages that is not among them.
   size_t others = 0;
   for (const Candidate &candidate : pool)
-    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesStarts && candidate.score < INFINITY && candidate.strategy.boundaryDenominator == 1 &&
-                                                   std::find(stages.begin(), stages.end(), count) == stages.end()) {
+    if (size_t count = stagesOf(candidate.strategy); others < effort.stagesStarts && candidate.score < INFINITY &&
+                                                     candidate.strategy.boundaryDenominator == 1 &&
+                                                     std::find(stages.begin(), stages.end(), count) == stages.end()) {
       stages.push_back(count);
       ++others;
       start(candidate);

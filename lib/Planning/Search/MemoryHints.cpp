@@ -109,7 +109,8 @@ std::optional<double> zorse::planning::shortSearch(const Problem &problem, const
   context.simulate(pool);
   std::optional<double> best;
   for (const Candidate &c : pool)
-    if (c.score < 1e300 && c.shortfallBytes == 0 && (!best || c.score < *best) && (options.maxPrice <= 0 || context.price(c.strategy) <= options.maxPrice) &&
+    if (c.score < 1e300 && c.shortfallBytes == 0 && (!best || c.score < *best) &&
+        (options.maxPrice <= 0 || context.price(c.strategy) <= options.maxPrice) &&
         static_cast<double>(problem.batch) >= options.minThroughput * c.step) {
       best = c.score;
       if (!used)

@@ -111,7 +111,8 @@ bool moveOne(SearchContext &context, StagePartitioner &partitioner, const Candid
   case Move::Rows:
     return moveRows(model, random, pipeline);
   case Move::Schedule:
-    return moveSchedule(context, random, strategy.schedule) && (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::SteadyState);
+    return moveSchedule(context, random, strategy.schedule) &&
+           (strategy.boundaryDenominator == 1 || strategy.schedule.kind == step::ScheduleKind::SteadyState);
   case Move::State:
     return moveState(random, strategy.state);
   case Move::Level:

@@ -201,8 +201,8 @@ void Neighborhood::recut(size_t p, const std::vector<DeviceSet> &groups) {
 
 /// Whether moving either of two devices has the same effect.
 bool Neighborhood::alike(const StagePosition &a, const StagePosition &b) const {
-  return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) && model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) &&
-         model->nodeOf(a.device) == model->nodeOf(b.device);
+  return a.pipeline == b.pipeline && (a.pipeline == kNowhere || a.stage == b.stage) &&
+         model->deviceTypeOf(a.device) == model->deviceTypeOf(b.device) && model->nodeOf(a.device) == model->nodeOf(b.device);
 }
 
 /// Moves one device to every other stage, removes it, or adds an unused one.
@@ -216,7 +216,8 @@ void Neighborhood::devices() {
     Groups without = groups;
     if (from.pipeline != kNowhere) {
       erase(without[from.pipeline][from.stage].devices, from.device);
-      if (std::all_of(without[from.pipeline].begin(), without[from.pipeline].end(), [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); })) {
+      if (std::all_of(without[from.pipeline].begin(), without[from.pipeline].end(),
+                      [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); })) {
         dissolve(from.pipeline, from.device);
         continue;
       }

@@ -87,7 +87,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
   simulateSome(context, std::move(varied), effort.phaseRowTasks, pool);
   if (effort.descentTasks > 0 && !pool.empty())
     hillClimb(context, pool,
-            static_cast<uint32_t>(std::min(effort.phaseDescents, effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
+              static_cast<uint32_t>(std::min(effort.phaseDescents, effort.phaseDescentTasks / (2.0 * std::max(pool.front().tasks, 1u)))));
   pool.erase(std::remove_if(pool.begin(), pool.end(), [](const Candidate &c) { return c.shortfallBytes > 0; }), pool.end());
   if (pool.empty())
     return std::nullopt;

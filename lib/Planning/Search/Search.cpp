@@ -43,8 +43,9 @@ double simulatedTasksOf(const Problem &problem, const Strategy &strategy) {
 
 /// Number of simulations of descents, in addition to the budget of the moves.
 uint32_t descents(const SearchContext &context, const Strategy &strategy) {
-  const double lists =
-      context.problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Offload ? 3 : 1; // three lists: two iterations, and one of many copies
+  const double lists = context.problem.memoryOptimizations.defaultOptimization.activations == step::Activations::Offload
+                           ? 3
+                           : 1; // three lists: two iterations, and one of many copies
   const SearchEffort effort = context.effort();
   return static_cast<uint32_t>(std::min<double>(effort.maxDescents, effort.descentTasks / (lists * tasksOf(strategy))));
 }
@@ -214,7 +215,8 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   context.devices = all;
   refine(context, pool);
   if (context.effort().descentTasks > 0)
-    hillClimb(context, pool, options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().strategy));
+    hillClimb(context, pool,
+              options.candidates ? context.budget - std::min(context.budget, context.tried()) : descents(context, pool.front().strategy));
 
   if (alone)
     pool.push_back(*alone);

@@ -17,17 +17,17 @@ struct SearchEffort {
   bool everyTile; ///< up to 16 unit x sample pairs: descents try different paths of samples through the same devices
 
   // Budget, in simulated layouts.
-  double tasks;                                 ///< default sum over all layouts; 3e6 take at most half a second on two cores
+  double tasks;                              ///< default sum over all layouts; 3e6 take at most half a second on two cores
   uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a layout
   uint32_t seedsPart = 4,
-           laterPart = 8; ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for moves after the later search of subsets
-  int64_t maxRows = 256; ///< of a micro-batch, if the user sets no limit
-  int32_t boundaryVariants;           ///< ways of samples if stages share units; 16 ways were slower and gave no faster plans
-  bool everySchedule;     ///< includes GPipe
+           laterPart = 8;   ///< 1/seedsPart of the budget is for the first seeds, 1/laterPart for moves after the later search of subsets
+  int64_t maxRows = 256;    ///< of a micro-batch, if the user sets no limit
+  int32_t boundaryVariants; ///< ways of samples if stages share units; 16 ways were slower and gave no faster plans
+  bool everySchedule;       ///< includes GPipe
 
   // Seeds (InitialSolutions.cpp).
   size_t seedOrders, copyOrders; ///< orders of kinds of devices, for one pipeline and for several equal ones; 24 are all orders of four kinds
-  uint32_t maxCopies = 16;      ///< equal pipelines
+  uint32_t maxCopies = 16;       ///< equal pipelines
   bool everyCopies;              ///< also 3, 5 and 16 pipelines, not only 2, 4, 8 and one per site
   bool bothSides;                ///< with two kinds of devices, also places one on both sides of the other
   size_t seedRows;               ///< number of micro-batch sizes tried for all stages together, which is faster; 0: each stage chooses its own
@@ -49,8 +49,8 @@ struct SearchEffort {
   bool wholeStages;                     ///< also all devices of a subset as one stage
 
   // First simulations (Search.cpp).
-  size_t singles = 64;                   ///< single devices and row counts
-  size_t minInitialSolutions;                     ///< independent of the budget
+  size_t singles = 64;                ///< single devices and row counts
+  size_t minInitialSolutions;         ///< independent of the budget
   size_t minLeaders, maxLeaders = 12; ///< best layouts tried with all schedules; one above 1,024 devices, because planning must take only seconds
 
   // Walks (LocalSearch.cpp).
@@ -62,18 +62,18 @@ struct SearchEffort {
   int wholeGroups;         ///< percentage of group moves that move all devices of a node and class
 
   // Descents (IteratedLocalSearch.cpp, Neighborhood.cpp).
-  double descentTasks;      ///< simulated by descents in addition to the budget; 0: no descents, because each layout has too many tasks
-  uint32_t maxDescents;    ///< layouts
-  bool bestNeighbour;       ///< use the best of all small changes instead of the first better one
-  size_t hillClimbStarts = 8;  ///< from layouts of whole units of different structure
-  size_t sharingStarts = 4;  ///< from layouts that share units
-  size_t stagesStarts = 4;   ///< from layouts with other numbers of stages
-  size_t keptStarts = 4;     ///< after the first round
-  uint64_t kicks = 4;       ///< random moves with a descent after each, per walk and round
-  size_t descentPatience;   ///< rounds without a better plan
-  size_t dividedMax = 6;   ///< maximum devices of a stage that is split in all 62 ways
-  size_t maxPipelines = 3; ///< also after one device became a separate pipeline
-  bool deviceMemoryOptimizations;    ///< memory techniques may differ by device
+  double descentTasks;            ///< simulated by descents in addition to the budget; 0: no descents, because each layout has too many tasks
+  uint32_t maxDescents;           ///< layouts
+  bool bestNeighbour;             ///< use the best of all small changes instead of the first better one
+  size_t hillClimbStarts = 8;     ///< from layouts of whole units of different structure
+  size_t sharingStarts = 4;       ///< from layouts that share units
+  size_t stagesStarts = 4;        ///< from layouts with other numbers of stages
+  size_t keptStarts = 4;          ///< after the first round
+  uint64_t kicks = 4;             ///< random moves with a descent after each, per walk and round
+  size_t descentPatience;         ///< rounds without a better plan
+  size_t dividedMax = 6;          ///< maximum devices of a stage that is split in all 62 ways
+  size_t maxPipelines = 3;        ///< also after one device became a separate pipeline
+  bool deviceMemoryOptimizations; ///< memory techniques may differ by device
 
   // Judgement (SelectBest.cpp).
   size_t judged;             ///< plans that fit, by the full expansion
@@ -82,7 +82,7 @@ struct SearchEffort {
   size_t judgeRounds = 12;   ///< number of these expansions
   bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes as long as all other work
   bool placesFull;           ///< place only plans that nearly fill a device with a single micro-batch; the others can reduce the samples in flight
-  uint64_t fragmentationDivisor;             ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
+  uint64_t fragmentationDivisor; ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
 
   // Memory techniques (MemoryOptimizations.cpp, Phases.cpp).
   bool easesMemory;                                                      ///< also if a plan fits without them
@@ -101,9 +101,9 @@ struct SearchEffort {
 
   // If nothing fits (MemoryHints.cpp).
   size_t shortInitialSolutions = 24; ///< of a short search
-  bool shortPieces;       ///< short searches also split nodes
-  size_t addedDevices;    ///< the message suggests up to this number of additional devices
-  bool triesPhases;       ///< the message states whether parameters gathered by phase would fit
+  bool shortPieces;                  ///< short searches also split nodes
+  size_t addedDevices;               ///< the message suggests up to this number of additional devices
+  bool triesPhases;                  ///< the message states whether parameters gathered by phase would fit
 
   /// \param units, samples  of the problem; default: many
   static SearchEffort forDevices(size_t devices, int64_t units = 1 << 20, int64_t samples = 1 << 20);
@@ -116,8 +116,8 @@ struct SearchEffort {
   /// How seeds divide the devices of a pipeline.
   struct Pieces {
     std::vector<size_t> deviceSets; ///< maximum devices of an atom, for one seed each
-    std::vector<size_t> finer; ///< the same for split nodes
-    uint32_t maxInStage;      ///< maximum devices of a stage other than the last
+    std::vector<size_t> finer;      ///< the same for split nodes
+    uint32_t maxInStage;            ///< maximum devices of a stage other than the last
   };
   Pieces piecesOf(size_t devicesOfPipeline) const;
 };

@@ -21,7 +21,8 @@ bool isTight(SearchContext &context, const Strategy &strategy, const Evaluation 
   const SearchEffort effort = context.effort();
   const std::vector<uint64_t> *gaps = effort.placesFull ? &context.simulator(0).run(strategy).fragmentationDivisor : nullptr;
   for (size_t d = 0; d < evaluation.memory.size(); ++d) {
-    const uint64_t limit = context.problem.cluster.devices[d].capacity(), usual = gaps ? (*gaps)[d] * effort.fragmentationDivisor / StrategySimulator::kFragmentationDivisor : limit / 20;
+    const uint64_t limit = context.problem.cluster.devices[d].capacity(),
+                   usual = gaps ? (*gaps)[d] * effort.fragmentationDivisor / StrategySimulator::kFragmentationDivisor : limit / 20;
     const bool givesWay = gaps && strategy.schedule.kind == step::ScheduleKind::SteadyState && evaluation.peakInFlightCells[d] > 1;
     if (limit && !givesWay && evaluation.memory[d] + usual > limit)
       return true;
@@ -132,7 +133,8 @@ private:
   void chooseBest() {
     size_t chosen = 0;
     for (size_t round = 0; round < effort.judgeRounds; ++round) {
-      std::stable_sort(evaluated.begin() + static_cast<long>(chosen), evaluated.end(), [](const EvaluatedPlan &a, const EvaluatedPlan &b) { return a.score < b.score; });
+      std::stable_sort(evaluated.begin() + static_cast<long>(chosen), evaluated.end(),
+                       [](const EvaluatedPlan &a, const EvaluatedPlan &b) { return a.score < b.score; });
       for (; chosen < evaluated.size() && evaluated[chosen].score < bestScore; ++chosen)
         choose(evaluated[chosen]);
       chosen = evaluated.size();
@@ -190,7 +192,8 @@ private:
       return "no plan fits the memory of the devices";
     Strategy min = closest->strategy;
     const auto minOfPool = std::min_element(pool.begin(), pool.end(), [](const Candidate &a, const Candidate &b) {
-      return std::pair(a.score < INFINITY ? a.shortfallBytes : UINT64_MAX, a.id) < std::pair(b.score < INFINITY ? b.shortfallBytes : UINT64_MAX, b.id);
+      return std::pair(a.score < INFINITY ? a.shortfallBytes : UINT64_MAX, a.id) <
+             std::pair(b.score < INFINITY ? b.shortfallBytes : UINT64_MAX, b.id);
     });
     if (minOfPool != pool.end())
       takeIfLess(minOfPool->strategy, min);
@@ -234,4 +237,6 @@ private:
 
 } // namespace
 
-Result<SearchResult> zorse::planning::selectBest(SearchContext &context, const std::vector<Candidate> &pool) { return Selection(context, pool).run(); }
+Result<SearchResult> zorse::planning::selectBest(SearchContext &context, const std::vector<Candidate> &pool) {
+  return Selection(context, pool).run();
+}

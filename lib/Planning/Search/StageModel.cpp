@@ -132,7 +132,8 @@ void StageModel::sumState() {
       h += n * (compute + (group.trainable ? size : 0));
       if (group.trainable) {
         const StateOffload offload = problem.memoryOptimizations.defaultOptimization.state;
-        s += n * size * ((keepsMoments(offload) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
+        s += n * size *
+             ((keepsMoments(offload) ? tables.moments() : 0) + (group.computeSize != group.elementSize && keepsMasters(offload) ? 1.0 : 0.0));
         g += n * compute;
         r += n * size;
       }
@@ -186,7 +187,8 @@ void StageModel::measureCells() {
         if (u > 0) {
           const CellBytes both = bytesOfCell(cell(u - 1, u + 1, e ? max : 1)), &front = ends[e][0][static_cast<size_t>(u) - 1],
                           &behind = ends[e][0].back();
-          ends[e][1].push_back({both.residentBytes - front.residentBytes - behind.residentBytes, both.transientBytes - front.transientBytes - behind.transientBytes});
+          ends[e][1].push_back(
+              {both.residentBytes - front.residentBytes - behind.residentBytes, both.transientBytes - front.transientBytes - behind.transientBytes});
         }
       }
     for (int64_t rows : rowChoices) {
@@ -197,8 +199,8 @@ void StageModel::measureCells() {
         sums.push_back({0, 0});
         for (size_t i = 0; i < ends[0][kind].size(); ++i) {
           const CellBytes &low = ends[0][kind][i], &high = ends[1][kind][i];
-          sums.push_back(
-              {sums.back().residentBytes + low.residentBytes + at * (high.residentBytes - low.residentBytes), sums.back().transientBytes + low.transientBytes + at * (high.transientBytes - low.transientBytes)});
+          sums.push_back({sums.back().residentBytes + low.residentBytes + at * (high.residentBytes - low.residentBytes),
+                          sums.back().transientBytes + low.transientBytes + at * (high.transientBytes - low.transientBytes)});
         }
       }
       for (int32_t u = 0; u < units; ++u)

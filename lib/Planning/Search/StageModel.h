@@ -5,8 +5,8 @@
 #include "../Layout/UnitTables.h"
 #include "SearchEffort.h"
 
-#include "zorse/Planning/Strategy.h"
 #include "zorse/Planning/Search.h"
+#include "zorse/Planning/Strategy.h"
 
 #include <array>
 #include <cstdint>

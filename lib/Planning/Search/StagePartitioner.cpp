@@ -70,11 +70,12 @@ const StagePartitioner::CellMemory &StagePartitioner::cellMemory(size_t r, int32
 /// Returns the seconds of a sample's transfers into an atom's stage and back.
 double StagePartitioner::hop(size_t deviceSet, int32_t cut, size_t rows) const {
   double bytes = model.forwardBytesAt(cut) + model.backwardBytesAt(cut);
-  return 2 * linkLatency[deviceSet] + (linkBandwidth[deviceSet] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[deviceSet] : 0);
+  return 2 * linkLatency[deviceSet] +
+         (linkBandwidth[deviceSet] > 0 ? kQueues * bytes * static_cast<double>(model.rows()[rows]) / linkBandwidth[deviceSet] : 0);
 }
 
-double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
-                        double &gather) const {
+double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind,
+                               double passage, double time, double &gather) const {
   const double samples = static_cast<double>(options.samples), cells = stage.cells;
   double sync = 0, reduce = 0;
   gather = 0;
@@ -235,7 +236,8 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
     u = std::min(u, v - 1);
     auto ok = [&](int32_t begin) {
       double gather, pass = passage(stage, r, begin, v), need = needs(stage, goal.options, r, begin, v, latencyBehind, pass, goal.time, gather);
-      return need + goal.late + std::max(goal.fill * std::max(0.0, goal.latency - latencyBehind - pass), gather - goal.late) <= goal.time * (1 + 1e-12);
+      return need + goal.late + std::max(goal.fill * std::max(0.0, goal.latency - latencyBehind - pass), gather - goal.late) <=
+             goal.time * (1 + 1e-12);
     };
     if (u >= 0 && ok(u)) {
       while (u > 0 && ok(u - 1))

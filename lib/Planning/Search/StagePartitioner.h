@@ -15,17 +15,17 @@ struct DeviceSet {
 };
 
 struct PartitionOptions {
-  int64_t samples = 0;         ///< samples of the pipeline
-  uint32_t replicas = 1;         ///< number of equal pipelines that share its gradients
+  int64_t samples = 0;             ///< samples of the pipeline
+  uint32_t replicas = 1;           ///< number of equal pipelines that share its gradients
   size_t maxDeviceSets = SIZE_MAX; ///< maximum number of atoms of a stage
-  bool mayLeaveOut = true;     ///< whether atoms may have no work
+  bool mayLeaveOut = true;         ///< whether atoms may have no work
   bool split = false;
-  bool waits = true;                         ///< stages wait for the first sample: times are more accurate, and stage boundaries less even
-  bool rough = false;                        ///< within 1 % and without that wait, for comparisons
-  double lateStart = 0.01;                   ///< share of the time that the first stages may wait for their parameters
-  double inFlight = 1;                       ///< samples for which memory is reserved, as a multiple of those in flight without waiting
+  bool waits = true;                      ///< stages wait for the first sample: times are more accurate, and stage boundaries less even
+  bool rough = false;                     ///< within 1 % and without that wait, for comparisons
+  double lateStart = 0.01;                ///< share of the time that the first stages may wait for their parameters
+  double inFlight = 1;                    ///< samples for which memory is reserved, as a multiple of those in flight without waiting
   double minTime = 0, maxTime = 1e18;     ///< known bounds of the result; there is no result above maxTime
-  uint32_t maxDevices = UINT32_MAX;         ///< maximum devices of a stage, except for a stage that uses all remaining devices
+  uint32_t maxDevices = UINT32_MAX;       ///< maximum devices of a stage, except for a stage that uses all remaining devices
   size_t minRows = 0, maxRows = SIZE_MAX; ///< indices of StageModel::rows()
 };
 
@@ -36,8 +36,8 @@ struct PartitionStage {
 };
 
 struct Partition {
-  double time = 0;              ///< estimated seconds of the step
-  double latency = 0;           ///< estimated seconds of one sample's path through the stages and back
+  double time = 0;                    ///< estimated seconds of the step
+  double latency = 0;                 ///< estimated seconds of one sample's path through the stages and back
   std::vector<PartitionStage> stages; ///< empty: no partition fits
 };
 
@@ -95,8 +95,8 @@ private:
   /// memory or cards do not allow it within `time`.
   /// \param way     latency of the stages behind
   /// \param gather  receives the seconds until its parameters are available
-  double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage, double time,
-               double &gather) const;
+  double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u, int32_t v, double latencyBehind, double passage,
+               double time, double &gather) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
   void addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const;
   void close(StageChoice &stage, const PartitionOptions &options, size_t begin, size_t end) const;
@@ -111,7 +111,7 @@ private:
   std::vector<uint32_t> nodeOf;                   ///< node of atom i's first device
   std::vector<double> frontIn, behindIn;          ///< devices of that node in atoms in front of i, and in i and behind it
   std::vector<double> prefixCounts;               ///< atoms + 1 x classes
-  std::vector<double> minSeconds;               ///< classes x units + 1: per sample, at the best allowed row count
+  std::vector<double> minSeconds;                 ///< classes x units + 1: per sample, at the best allowed row count
   mutable std::vector<CellMemory> memories[2];    ///< whole and split backwards: rows x unitBegin x unitEnd
 };
 

@@ -25,7 +25,8 @@ Stage zorse::planning::makeStage(const StageModel &model, const std::vector<uint
   return stage;
 }
 
-Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Partition &partition, int64_t samples) {
+Pipeline zorse::planning::makePipeline(const StageModel &model, const std::vector<DeviceSet> &deviceSets, const Partition &partition,
+                                       int64_t samples) {
   Pipeline pipeline;
   pipeline.samples = samples;
   for (const PartitionStage &stage : partition.stages) {
@@ -73,7 +74,8 @@ bool zorse::planning::giveSamples(const StageModel &model, Pipeline &pipeline, i
          std::all_of(pipeline.stages.begin(), pipeline.stages.end(), [&](Stage &stage) { return shareAgain(model, stage, pipeline.samples); });
 }
 
-bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups, size_t p, Candidate &candidate) {
+bool zorse::planning::cutAgain(StagePartitioner &partitioner, const StageModel &model, std::vector<DeviceSet> groups, size_t p,
+                               Candidate &candidate) {
   groups.erase(std::remove_if(groups.begin(), groups.end(), [](const DeviceSet &deviceSet) { return deviceSet.devices.empty(); }), groups.end());
   if (groups.empty() || static_cast<int32_t>(groups.size()) > model.units())
     return false;

@@ -124,7 +124,8 @@ void zorse::planning::addWhole(SearchContext &context, std::vector<Candidate> &s
   }
 }
 
-void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of, size_t maxSets, size_t each, std::vector<Candidate> &solutions) {
+void zorse::planning::addSubclusterSolutions(SearchContext &context, const Devices &of, size_t maxSets, size_t each,
+                                             std::vector<Candidate> &solutions) {
   const Devices all = context.devices;
   for (Devices &part : subclusters(context, of, maxSets)) {
     context.devices = std::move(part);

@@ -38,7 +38,8 @@ public:
       // all ranges except the last, and those that it can run until the other devices return
       // gradients.
       const double min = static_cast<double>(2 * (stages - 1 - tiling.stageOf[d]) + (rounds - 1) * stages + 1);
-      const size_t ahead = static_cast<size_t>(std::clamp(std::ceil(min * x.plan.schedule.inFlightFactor), 1.0, static_cast<double>(forwards.size())));
+      const size_t ahead =
+          static_cast<size_t>(std::clamp(std::ceil(min * x.plan.schedule.inFlightFactor), 1.0, static_cast<double>(forwards.size())));
       std::vector<TaskId> tasks;
       for (size_t f = 0, b = 0; b < backwards.size(); ++b) {
         for (; f < std::min(ahead + b, forwards.size()); ++f)

@@ -21,9 +21,9 @@ struct LoopedTiling {
     uint32_t virtualRank = 0;
     uint32_t microBatch = 0; ///< index by first sample among the cells of its device and unit range
   };
-  size_t stages = 0, virtualPipelineSize = 0;   ///< stages of devices; the last lap of a ring may be shorter
-  std::vector<LoopPosition> positions; ///< per cell
-  std::vector<size_t> stageOf;   ///< per device of the plan; 0 for one without cells
+  size_t stages = 0, virtualPipelineSize = 0; ///< stages of devices; the last lap of a ring may be shorter
+  std::vector<LoopPosition> positions;        ///< per cell
+  std::vector<size_t> stageOf;                ///< per device of the plan; 0 for one without cells
 };
 
 /// Base of schedules in laps: the tilings that they support, and their parameter.

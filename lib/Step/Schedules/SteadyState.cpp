@@ -120,7 +120,8 @@ private:
         continue;
       double wait = schedule.maxWeightGradDelay * cycleTime / static_cast<double>(x.chunkGroups[x.chunks[x.chunkOf[c]].chunkGroup].rows) *
                     static_cast<double>(x.plan.cells[c].rows());
-      order.priority[weights] = wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait) : priorityAt(kSteadyStateFillPriority, time[weights]);
+      order.priority[weights] =
+          wait > 0 ? priorityAt(kSteadyStatePriority, time[weights] + wait) : priorityAt(kSteadyStateFillPriority, time[weights]);
     }
   }
 

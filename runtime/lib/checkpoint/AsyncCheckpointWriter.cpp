@@ -85,7 +85,10 @@ Result<std::map<uint32_t, uint64_t>> zorse::runtime::frozenHashes(const Executor
   return out;
 }
 
-AsyncCheckpointWriter::AsyncCheckpointWriter(AsyncCheckpointWriterContext context) : context_(std::move(context)), hub_(std::make_shared<WriterHandle>()) { hub_->writer = this; }
+AsyncCheckpointWriter::AsyncCheckpointWriter(AsyncCheckpointWriterContext context)
+    : context_(std::move(context)), hub_(std::make_shared<WriterHandle>()) {
+  hub_->writer = this;
+}
 
 Result<std::unique_ptr<AsyncCheckpointWriter>> AsyncCheckpointWriter::create(AsyncCheckpointWriterContext context) {
   std::unique_ptr<AsyncCheckpointWriter> writer(new AsyncCheckpointWriter(std::move(context)));
@@ -307,7 +310,8 @@ void AsyncCheckpointWriter::withdraw(const std::string &directory) {
 }
 
 /// Rank 0: writes the index after all files are complete.
-std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, const std::string &directory, const std::vector<Acknowledgement> &acknowledgements) {
+std::optional<CheckpointError> AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
+                                                             const std::vector<Acknowledgement> &acknowledgements) {
   const Bundle &bundle = context_.bundle;
   if (layouts_.empty())
     for (uint32_t device = 0; device < bundle.programs.size(); ++device)
@@ -401,10 +405,10 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
     acknowledgements.push_back(parseAcknowledgement((*said)[rank], rank));
     if (const auto &theirs = acknowledgements.back().error) {
       error.text += (error.text.empty() ? "" : "; ") +
-                      (group.size() > 1 ? "rank " + std::to_string(rank) + " (" +
-                                              context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): "
-                                        : "") +
-                      theirs->text;
+                    (group.size() > 1 ? "rank " + std::to_string(rank) + " (" +
+                                            context_.bundle.devices[std::min<size_t>(rank, context_.bundle.devices.size() - 1)].name + "): "
+                                      : "") +
+                    theirs->text;
       error.superseded |= theirs->superseded;
     }
   }

@@ -53,8 +53,9 @@ Result<std::vector<CheckpointDirectory>> zorse::runtime::listCheckpoints(Checkpo
     folder.complete = missing != ENOENT && missing != ENOTDIR; // a folder that cannot be opened counts as damaged
     out.push_back(std::move(folder));
   }
-  std::sort(out.begin(), out.end(),
-            [](const CheckpointDirectory &a, const CheckpointDirectory &b) { return std::tie(a.generation, a.step) > std::tie(b.generation, b.step); });
+  std::sort(out.begin(), out.end(), [](const CheckpointDirectory &a, const CheckpointDirectory &b) {
+    return std::tie(a.generation, a.step) > std::tie(b.generation, b.step);
+  });
   return out;
 }
 
@@ -89,7 +90,7 @@ std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fen
 }
 
 std::optional<CheckpointError> zorse::runtime::removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep,
-                                                                  const std::set<std::string> &damaged) {
+                                                                    const std::set<std::string> &damaged) {
   Result<std::vector<CheckpointDirectory>> found = listCheckpoints(fence.storage(), fence.directory());
   if (found.failed())
     return CheckpointError{found.message()};
@@ -101,7 +102,8 @@ std::optional<CheckpointError> zorse::runtime::removeOldCheckpoints(const Fence 
   for (const CheckpointDirectory &directory : *found) {
     // Incomplete folders of this generation that are later than the newest are being written by
     // other ranks, which are ahead.
-    if (directory.name == newest || directory.generation > fence.generation() || (directory.generation == fence.generation() && directory.step > step))
+    if (directory.name == newest || directory.generation > fence.generation() ||
+        (directory.generation == fence.generation() && directory.step > step))
       continue;
     if (directory.complete && !damaged.count(directory.name) && kept < std::max<uint64_t>(keep, 1)) {
       ++kept;

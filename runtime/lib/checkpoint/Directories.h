@@ -23,6 +23,7 @@ std::optional<CheckpointError> removeCheckpoint(const Fence &fence, const std::s
 
 /// Called after `newest` has become complete. Removes complete checkpoints beyond `keep` and all
 /// older incomplete ones. The ones in `damaged` do not count as complete.
-std::optional<CheckpointError> removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep, const std::set<std::string> &damaged);
+std::optional<CheckpointError> removeOldCheckpoints(const Fence &fence, const std::string &newest, uint64_t keep,
+                                                    const std::set<std::string> &damaged);
 
 } // namespace zorse::runtime

@@ -51,7 +51,7 @@ Result<CheckpointReader> CheckpointReader::open(const std::string &path, std::sh
 }
 
 Status CheckpointReader::read(size_t number, const std::vector<size_t> &wanted,
-                            const std::function<void(const CheckpointShard &, const std::byte *)> &take) const {
+                              const std::function<void(const CheckpointShard &, const std::byte *)> &take) const {
   const CheckpointFile &file = index_.files[number];
   std::string path = path_ + "/" + file.name;
   OpenFile open(*storage_);

@@ -1,9 +1,9 @@
 #include "Resume.h"
 
+#include "AsyncCheckpointWriter.h"
 #include "Directories.h"
 #include "Identity.h"
 #include "Layout.h"
-#include "AsyncCheckpointWriter.h"
 #include "zorse/runtime/State.h"
 
 #include "zorse/Bundle/ContentHash.h"
@@ -177,8 +177,8 @@ CheckpointStatus unusable(CheckpointStatus::Kind kind, std::string why) {
 } // namespace
 
 CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage, Executor &executor,
-                                           const Bundle &bundle, const RunConfig &runConfig, const std::map<uint32_t, uint64_t> &frozenHashes,
-                                           bool allowChange) {
+                                                const Bundle &bundle, const RunConfig &runConfig, const std::map<uint32_t, uint64_t> &frozenHashes,
+                                                bool allowChange) {
   CheckpointStatus verdict;
   Result<CheckpointReader> checkpoint = CheckpointReader::open(path, std::move(storage));
   if (checkpoint.failed())
@@ -199,7 +199,7 @@ CheckpointStatus zorse::runtime::loadCheckpoint(const std::string &path, std::sh
   if (!found.empty()) {
     if (!allowChange)
       return unusable(CheckpointStatus::Refused, path + ": this run would continue differently from the snapshot's run:" + listed(found) +
-                                                  "\ngive the options of the snapshot's run, or --allow-config-change to continue with these");
+                                                     "\ngive the options of the snapshot's run, or --allow-config-change to continue with these");
     verdict.note = path + ": continues with changes that --allow-config-change permits:" + listed(found) +
                    (moments ? "" : "\n  the optimizer starts from scratch: moments and its step are 0");
   }

@@ -1,9 +1,9 @@
 #include "zorse/runtime/Checkpoint.h"
 
+#include "AsyncCheckpointWriter.h"
 #include "Directories.h"
 #include "Json.h"
 #include "Resume.h"
-#include "AsyncCheckpointWriter.h"
 
 #include <cerrno>
 
@@ -63,8 +63,9 @@ public:
 CheckpointManager::CheckpointManager(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 CheckpointManager::~CheckpointManager() = default;
 
-Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &executor, const Bundle &bundle, ProcessGroup &group, const CheckpointOptions &given,
-                                                   const RunConfig &runConfig, std::shared_ptr<CheckpointStorage> storage) {
+Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &executor, const Bundle &bundle, ProcessGroup &group,
+                                                                   const CheckpointOptions &given, const RunConfig &runConfig,
+                                                                   std::shared_ptr<CheckpointStorage> storage) {
   CheckpointOptions options = given;
   while (options.directory.size() > 1 && options.directory.back() == '/')
     options.directory.pop_back();
@@ -90,7 +91,8 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
     if (!(*all)[rank].empty())
       return userError(group.size() > 1 ? "rank " + std::to_string(rank) + ": " + (*all)[rank] : (*all)[rank]);
 
-  Result<std::unique_ptr<AsyncCheckpointWriter>> writer = AsyncCheckpointWriter::create({executor, bundle, group, options, runConfig, made->storage, fence});
+  Result<std::unique_ptr<AsyncCheckpointWriter>> writer =
+      AsyncCheckpointWriter::create({executor, bundle, group, options, runConfig, made->storage, fence});
   if (writer.failed())
     return writer.error();
   made->writer = std::move(*writer);

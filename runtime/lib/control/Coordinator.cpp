@@ -379,8 +379,8 @@ private:
     switch (peer.state) {
     case HandshakeState::Greeting:
       if (message.greeting().version() != kVersion)
-        return reject(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) +
-                                  " of the protocol, expected " + std::to_string(kVersion));
+        return reject(peer, "spoke version " + std::to_string(std::min<uint32_t>(message.greeting().version(), 99)) + " of the protocol, expected " +
+                                std::to_string(kVersion));
       peer.nonces.member = message.greeting().nonce();
       peer.state = HandshakeState::Proof;
       return;

@@ -127,7 +127,8 @@ Status checkHeartbeat(const Heartbeat &heartbeat, uint32_t worldSize) {
     return wrong(std::to_string(heartbeat.unheard_size()) + " silent peers of " + std::to_string(worldSize) + " ranks");
   for (const Silence &unresponsive : heartbeat.unheard())
     if (unresponsive.rank() >= worldSize || !(unresponsive.seconds() >= 0 && unresponsive.seconds() < 1e9))
-      return wrong("rank " + std::to_string(unresponsive.rank()) + " of " + std::to_string(worldSize) + ", or the seconds of its silence, are out of range");
+      return wrong("rank " + std::to_string(unresponsive.rank()) + " of " + std::to_string(worldSize) +
+                   ", or the seconds of its silence, are out of range");
   return checkText(heartbeat.progress().where(), kTextBytes, "where");
 }
 

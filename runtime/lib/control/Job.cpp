@@ -166,16 +166,18 @@ void Job::received(uint32_t rank, const Message &message, double now) {
 void Job::coordinatorLost(uint32_t rank, double silent, double now) {
   std::string host = rootCauseFinder_.nameOf(settings_.host) + ", which holds the coordinator,";
   if (paused_ > silent / 2)
-    rootCauseFinder_.found(
-        foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host, settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
-                host + " was stopped or starved: " + rootCauseFinder_.nameOf(rank) + " heard nothing of it for " + seconds(silent) + " and gave it up"),
-        now);
+    rootCauseFinder_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, settings_.host,
+                                   settings_.host == kNoRank ? "" : ranks_[settings_.host].device,
+                                   host + " was stopped or starved: " + rootCauseFinder_.nameOf(rank) + " heard nothing of it for " +
+                                       seconds(silent) + " and gave it up"),
+                           now);
   else
-    rootCauseFinder_.found(foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
-                            rootCauseFinder_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
-                                " and gave it up, although the coordinator runs and receives its messages: packets from the coordinator to it are "
-                                "lost in the network"),
-                    now);
+    rootCauseFinder_.found(
+        foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, ranks_[rank].device,
+                rootCauseFinder_.nameOf(rank) + " is cut off: it heard nothing of " + host + " for " + seconds(silent) +
+                    " and gave it up, although the coordinator runs and receives its messages: packets from the coordinator to it are "
+                    "lost in the network"),
+        now);
   decide(now);
 }
 
@@ -304,9 +306,10 @@ void Job::closed(uint32_t rank, const std::string &why, double now) {
 }
 
 void Job::broken(uint32_t rank, const std::string &why, double now) {
-  rootCauseFinder_.found(foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
-                          rootCauseFinder_.nameOf(rank) + " sent the coordinator an invalid message: " + why + "; are all ranks of one version of Zorse?"),
-                  now);
+  rootCauseFinder_.found(
+      foundBy(Failure::OwnError, ErrorKind::Internal, rank, ranks_[rank].device,
+              rootCauseFinder_.nameOf(rank) + " sent the coordinator an invalid message: " + why + "; are all ranks of one version of Zorse?"),
+      now);
   decide(now);
 }
 
@@ -391,11 +394,12 @@ void Job::checkJoined(double elapsed, double now, const std::function<std::strin
     return;
   std::string away = refused ? refused() : "";
   rootCauseFinder_.found(foundBy(Failure::NotJoined, ErrorKind::User, first, ranks_[first].device,
-                          missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
-                              seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.worldSize) + " ranks, found " +
-                              std::to_string(settings_.worldSize - count) + "; were they started, and can they reach the coordinator's address?" +
-                              (away.empty() ? "" : " Rejected connections: " + away)),
-                  now);
+                                 missing + (count > 8 ? " and " + std::to_string(count - 8) + " more" : "") + " did not join within " +
+                                     seconds(settings_.times.joinSeconds) + ": expected " + std::to_string(settings_.worldSize) + " ranks, found " +
+                                     std::to_string(settings_.worldSize - count) +
+                                     "; were they started, and can they reach the coordinator's address?" +
+                                     (away.empty() ? "" : " Rejected connections: " + away)),
+                         now);
 }
 
 void Job::checkHeartbeats(double now) {
@@ -407,9 +411,10 @@ void Job::checkHeartbeats(double now) {
       continue;
     r.silent = true;
     std::string where = r.progress.inProgress && !r.progress.where.empty() ? "; last heard of in " + r.progress.where : "";
-    Failure failure = foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
-                              rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.heartbeatTimeoutSeconds) +
-                                  " (its process is stopped or starved, its machine or its network is down)" + where);
+    Failure failure =
+        foundBy(Failure::MissedHeartbeats, ErrorKind::User, rank, r.device,
+                rootCauseFinder_.nameOf(rank) + " is lost: nothing was heard of it for " + seconds(settings_.times.heartbeatTimeoutSeconds) +
+                    " (its process is stopped or starved, its machine or its network is down)" + where);
     failure.where = r.progress.inProgress ? r.progress.where : "";
     rootCauseFinder_.found(failure, now);
   }
@@ -496,10 +501,11 @@ void Job::checkProgress(double now) {
   if (now - progressAt_ <= settings_.times.watchdogTimeoutSeconds)
     return;
   uint32_t rank = uint32_t(earliest - ranks_.data());
-  Failure failure = foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
-                            "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished entry is of step " +
-                                std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
-                                (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
+  Failure failure =
+      foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
+              "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished entry is of step " +
+                  std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
+                  (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
   failure.where = earliest->progress.where;
   rootCauseFinder_.found(failure, now);
 }

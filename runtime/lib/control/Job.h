@@ -7,8 +7,8 @@
 // seconds of a PauseTolerantClock.
 #pragma once
 
-#include "RootCauseFinder.h"
 #include "Frames.h"
+#include "RootCauseFinder.h"
 
 #include "zorse/runtime/Control.h"
 
@@ -89,16 +89,16 @@ private:
   struct Rank {
     State state = State::Absent;
     bool connected = false;
-    bool answered = false; ///< the question of an early stop
-    bool acknowledged = false;     ///< has acknowledged the verdict
+    bool answered = false;     ///< the question of an early stop
+    bool acknowledged = false; ///< has acknowledged the verdict
     bool sentRootCause = false;
     bool silent = false;  ///< missed heartbeats
     bool stopped = false; ///< its process ended because it was asked to
     uint64_t highest = 0; ///< last step entered
     std::string device;
     double lastHeardSeconds = 0;
-    std::map<uint32_t, double> unresponsive;     ///< peers from which the rank receives nothing, and since when
-    std::map<uint32_t, double> undelivered; ///< peers whose hosts do not acknowledge the rank's data, and since when
+    std::map<uint32_t, double> unresponsive; ///< peers from which the rank receives nothing, and since when
+    std::map<uint32_t, double> undelivered;  ///< peers whose hosts do not acknowledge the rank's data, and since when
     runtime::RankProgress progress;
   };
 

@@ -514,7 +514,9 @@ Member::~Member() = default;
 uint32_t Member::rank() const { return implementation_->rank(); }
 uint32_t Member::size() const { return implementation_->size(); }
 uint64_t Member::generation() const { return implementation_->generation(); }
-Result<std::vector<std::string>> Member::allGatherBytes(const std::string &name, const std::string &mine) { return implementation_->exchange(name, mine); }
+Result<std::vector<std::string>> Member::allGatherBytes(const std::string &name, const std::string &mine) {
+  return implementation_->exchange(name, mine);
+}
 bool Member::beginIteration(uint64_t step) { return implementation_->enter(step); }
 void Member::requestStop() { implementation_->requestStop(); }
 void Member::setProgress(std::function<RankProgress()> progress) { implementation_->setProgress(std::move(progress)); }

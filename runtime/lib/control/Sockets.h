@@ -4,8 +4,8 @@
 #include "Frames.h"
 
 #include "zorse/runtime/Control.h"
-#include "zorse/runtime/PauseTolerantClock.h"
 #include "zorse/runtime/FileDescriptor.h"
+#include "zorse/runtime/PauseTolerantClock.h"
 #include "zorse/runtime/TcpOptions.h"
 
 #include <algorithm>

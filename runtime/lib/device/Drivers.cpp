@@ -42,8 +42,8 @@ Result<std::unique_ptr<QueuedDevice>> makeCuda(const DeviceRequest &request) {
 const std::vector<Driver> &zorse::runtime::drivers() {
   static const std::vector<Driver> all = {
       {"cpu", makeCpu, [] { return cpus(cpuHere()); }, CpuDevice::matrixLibrary, noVersion},
-      {"null", makeNull, [] { return cpus("none"); },
-       [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); }, noVersion},
+      {"null", makeNull, [] { return cpus("none"); }, [](bool) { return Result<std::string>(std::string("none (null devices compute nothing)")); },
+       noVersion},
       {"cuda", makeCuda, cudaUnits, [](bool) { return cudaNumerics(); }, cudaDriver},
   };
   return all;

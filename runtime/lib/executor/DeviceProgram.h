@@ -41,10 +41,10 @@ struct PreparedEntry final : HostTask, StreamTask {
   std::vector<BodyCall> calls; ///< calls of a compute entry; they point into `slots` and `overwrite`
   std::vector<DeviceAddress> slots;
   std::vector<uint8_t> overwrite;
-  bool deviceToDevice = false;       ///< whether it is on a queue of kind DIRECT
-  bool beside = false;       ///< whether the host's CPU runs its calls for the device
-  void *data = nullptr;      ///< address for the transport, of a transfer
-  AllGatherArguments gather; ///< arguments, of an all-gather
+  bool deviceToDevice = false; ///< whether it is on a queue of kind DIRECT
+  bool beside = false;         ///< whether the host's CPU runs its calls for the device
+  void *data = nullptr;        ///< address for the transport, of a transfer
+  AllGatherArguments gather;   ///< arguments, of an all-gather
   ReduceScatterArguments reduction;
   AllReduceArguments sum;
   DeviceAddress deviceData; ///< address, of a direct transfer

@@ -1,8 +1,8 @@
 #include "zorse/runtime/Executor.h"
 
 #include "Communication.h"
-#include "LastUse.h"
 #include "HostStaging.h"
+#include "LastUse.h"
 #include "StateReadLatch.h"
 
 #include "zorse/runtime/HostCpu.h"
@@ -80,7 +80,7 @@ public:
       if (options.poisonAfterLastUse)
         running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
       if (!local.deviceTransport && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
-                                       [](const PreparedEntry &entry) { return entry.deviceToDevice; }))
+                                                [](const PreparedEntry &entry) { return entry.deviceToDevice; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
       if (local.deviceTransport)
         local.deviceTransport->onFailure([this](const Error &error) { fail(error); });
@@ -112,7 +112,7 @@ public:
     DeviceTransport *direct;        ///< null: none
     std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
     HostStaging staging;            ///< for the steps in progress
-    std::vector<LastUse> lastUses;      ///< by entry; empty: dead bytes are not overwritten
+    std::vector<LastUse> lastUses;  ///< by entry; empty: dead bytes are not overwritten
     StateReadLatch latch;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`

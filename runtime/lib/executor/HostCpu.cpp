@@ -18,7 +18,7 @@ uint32_t zorse::runtime::hostTarget(const Bundle &bundle) {
 }
 
 Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
-                                                                        const DeviceRequest &request) {
+                                                                  const DeviceRequest &request) {
   Result<std::unique_ptr<QueuedDevice>> device = (*findDriver("cpu", request.name))->make(request);
   if (device.failed())
     return device;

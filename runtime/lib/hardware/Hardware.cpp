@@ -47,7 +47,7 @@ std::string rankText(const Bundle &bundle, const std::vector<RankHardware> &rank
 }
 
 constexpr const char *kNoGpu = "none"; ///< RankHardware.processor of a rank without a GPU
-constexpr size_t kMaxUnits = 1024;    ///< limit of the units of a host
+constexpr size_t kMaxUnits = 1024;     ///< limit of the units of a host
 
 /// The `arch` values for the cluster file that the device supports.
 std::string runnable(const std::string &cpu, bool gpu) {

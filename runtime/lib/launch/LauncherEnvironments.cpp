@@ -1,7 +1,7 @@
 // Reads the variables of launchers that start one process per rank, and tries all launchers in
 // order.
-#include "HostList.h"
 #include "LauncherEnvironments.h"
+#include "HostList.h"
 
 using namespace zorse::runtime;
 using namespace zorse::runtime::launching;
@@ -68,11 +68,13 @@ std::string slurmTasks(const Variables &v) { return v.firstOf({"SLURM_STEP_NUM_T
 /// Whether Slurm's variables describe the same rank of the same world. srun is then the launcher
 /// behind PMI or PMIx.
 bool isSlurmsRank(const Variables &v, const RankEnvironment &environment) {
-  return inSlurmStep(v) && v.text("SLURM_PROCID") == std::to_string(environment.rank) && v.text(slurmTasks(v)) == std::to_string(environment.worldSize);
+  return inSlurmStep(v) && v.text("SLURM_PROCID") == std::to_string(environment.rank) &&
+         v.text(slurmTasks(v)) == std::to_string(environment.worldSize);
 }
 
 Error tellStore(const RankEnvironment &environment, const std::string &why) {
-  return userError(environment.source + " started " + std::to_string(environment.worldSize) + " ranks on several hosts and does not tell where rank 0 is" + why +
+  return userError(environment.source + " started " + std::to_string(environment.worldSize) +
+                   " ranks on several hosts and does not tell where rank 0 is" + why +
                    ". Set ZORSE_STORE=host:port for all ranks: a host of rank 0's machine that the others reach, and a free port (mpirun -x "
                    "ZORSE_STORE=node1:29600 ...)");
 }
@@ -271,7 +273,7 @@ MaybeEnvironment launching::readPmiEnvironment(const Variables &v) {
 
 Status launching::addSlurmAddress(const Variables &v, RankEnvironment &environment) {
   environment.job = "slurm/" + v.text("SLURM_CLUSTER_NAME") + "/" + v.text(v.firstOf({"SLURM_JOB_ID", "SLURM_JOBID"})) + "." +
-              v.text(v.firstOf({"SLURM_STEP_ID", "SLURM_STEPID"}));
+                    v.text(v.firstOf({"SLURM_STEP_ID", "SLURM_STEPID"}));
   std::string listName = v.firstOf({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
   if (listName.empty()) {
     environment.oneHost = environment.worldSize == 1;
@@ -328,9 +330,10 @@ MaybeEnvironment zorse::runtime::readRankEnvironment(const Environment &environm
   }
   std::optional<RankEnvironment> place;
   for (const std::function<MaybeEnvironment()> &tried : std::initializer_list<std::function<MaybeEnvironment()>>{
-           [&] { return readZorseEnvironment(v); }, [&] { return readTorchrunEnvironment(v); }, [&] { return readPmixEnvironment(v, pmix); }, [&] { return readOpenMpiEnvironment(v); },
-           [&] { return readPmiEnvironment(v); }, [&] { return readSlurmEnvironment(v); }, [&] { return readPetEnvironment(v); }, [&] { return readRankOfNodeEnvironment(v); },
-           [&] { return readLeaderWorkerSetEnvironment(v); }, [&] { return readJobSetEnvironment(v); }}) {
+           [&] { return readZorseEnvironment(v); }, [&] { return readTorchrunEnvironment(v); }, [&] { return readPmixEnvironment(v, pmix); },
+           [&] { return readOpenMpiEnvironment(v); }, [&] { return readPmiEnvironment(v); }, [&] { return readSlurmEnvironment(v); },
+           [&] { return readPetEnvironment(v); }, [&] { return readRankOfNodeEnvironment(v); }, [&] { return readLeaderWorkerSetEnvironment(v); },
+           [&] { return readJobSetEnvironment(v); }}) {
     MaybeEnvironment found = tried();
     if (found.failed())
       return found.error();

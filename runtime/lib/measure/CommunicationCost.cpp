@@ -168,8 +168,8 @@ private:
 
 } // namespace
 
-Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds,
-                                                 int threads) {
+Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject,
+                                                                   uint32_t entry, double seconds, int threads) {
   if (me == subject)
     return CommunicationCostMeasurement(transport, driver, entry).serve(threads);
   Result<double> delay = CommunicationCostMeasurement(transport, subject, entry).drive(seconds);
@@ -180,8 +180,8 @@ Result<CommunicationWork> zorse::runtime::measureCommunicationCost(Transport &tr
   return work;
 }
 
-Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
-                                                                   const std::vector<int> &threads) {
+Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry,
+                                                                                     double seconds, const std::vector<int> &threads) {
   uint32_t me = group.rank(), worldSize = group.size();
   CommunicationWork mine, next;
   // In every round, a rank measures with its predecessor as driver. A few ranks measure one at a
@@ -197,7 +197,8 @@ Result<std::vector<CommunicationWork>> zorse::runtime::measureCommunicationCostO
       uint32_t subject = (driver + 1) % worldSize;
       if (turnOfPair != turn || worldSize < 2 || threads[subject] == 0)
         continue;
-      Result<CommunicationWork> found = measureCommunicationCost(transport, me, driver, subject, entry + 2 * (turn * worldSize + driver), seconds, threads[subject]);
+      Result<CommunicationWork> found =
+          measureCommunicationCost(transport, me, driver, subject, entry + 2 * (turn * worldSize + driver), seconds, threads[subject]);
       if (found.failed())
         return found.error();
       (me == subject ? mine : next) = *found;

@@ -253,8 +253,8 @@ bool readLinks(const std::string &text, std::vector<RankLink> &links) {
 
 } // namespace
 
-Result<std::vector<RankLink>> zorse::runtime::measureLinks(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes, double seconds,
-                                                           const std::function<void(const std::string &)> &progress) {
+Result<std::vector<RankLink>> zorse::runtime::measureLinks(ProcessGroup &group, Transport &transport, const std::vector<uint32_t> &nodes,
+                                                           double seconds, const std::function<void(const std::string &)> &progress) {
   LinkRounds rounds(group, transport, nodes, seconds);
   if (Status status = rounds.insideNodes(); status.failed())
     return status;

@@ -33,7 +33,7 @@ template <typename T> T whole(const json &value, const std::string &what) {
                                           : false;
   if (!fits)
     throw JsonError{what + ": expects a whole number" + (std::is_signed_v<T> ? "" : " of at least 0") +
-              (value.is_structured() ? "" : ", got " + value.dump(-1, ' ', false, json::error_handler_t::replace))};
+                    (value.is_structured() ? "" : ", got " + value.dump(-1, ' ', false, json::error_handler_t::replace))};
   return value.get<T>();
 }
 

@@ -59,13 +59,15 @@ std::string advice(const Bundle &bundle, const TimeBreakdown &breakdown, double 
         "with zorse-profile and compile again with --profile",
         name(slow).c_str(), slowest, name(fast).c_str(), fastest);
   if (moving > 0.2 && moving >= waiting)
-    return format("%s of the time is spent on transfers while nothing computes: a larger --global-batch-size transfers data less often, and zorse-plan --explain "
+    return format("%s of the time is spent on transfers while nothing computes: a larger --global-batch-size transfers data less often, and "
+                  "zorse-plan --explain "
                   "shows the effect of other links or fewer devices",
                   showPercent(moving).c_str());
   if (waiting > 0.2 && breakdown.devices.size() > 1)
-    return format("devices wait %s of their time, while %s computes %s of it: a larger --global-batch-size fills the gaps of a pipeline; if times differ from "
-                  "those planned, zorse-profile and --profile let the planner divide the work again",
-                  showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(breakdown.devices[busiest].computing).c_str());
+    return format(
+        "devices wait %s of their time, while %s computes %s of it: a larger --global-batch-size fills the gaps of a pipeline; if times differ from "
+        "those planned, zorse-profile and --profile let the planner divide the work again",
+        showPercent(waiting).c_str(), name(busiest).c_str(), showPercent(breakdown.devices[busiest].computing).c_str());
   if (breakdown.planned > 0 && (measured > 1.25 * breakdown.planned || measured < 0.8 * breakdown.planned))
     return "nothing in the plan: all devices deviate from their planned speed by about the same factor, so another division of the work would not "
            "help. "

@@ -32,7 +32,9 @@ public:
   Status run();
 
   const Run &ran(uint32_t task, uint64_t step) const { return runs[step % kKept][task]; }
-  bool participates(uint32_t task) const { return !options.evaluation || tasks.entries[tasks.instructions[tasks.tasks[task].firstHalf]].inEvaluation; }
+  bool participates(uint32_t task) const {
+    return !options.evaluation || tasks.entries[tasks.instructions[tasks.tasks[task].firstHalf]].inEvaluation;
+  }
 
   std::vector<double> stepBegins, stepEnds;
   std::vector<uint32_t> lastTasks;      ///< by step: a task that ended last

@@ -98,7 +98,8 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   size_t last = options.steps - 1, instruction = options.steps / 2;
   result.stepEnds = simulator.stepEnds;
   result.firstStep = simulator.stepEnds[0];
-  result.step = instruction > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[instruction - 1]) / double(last - instruction + 1) : result.firstStep;
+  result.step =
+      instruction > 0 ? (simulator.stepEnds[last] - simulator.stepEnds[instruction - 1]) / double(last - instruction + 1) : result.firstStep;
   result.devices = std::move(simulator.devices);
   for (SimulatedDevice &device : result.devices)
     for (Seconds *seconds : {&device.busy, &device.waiting})

@@ -56,7 +56,7 @@ struct Tasks {
   const Bundle &bundle;
   std::vector<FlatEntry> entries; ///< with one additional element, whose `waits` is the end of the last entry's
   std::vector<FlatWait> waits;
-  std::vector<Task> tasks;      ///< by ascending id
+  std::vector<Task> tasks;            ///< by ascending id
   std::vector<uint32_t> instructions; ///< indices of entries
   std::vector<FlatQueue> queues;
   std::vector<uint32_t> queueEntries;

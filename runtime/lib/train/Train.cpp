@@ -403,9 +403,10 @@ Status zorse::runtime::checkTraining(const Bundle &bundle, const bundle::Trainin
   if (options.clip_norm() > 0 && commitsByGroup(bundle)) {
     char norm[32];
     std::snprintf(norm, sizeof norm, "%g", options.clip_norm());
-    return userError(bundle.directory +
-                     ": updates every group as soon as its gradients are reduced (\"optimizer_in_backward\": true in its plan), and --max-grad-norm=" + norm +
-                     " needs the norm of all gradients first. Run it with --max-grad-norm=0, or compile a plan with \"optimizer_in_backward\": false");
+    return userError(
+        bundle.directory +
+        ": updates every group as soon as its gradients are reduced (\"optimizer_in_backward\": true in its plan), and --max-grad-norm=" + norm +
+        " needs the norm of all gradients first. Run it with --max-grad-norm=0, or compile a plan with \"optimizer_in_backward\": false");
   }
   return Status::success();
 }

@@ -1,7 +1,7 @@
 // Compares steps of the re-implemented planners with results computed by hand.
-#include "Baselines/Partitions.h"
 #include "Baselines/Harp.h"
 #include "Baselines/HexiScale.h"
+#include "Baselines/Partitions.h"
 #include "Baselines/ZorsePaper.h"
 
 #include <gtest/gtest.h>
@@ -109,7 +109,8 @@ TEST(ZorsePaper, Shares) {
 TEST(ZorsePaper, Ministages) {
   EXPECT_EQ(interleave({4, 6}, {1, 1}, 1), (std::vector<std::vector<int64_t>>{{4}, {6}}));
   EXPECT_EQ(interleave({4, 6}, {1, 1}, 2), (std::vector<std::vector<int64_t>>{{2, 2}, {3, 3}}));
-  EXPECT_EQ(interleave({4, 5}, {1, 1}, 2), (std::vector<std::vector<int64_t>>{{3, 2}, {2, 2}})); // the remaining layer goes to the first of equal devices
+  EXPECT_EQ(interleave({4, 5}, {1, 1}, 2),
+            (std::vector<std::vector<int64_t>>{{3, 2}, {2, 2}})); // the remaining layer goes to the first of equal devices
   EXPECT_EQ(interleave({4, 5}, {1, 2}, 2), (std::vector<std::vector<int64_t>>{{2, 2}, {3, 2}})); // or to the faster device
   EXPECT_TRUE(interleave({1, 5}, {1, 1}, 2).empty());
 }

@@ -166,7 +166,8 @@ TEST(Baselines, HarpIsHomogeneousAndLaunchesAhead) {
       EXPECT_EQ(s.costs->deviceClass(m.device), s.costs->deviceClass(stage.members[0].device));
   ASSERT_EQ(strategy->schedule.warmupForwards.size(), 4u);
   if (pipeline.stages.size() > 1) {
-    EXPECT_GE(strategy->schedule.warmupForwards[pipeline.stages[0].members[0].device], strategy->schedule.warmupForwards[pipeline.stages.back().members[0].device]);
+    EXPECT_GE(strategy->schedule.warmupForwards[pipeline.stages[0].members[0].device],
+              strategy->schedule.warmupForwards[pipeline.stages.back().members[0].device]);
     EXPECT_EQ(strategy->schedule.warmupForwards[pipeline.stages.back().members[0].device], 0u);
   }
 }

@@ -30,8 +30,9 @@ void expectSame(const Cluster &a, const Cluster &b) {
   for (size_t d = 0; d < a.devices.size(); ++d) {
     const ClusterDevice &x = a.devices[d], &y = b.devices[d];
     auto all = [](const ClusterDevice &v) {
-      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.flopsPerSecond[0], v.flopsPerSecond[1], v.flopsPerSecond[2], v.multiprocessors, v.halfPeakRows,
-                             v.eager, v.memoryBandwidth, v.launchOverhead, v.memory, v.reservedMemory, v.threads, v.price);
+      return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.flopsPerSecond[0], v.flopsPerSecond[1], v.flopsPerSecond[2],
+                             v.multiprocessors, v.halfPeakRows, v.eager, v.memoryBandwidth, v.launchOverhead, v.memory, v.reservedMemory, v.threads,
+                             v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }
@@ -253,7 +254,8 @@ TEST(Cluster, GpusWithoutBf16) {
     const std::string by = std::string("memory: 8 GiB, kind: cuda, arch: ") + arch;
     EXPECT_EQ(read(device("flops_per_second: 1e12, " + by)).devices[0].flopsPerSecond[2], 0) << arch;
     EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 0}, " + by)).devices[0].flopsPerSecond[2], 0) << arch;
-    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].flopsPerSecond[2], 1e12) << "stored so, computed in f32: " << arch;
+    EXPECT_EQ(read(device("flops_per_second: {f32: 1e12, bf16: 1e12}, " + by)).devices[0].flopsPerSecond[2], 1e12)
+        << "stored so, computed in f32: " << arch;
   }
   EXPECT_EQ(read(device("flops_per_second: 1e12, memory: 8 GiB, kind: cuda, arch: sm_80")).devices[0].flopsPerSecond[2], 1e12);
 }
@@ -439,7 +441,8 @@ TEST(Cluster, Figures) {
                  "memory: expected 0 or a value from 65536 to 1.1259e+15, got '16'; a size is bytes, or 16 GB");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: -16 GB"), "memory: expected 0 or a value from");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, memory: 16 gb"), "got '16 gb'; did you mean 'GB'?");
-  EXPECT_MISTAKE(device("type: T4, memory: 1 GB"), "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserved_memory'");
+  EXPECT_MISTAKE(device("type: T4, memory: 1 GB"),
+                 "its memory of 953.7 MiB is no more than the reserve of 1.9 GiB; give a smaller 'reserved_memory'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 0"), "threads: expected a value from 1 to 4096, got '0'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, threads: 1.5"), "threads: expected a whole number, got '1.5'");
   EXPECT_MISTAKE(device("flops_per_second: 1e9, launch_overhead: -1 us"), "launch_overhead: expected 0 or a value from 0 to 100");

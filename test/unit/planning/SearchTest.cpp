@@ -221,7 +221,7 @@ TEST(Search, TechniquesAnswerMissingMemory) {
   EXPECT_EQ(found->evaluation.shortfallBytes, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
   EXPECT_TRUE(!found->plan.offload.empty() || std::any_of(found->plan.cells.begin(), found->plan.cells.end(),
-                                                            [](const step::Cell &cell) { return cell.activations != step::Activations::Keep; }));
+                                                          [](const step::Cell &cell) { return cell.activations != step::Activations::Keep; }));
   auto roomy = setUp({80, 80}, 1, 4, 8, 8u << 30);
   found = searchPlan(*roomy->problem, {});
   ASSERT_FALSE(found.failed()) << found.message();

@@ -128,9 +128,11 @@ void shareUnits(std::mt19937 &random, const SearchContext &context, Strategy &st
     for (size_t s = 0; s < pipeline.stages.size(); ++s) {
       Stage &stage = pipeline.stages[s];
       const int32_t left = static_cast<int32_t>(pipeline.stages.size() - 1 - s);
-      int32_t end = s + 1 == pipeline.stages.size()
-                        ? parts.units()
-                        : std::clamp(stage.unitEnd * strategy.boundaryDenominator + pick(1 - strategy.boundaryDenominator, strategy.boundaryDenominator - 1), begin + 1, parts.units() - left);
+      int32_t end =
+          s + 1 == pipeline.stages.size()
+              ? parts.units()
+              : std::clamp(stage.unitEnd * strategy.boundaryDenominator + pick(1 - strategy.boundaryDenominator, strategy.boundaryDenominator - 1),
+                           begin + 1, parts.units() - left);
       stage.unitBegin = begin;
       stage.unitEnd = begin = end;
     }

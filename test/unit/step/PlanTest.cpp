@@ -103,8 +103,9 @@ TEST(PlanText, Commit) {
     return validatePlan(*plan, summary).message();
   };
   EXPECT_EQ(refused([](auto &) {}), "");
-  EXPECT_NE(refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --max-grad-norm=0, or say \"optimizer_in_backward\": false"),
-            std::string::npos);
+  EXPECT_NE(
+      refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --max-grad-norm=0, or say \"optimizer_in_backward\": false"),
+      std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_skip_nonfinite(true); }).find("unset skip_nonfinite"), std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);
 }

@@ -230,9 +230,10 @@ TEST(Schedule, TimesAgreeWithTheFullExpansion) {
       ASSERT_EQ(quick->stepTime, full->stepTime) << writePlan(plan, summary);
       ASSERT_EQ(quick->numInstructions, full->numInstructions);
       for (uint32_t d = 0; d < plan.devices.size(); ++d) {
-        ASSERT_EQ(quick->devices[d].memory.peakLiveBytes, full->devices[d].memory.peakLiveBytes) << plan.devices[d].name << "\n" << writePlan(plan, summary);
+        ASSERT_EQ(quick->devices[d].memory.peakLiveBytes, full->devices[d].memory.peakLiveBytes) << plan.devices[d].name << "\n"
+                                                                                                 << writePlan(plan, summary);
         ASSERT_EQ(quick->devices[d].memory.peakInFlightCells, full->devices[d].memory.peakInFlightCells) << plan.devices[d].name << "\n"
-                                                                                           << writePlan(plan, summary);
+                                                                                                         << writePlan(plan, summary);
         ASSERT_EQ(quick->devices[d].busy, full->devices[d].busy);
       }
     }

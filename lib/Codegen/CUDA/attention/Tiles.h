@@ -21,7 +21,7 @@ struct TileLayout {
   bool swizzled() const { return rowsOfLine > 0; }
   /// Swizzle value of the chunks of a row.
   int exchange(int row) const { return row / rowsOfLine & lastOfLine; }
-  int pieces() const { return columns / 8; }    ///< chunks of 16 bytes per row
+  int pieces() const { return columns / 8; }   ///< chunks of 16 bytes per row
   int matmuls() const { return columns / 16; } ///< tensor-core products along a row
   int64_t bytes(int rows) const { return int64_t(rows) * rowBytes; }
 };

@@ -20,8 +20,8 @@ struct BundleDevice {
   std::string name;
   std::string kind; ///< zorse/Bundle/DeviceKinds.h
   int threads = 1;
-  uint64_t memory = 0; ///< bytes; 0: unlimited
-  uint32_t target = 0; ///< index of its body library
+  uint64_t memory = 0;   ///< bytes; 0: unlimited
+  uint32_t target = 0;   ///< index of its body library
   int32_t d2dGroup = -1; ///< devices with equal numbers exchange from device memory to device memory; -1: none
 };
 
@@ -55,7 +55,7 @@ struct Bundle {
   bundle::BodyLibrary bodies;                    ///< bodies of the first target; the other targets have the same bodies with the same slots
   std::vector<bundle::BodyLibrary> otherTargets; ///< targets 1, 2, ...
   std::vector<bundle::Program> programs;         ///< one per device
-  std::vector<bundle::Program> hostStaged;           ///< the same step without direct transfers if `programs` has some; otherwise empty
+  std::vector<bundle::Program> hostStaged;       ///< the same step without direct transfers if `programs` has some; otherwise empty
   std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
   bundle::HubModel hub;
   KernelObjects kernels; ///< empty if the bundle is only simulated

@@ -38,10 +38,10 @@ struct RunConfig {
 };
 
 struct CheckpointOptions {
-  std::string directory;  ///< on a file system that all ranks share
-  uint64_t every = 0;     ///< steps; 0: only after the last step of the run
-  uint64_t keep = 2;      ///< complete snapshots to keep, at least 1; older ones are removed when a newer one is complete
-  bool resuming = false;  ///< existing snapshots belong to this job; otherwise open() refuses a directory with snapshots
+  std::string directory;   ///< on a file system that all ranks share
+  uint64_t every = 0;      ///< steps; 0: only after the last step of the run
+  uint64_t keep = 2;       ///< complete snapshots to keep, at least 1; older ones are removed when a newer one is complete
+  bool resuming = false;   ///< existing snapshots belong to this job; otherwise open() refuses a directory with snapshots
   std::string weightsFile; ///< not empty: the state is collected only for this weights export; messages refer to it
   std::function<void(uint64_t step, const std::string &path)> written; ///< on rank 0: a snapshot is complete; called in a thread of this class
   std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text on every rank; called in a thread of this class
@@ -61,8 +61,9 @@ public:
   /// replaces the fencing token; an equal or newer token is an error. Executor, bundle and group
   /// must outlive the object.
   /// \param storage  file access; null: the default. Tests use it to simulate failing disks.
-  static Result<std::unique_ptr<CheckpointManager>> open(Executor &executor, const Bundle &bundle, ProcessGroup &group, const CheckpointOptions &options,
-                                                 const RunConfig &runConfig, std::shared_ptr<CheckpointStorage> storage = nullptr);
+  static Result<std::unique_ptr<CheckpointManager>> open(Executor &executor, const Bundle &bundle, ProcessGroup &group,
+                                                         const CheckpointOptions &options, const RunConfig &runConfig,
+                                                         std::shared_ptr<CheckpointStorage> storage = nullptr);
   /// Abandons state that has not been copied and waits for the rest. If the run has failed, the
   /// group must have failed as well.
   ~CheckpointManager();

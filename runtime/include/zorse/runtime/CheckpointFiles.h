@@ -2,8 +2,8 @@
 // bundle. docs/snapshots.md describes the format.
 #pragma once
 
-#include "zorse/runtime/Elements.h"
 #include "zorse/runtime/Checkpoint.h"
+#include "zorse/runtime/Elements.h"
 
 #include <functional>
 #include <memory>

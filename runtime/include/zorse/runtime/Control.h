@@ -83,10 +83,10 @@ Failure failureOf(const Error &error);
 
 /// Progress that a rank reports in every heartbeat.
 struct RankProgress {
-  uint64_t counter = 0;  ///< grows with every finished entry and every chunk of a transfer
+  uint64_t counter = 0;    ///< grows with every finished entry and every chunk of a transfer
   bool inProgress = false; ///< a step has been submitted and is not finished
-  std::string where;     ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
-  uint64_t step = 0;     ///< step of that entry
+  std::string where;       ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
+  uint64_t step = 0;       ///< step of that entry
   uint32_t entry = 0;
   std::vector<UnresponsivePeer> unresponsive; ///< peers with missed heartbeats
 };
@@ -94,8 +94,8 @@ struct RankProgress {
 struct ControlTimes {
   double heartbeatSeconds = 0.25;
   double heartbeatTimeoutSeconds = 10; ///< a rank without data for this time has failed
-  double watchdogTimeoutSeconds = 300;   ///< the job fails after this time without progress on any rank while steps are in progress
-  double joinSeconds = 60;     ///< all ranks must join within this time after the coordinator's start; a rank tries for this time to reach it
+  double watchdogTimeoutSeconds = 300; ///< the job fails after this time without progress on any rank while steps are in progress
+  double joinSeconds = 60;             ///< all ranks must join within this time after the coordinator's start; a rank tries for this time to reach it
 };
 
 struct CoordinatorOptions {

@@ -100,7 +100,7 @@ struct DeviceTransportOptions {
   DeviceSums sums;
   std::vector<std::string> names;               ///< names of devices
   double connectSeconds = 60;                   ///< time limit for the members of one group to connect, and for its self-test
-  std::string allGatherBytes = "direct";              ///< prefix of the names of exchanges
+  std::string allGatherBytes = "direct";        ///< prefix of the names of exchanges
   std::function<void(const std::string &)> say; ///< receives a message about every slow group; called from threads
 };
 

@@ -84,7 +84,8 @@ struct ExecutorOptions {
   bool trace = false;
   uint64_t traceSteps = UINT64_MAX; ///< only the first N steps
   bool oneThreadPerQueue = false;   ///< instead of one communication worker per device
-  double watchdogTimeoutSeconds = 300; ///< the run fails after this time without progress, also in a body; 0: off (the job's coordinator is the watchdog)
+  double watchdogTimeoutSeconds =
+      300; ///< the run fails after this time without progress, also in a body; 0: off (the job's coordinator is the watchdog)
   std::function<void(const ObservedCall &)> beforeCall;
   std::function<bool(const bundle::Entry &, bool evaluation)> observes; ///< entries with calls to observe; null: all
 };
@@ -95,7 +96,7 @@ struct LocalDevice {
   std::unique_ptr<QueuedDevice> device;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<DeviceTransport> deviceTransport = nullptr; ///< set if its program has a queue of kind DIRECT
-  double share = 1;                                  ///< fraction of its speed: see makeDevice
+  double share = 1;                                           ///< fraction of its speed: see makeDevice
 };
 
 class Executor {
@@ -135,13 +136,13 @@ public:
 
   /// Progress so far, and the entry that the rest waits for. May be called from any thread.
   struct Progress {
-    uint64_t counter = 0;  ///< finished entries and launches, transferred chunks
+    uint64_t counter = 0;    ///< finished entries and launches, transferred chunks
     bool inProgress = false; ///< a step is submitted and not finished
-    uint64_t step = 0;     ///< step of the earliest unfinished entry; 0 for the first submitted step
+    uint64_t step = 0;       ///< step of the earliest unfinished entry; 0 for the first submitted step
     uint32_t entry = 0;
-    std::string where;            ///< "entry 17 (receive from b)": the earliest unfinished entry
+    std::string where;                          ///< "entry 17 (receive from b)": the earliest unfinished entry
     std::vector<UnresponsivePeer> unresponsive; ///< peers of transports with missed heartbeats
-    std::string everywhere;       ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
+    std::string everywhere;                     ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."
   };
   Progress progress() const;
 

@@ -35,7 +35,7 @@ public:
   void observe(const ObservedCall &call);
 
   const GenerationOptions &options() const { return options_; } ///< including the prompt that is used
-  int64_t length() const { return length_; }                  ///< sequence length
+  int64_t length() const { return length_; }                    ///< sequence length
 
   /// Returns a batch to evaluate. The logits of the last position of `ids` are recorded.
   std::shared_ptr<const Batch> ask(const std::vector<int64_t> &ids);

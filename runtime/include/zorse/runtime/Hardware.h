@@ -27,7 +27,7 @@ struct RankHardware {
   std::string bundle;     ///< Bundle.hash
   std::string run;        ///< options of the run, "steps=100 lr=0.001 ..."; must be equal on all ranks
   // Results of assignUnits. Every rank computes them for all ranks; they are not published.
-  int ordinal = 0;       ///< index of its device in `units`
+  int ordinal = 0; ///< index of its device in `units`
   std::string cpu; ///< processor that the device runs on; "none" if there is none
 
   const HardwareUnit *unit() const { return size_t(ordinal) < units.size() ? &units[size_t(ordinal)] : nullptr; }

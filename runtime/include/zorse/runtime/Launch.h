@@ -72,7 +72,7 @@ inline constexpr double kOneRequestSeconds = 0.5;
 struct LaunchOptions {
   std::vector<std::string> command;       ///< argv of a rank
   std::string program;                    ///< path of the program; empty: command[0], looked up as in a shell
-  uint32_t worldSize = 1;                     ///< ranks of the job
+  uint32_t worldSize = 1;                 ///< ranks of the job
   uint32_t firstRank = 0, localRanks = 1; ///< ranks of this node
   JobKey key;
   std::string listenAddress = "127.0.0.1"; ///< address of the coordinator if it is this launcher

@@ -16,8 +16,8 @@ namespace zorse::runtime {
 
 /// The tightest CPU quota among a process's control group and its ancestors.
 struct CpuQuota {
-  double cpus = 0; ///< number of CPUs; 0: no limit
-  double period = 0;     ///< seconds between two refills; the longest among the groups that limit
+  double cpus = 0;   ///< number of CPUs; 0: no limit
+  double period = 0; ///< seconds between two refills; the longest among the groups that limit
 };
 /// \param root  directory that contains /proc and /sys; "" except in tests
 CpuQuota cpuQuota(const std::string &root = "");
@@ -35,7 +35,8 @@ double median(std::vector<double> values, double *spread = nullptr);
 struct LinkTimes {
   double latency = 0;   ///< seconds in one direction: half a round trip of the smallest messages
   double bandwidth = 0; ///< bytes/s of one stream of large messages
-  double halfBandwidthBytes = 0;  ///< message size in bytes that reaches half the bandwidth, from the time of smaller messages minus latency and transfer
+  double halfBandwidthBytes =
+      0; ///< message size in bytes that reaches half the bandwidth, from the time of smaller messages minus latency and transfer
 };
 
 /// Measures the link between ranks `a` and `b`. Both call it together with the same `entry`
@@ -66,14 +67,15 @@ struct CommunicationWork {
 /// (`entry` and `entry` + 1 are used). Takes about three times `seconds`.
 /// \param threads  threads that compute on the subject while the delay is measured. \returns the
 ///   delay on the driver, the other values on the subject.
-Result<CommunicationWork> measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry, double seconds, int threads);
+Result<CommunicationWork> measureCommunicationCost(Transport &transport, uint32_t me, uint32_t driver, uint32_t subject, uint32_t entry,
+                                                   double seconds, int threads);
 
 /// Measures all ranks of a job, each with the help of the previous one. All ranks call it together,
 /// from one thread, with the same `entry` (16 per rank are used).
 /// \param threads  by rank, computing threads; 0: the rank is skipped and its values are zero.
 ///   \returns the values of all ranks, on every rank.
 Result<std::vector<CommunicationWork>> measureCommunicationCostOfAll(ProcessGroup &group, Transport &transport, uint32_t entry, double seconds,
-                                                   const std::vector<int> &threads);
+                                                                     const std::vector<int> &threads);
 
 /// Options of Job.
 struct JobOptions {

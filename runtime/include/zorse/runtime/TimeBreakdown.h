@@ -12,9 +12,9 @@ namespace zorse::runtime {
 /// Fractions of a device's time. `computing`, `exposedCommunication` and `idle` sum to 1.
 struct DeviceTimeBreakdown {
   double computing = 0;
-  double exposedCommunication = 0;  ///< exposed communication
-  double idle = 0; ///< idle
-  double slowdown = 0;  ///< computation time divided by the planned time; 0: no planned time
+  double exposedCommunication = 0; ///< exposed communication
+  double idle = 0;                 ///< idle
+  double slowdown = 0;             ///< computation time divided by the planned time; 0: no planned time
 };
 
 struct TimeBreakdown {

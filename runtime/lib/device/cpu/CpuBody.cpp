@@ -92,7 +92,7 @@ public:
     matmul.half = halfType(operands);
     matmul.narrowResult = halfType(launch.type()).has_value();
     const bool known = matmul.half ? launch.type() == bundle::F32 || launch.type() == operands
-                                    : launch.type() == operands && (operands == bundle::F32 || operands == bundle::F64);
+                                   : launch.type() == operands && (operands == bundle::F32 || operands == bundle::F64);
     if (!known)
       fail("matrix product: expects operands and result of F32 or of F64, or operands of BF16 or F16 with a result of the same or of F32, got " +
            bundle::ElementType_Name(operands) + " and " + bundle::ElementType_Name(launch.type()));
@@ -232,30 +232,30 @@ void CpuBody::run(const Matmul &matmul, const BodyArguments &arguments, ThreadPo
   void *a = resolve(matmul.a, arguments), *b = resolve(matmul.b, arguments), *c = resolve(matmul.c, arguments);
   if (matmul.half) {
     HalfMatmul first{*matmul.half,
-                      matmul.transposeA,
-                      matmul.transposeB,
-                      matmul.m.at(rows),
-                      matmul.n.at(rows),
-                      matmul.k.at(rows),
-                      static_cast<const uint16_t *>(a),
-                      matmul.lda,
-                      static_cast<const uint16_t *>(b),
-                      matmul.ldb,
-                      matmul.narrowResult,
-                      add,
-                      c,
-                      matmul.ldc};
+                     matmul.transposeA,
+                     matmul.transposeB,
+                     matmul.m.at(rows),
+                     matmul.n.at(rows),
+                     matmul.k.at(rows),
+                     static_cast<const uint16_t *>(a),
+                     matmul.lda,
+                     static_cast<const uint16_t *>(b),
+                     matmul.ldb,
+                     matmul.narrowResult,
+                     add,
+                     c,
+                     matmul.ldc};
     return multiply(BatchedHalfMatmul{first, matmul.batch.at(rows), matmul.strideA, matmul.strideB, matmul.strideC}, pool);
   }
   auto multiplyAs = [&](auto zero) {
     using T = decltype(zero);
     multiply(BatchedMatmul<T>{{matmul.transposeA, matmul.transposeB, matmul.m.at(rows), matmul.n.at(rows), matmul.k.at(rows), T(matmul.alpha),
-                                static_cast<const T *>(a), matmul.lda, static_cast<const T *>(b), matmul.ldb, T(add ? 1 : 0), static_cast<T *>(c),
-                                matmul.ldc},
-                               matmul.batch.at(rows),
-                               matmul.strideA,
-                               matmul.strideB,
-                               matmul.strideC},
+                               static_cast<const T *>(a), matmul.lda, static_cast<const T *>(b), matmul.ldb, T(add ? 1 : 0), static_cast<T *>(c),
+                               matmul.ldc},
+                              matmul.batch.at(rows),
+                              matmul.strideA,
+                              matmul.strideB,
+                              matmul.strideC},
              gemm, pool);
   };
   matmul.isDouble ? multiplyAs(double(0)) : multiplyAs(float(0));

@@ -117,7 +117,8 @@ public:
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (int term = 0; term < abi::kMaxLossTerms; ++term)
       finite = finite && std::isfinite(sums[2 + term]);
-    const bool nothing = !std::all_of(std::begin(scalars.lossGradient), std::end(scalars.lossGradient), [](double seed) { return std::isfinite(seed); });
+    const bool nothing =
+        !std::all_of(std::begin(scalars.lossGradient), std::end(scalars.lossGradient), [](double seed) { return std::isfinite(seed); });
     bool skip = nothing || (scalars.skipNonFinite != 0 && !finite);
 
     scalars.decided.clipFactor = factor;
@@ -161,9 +162,9 @@ public:
 Status zorse::runtime::checkOperands(const bundle::LibraryCall &call, int min, int max, uint64_t optional) {
   if (call.operands_size() < min || call.operands_size() > max)
     return userError("library routine '" + call.name() + "': expects " + std::to_string(min) +
-                     (max == min                             ? ""
+                     (max == min                               ? ""
                       : max == std::numeric_limits<int>::max() ? " or more"
-                                                                : " to " + std::to_string(max)) +
+                                                               : " to " + std::to_string(max)) +
                      " operands, got " + std::to_string(call.operands_size()));
   for (int i = 0; i < call.operands_size(); ++i)
     if (call.operands(i).slot() == abi::kAbsentSlot && !(i < 64 && (optional >> i & 1)))

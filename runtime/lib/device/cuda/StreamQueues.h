@@ -88,7 +88,7 @@ private:
   /// The queues of one worker.
   struct Worker {
     std::vector<RecordedWork> here; ///< used only by the recording thread: not handed over yet
-    std::mutex mutex;           ///< guards the members below
+    std::mutex mutex;               ///< guards the members below
     std::condition_variable changed;
     std::vector<RecordedWork> under; ///< handed over, not known to be done
     bool stopped = false;

@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-constexpr size_t kUnauthenticated = 64;                         ///< maximum unproved connections in addition to those expected; the oldest is closed first
+constexpr size_t kUnauthenticated = 64;                   ///< maximum unproved connections in addition to those expected; the oldest is closed first
 constexpr auto kHandshakeTime = std::chrono::seconds(10); ///< lifetime of an unproved connection; a slow rank connects again
 constexpr uint32_t kMaxContexts = 16;
 

@@ -272,7 +272,7 @@ private:
     Inbox message;
   };
   std::mutex mutex_;
-  std::map<uint32_t, PostedReceives> posted_;                          ///< key: entry
+  std::map<uint32_t, PostedReceives> posted_;                         ///< key: entry
   std::map<std::pair<uint64_t, uint32_t>, ExpectedReceive> expected_; ///< pre-posted receives that were not called yet; key: slot and peer
 };
 

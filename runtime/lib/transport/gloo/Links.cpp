@@ -237,7 +237,8 @@ void Links::strike(Transfer &transfer) {
 
 /// Returns the error of a transfer that ended early.
 Status Links::whyStopped(PeerConnection &connection, const std::string &problem) {
-  bool broken = std::any_of(connection.dataConnections.begin(), connection.dataConnections.end(), [](const auto &context) { return context->pair().isClosed(); });
+  bool broken = std::any_of(connection.dataConnections.begin(), connection.dataConnections.end(),
+                            [](const auto &context) { return context->pair().isClosed(); });
   {
     std::unique_lock<std::mutex> lock(mutex_);
     auto known = [&] { return failed() || connection.left; };
@@ -322,7 +323,8 @@ void Links::readControl(PeerConnection &connection) {
     connection.controlOpen = false;
     if (!connection.saidGoodbye)
       fail({ErrorKind::User,
-            connection.name + " is gone: its connection closed without a goodbye message" + (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
+            connection.name + " is gone: its connection closed without a goodbye message" +
+                (got < 0 ? std::string(" (") + std::strerror(errno) + ")" : ""),
             connection.peer});
     return;
   }

@@ -30,7 +30,7 @@ class Transfer;
 
 struct PeerConnection {
   uint32_t peer = 0;
-  std::string name;                                   ///< name of the peer in messages
+  std::string name;                                          ///< name of the peer in messages
   std::vector<std::shared_ptr<PairContext>> dataConnections; ///< data connections, at least one
   FileDescriptor control;
   OutageSurvival survival; ///< outage handling of `control`
@@ -40,7 +40,7 @@ struct PeerConnection {
   std::string inbox;
   bool controlOpen = true;
   std::atomic<bool> saidGoodbye{false};
-  std::atomic<double> lastHeardSeconds{0};          ///< time of the last message, on the watcher thread's clock
+  std::atomic<double> lastHeardSeconds{0}; ///< time of the last message, on the watcher thread's clock
   std::atomic<double> undeliveredSince{0}; ///< on the same clock; 0: the peer's host acknowledges sent data
   std::optional<std::chrono::steady_clock::time_point> brokenSince;
 };
@@ -110,7 +110,7 @@ private:
   void closePairs();
 
   const double beatSeconds_;
-  PauseTolerantClock clock_;            ///< clock of the watcher thread
+  PauseTolerantClock clock_;   ///< clock of the watcher thread
   std::atomic<double> now_{0}; ///< its latest reading
   std::map<uint32_t, std::unique_ptr<PeerConnection>> connections_;
   std::shared_ptr<tcp::Device> loop_;

@@ -68,7 +68,8 @@ Status Outgoing::finishFrom(size_t part) {
 Status Incoming::begin() { return header_.receive(links_, connection_, 0, slot_, block_.get(), kHeadBytes + kInlineBytes); }
 
 Status Incoming::post(size_t part, void *place) {
-  return parts_[part].receive(links_, connection_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_), bytesOfPart(bytes_, part));
+  return parts_[part].receive(links_, connection_, contextOf(part), slot_, place ? place : data_ + part * partBytes(bytes_),
+                              bytesOfPart(bytes_, part));
 }
 
 Status Incoming::postAll() {

@@ -43,7 +43,8 @@ bool parse(const std::string &text, UniqueId &id) {
 /// Exchanges the id of each group. The rank with the group's first device publishes it; other ranks
 /// publish an empty line.
 /// \param api  null on a rank without members, which creates no id
-Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DeviceTransportMember> &members, ProcessGroup &group, const DeviceTransportOptions &options) {
+Result<std::vector<UniqueId>> exchangeIds(const NcclApi *api, const std::vector<DeviceTransportMember> &members, ProcessGroup &group,
+                                          const DeviceTransportOptions &options) {
   const size_t count = options.plan.groups.size();
   std::string mine;
   for (const std::vector<uint32_t> &devices : options.plan.groups) {
@@ -182,8 +183,8 @@ Status NcclTransport::tryOut(Communicator &communicator, Communicator::Clock::ti
   return status.failed() ? Status(failed(status.message())) : status;
 }
 
-Result<std::vector<std::unique_ptr<DeviceTransport>>> zorse::runtime::connectNccl(const std::vector<DeviceTransportMember> &members, ProcessGroup &group,
-                                                                                  const DeviceTransportOptions &given) {
+Result<std::vector<std::unique_ptr<DeviceTransport>>> zorse::runtime::connectNccl(const std::vector<DeviceTransportMember> &members,
+                                                                                  ProcessGroup &group, const DeviceTransportOptions &given) {
   Result<const NcclApi *> api = members.empty() ? Result<const NcclApi *>(static_cast<const NcclApi *>(nullptr)) : ncclApi();
   if (api.failed())
     return api.error();

@@ -30,7 +30,7 @@ struct StepScalars {
     uint64_t reserved[4];
   } decided;
 
-  double lossGradient[16];     ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: gradient of the loss with respect to every element
+  double lossGradient[16]; ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: gradient of the loss with respect to every element
                            ///< of numerator k
   double known[kMaxKnown]; ///< values of ModelSummary.known: numbers that functions of units read
 
