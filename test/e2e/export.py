@@ -115,7 +115,7 @@ def main():
             results.append(code == 1 and all(s in err for s in says))
             print(f"{'ok  ' if results[-1] else 'FAIL'} {what}: {err.strip()}", flush=True)
 
-        s, out = os.path.join(folder, "gpt-embedded--threads"), os.path.join(folder, "out")
+        s, out = os.path.join(folder, "gpt-embedded--in-process"), os.path.join(folder, "out")
         snapshot = os.path.join(s, next(n for n in os.listdir(s) if n.startswith("step-")))
         refused("no snapshots", [folder, "-o", out], "no complete snapshot")
         refused("no directory", [os.path.join(folder, "none"), "-o", out], "not a directory of snapshots")

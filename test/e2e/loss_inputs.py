@@ -213,7 +213,7 @@ def python(folder):
         results.append(good)
 
     for devices in DEVICES:
-        options = dict(batch=4, cluster=z.cluster(folder, list(devices)), optimizer="sgd", lr=RATE, clip=0, precision="f64", train=TRAINED[1])
+        options = dict(global_batch_size=4, cluster=z.cluster(folder, list(devices)), optimizer="sgd", lr=RATE, max_grad_norm=0, precision="f64", train=TRAINED[1])
         where = f"{len(devices)} devices"
         for name, text, change, _, fails, unevaluated in CAUSES:
             broken = changed(tape_functions.data_of(4, 0), *change)

@@ -128,7 +128,7 @@ def without_tools():
 OTHER_FLAGS = {
     "compile": "help version config cluster global-batch-size output quiet rebuild-kernels compile-to emit dump-dir",
     "run": "help version config data max-steps eval-data eval-only save-weights metrics-file quiet cluster poison poison-after-last-use thread-per-queue simulate simulate-steps bandwidth-scale compute-scale simulate-eval json",
-    "plan": "help version config model-shape cluster global-batch-size plan output html json quiet explain compare random devices",
+    "plan": "help version config model-shape cluster global-batch-size plan output html json quiet verbose explain compare random devices",
 }
 
 
@@ -217,7 +217,7 @@ def completion(results):
         line = f"source {script}; COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _zorse; echo ${{COMPREPLY[@]}}"
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=dict(os.environ, PATH=z.BIN + ":" + os.environ["PATH"])).stdout.split()
 
-    holds(results, "completion of options", offers("zorse-run", "--snap") == ["--checkpoint-dir", "--save-interval"])
+    holds(results, "completion of options", offers("zorse-run", "--save-") == ["--save-weights", "--save-interval", "--save-total-limit"])
     holds(results, "completion of values", offers("zorse-compile", "--optimizer", "ad") == ["adamw", "adam"])
 
 
