@@ -1,4 +1,4 @@
-// Measures the loss without each heuristic of the search (docs/search.md lists them): the ratio of the step time of the
+// Measures the loss without each heuristic of the search (listed in Heuristics.cpp; docs/internals/search.md): the ratio of the step time of the
 // plan found without it to that of the plan found with all heuristics, for the same problem and seed.
 //
 //     heuristic-study [--only=NAME,NAME] [--clusters=abcdef] [--models=7b] [--small=24] [--seeds=5]

@@ -10,7 +10,7 @@
 
 namespace zorse::planning {
 
-/// Names as in docs/search.md. The index of a name is its number.
+/// Names of the heuristics of the search. The index of a name is its number.
 const std::vector<std::string> &heuristicNames();
 
 struct Trial {

@@ -158,7 +158,7 @@ struct Routines {
       expect("seed", at<StepScalars>(body, bundle::SCALARS)->lossGradient[i], scalars.lossGradient[i] * state.lossScale);
   }
 
-  /// docs/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
+  /// docs/concepts/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
   void decide(int index, const bundle::Body &body) {
     const double scale = scales ? state.lossScale : 1, norm = std::sqrt(sums[0]) / scale, ratio = scalars.clipNorm / (norm + 1e-6);
     bool finite = sums[1] == 0 && std::isfinite(norm);

@@ -1,4 +1,4 @@
-// The parts of a fuzz target (docs/fuzzing.md): a reader under test, and mutators that know the format.
+// The parts of a fuzz target (docs/internals/testing.md): a reader under test, and mutators that know the format.
 //
 // A target defines readOne(). Entry.cpp calls it for libFuzzer, Replay.cpp in builds without libFuzzer. If changes of
 // bytes would only break the format, the target also defines LLVMFuzzerCustomMutator with one of the mutators below.

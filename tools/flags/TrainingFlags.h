@@ -1,4 +1,4 @@
-// Training options of the tools (docs/training.md).
+// Training options of the tools (docs/reference/training.md).
 #pragma once
 
 #include "zorse/Base/Status.h"

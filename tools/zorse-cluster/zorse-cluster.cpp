@@ -1,5 +1,5 @@
 // zorse-cluster: writes cluster.yaml for the machine it runs on, or for the machines of a job, and
-// measures the links between them (docs/cluster.md).
+// measures the links between them (docs/reference/cluster-yaml.md).
 #include "Gather.h"
 #include "ParseFlags.h"
 

@@ -1,5 +1,5 @@
 // zorse-profile: measures a bundle's unit functions on the devices of this machine, and the links
-// between its ranks; writes profile.json (docs/profile.md).
+// between its ranks; writes profile.json (docs/reference/profile-json.md).
 #include "BodyTimer.h"
 #include "ParseFlags.h"
 

@@ -1,5 +1,6 @@
-// Planners of other systems, re-implemented to compare with: what each does, its source and where we deviate is in docs/baselines.md. Each searches
-// its own plans by its own cost model; what it chooses is then judged like any plan (evaluate).
+// Reimplementations of the planners of other systems, for comparisons. docs/internals/baselines.md
+// describes each, and where it differs from the original. Each searches its own plans by its own
+// cost model; the chosen plan is then evaluated like any other (evaluate).
 #pragma once
 
 #include "zorse/Planning/Strategy.h"

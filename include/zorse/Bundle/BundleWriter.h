@@ -1,4 +1,4 @@
-// Writes a bundle: the directory that the runtime executes. docs/bundle.md describes the files.
+// Writes a bundle: the directory that the runtime executes. docs/reference/bundle.md describes the files.
 #pragma once
 
 #include "zorse/Bundle/HubFacts.h"

@@ -1,5 +1,5 @@
 // manifest.json of a bundle, and the digest of the whole bundle. Tools and runtime read both with
-// this code. docs/bundle.md describes them.
+// this code. docs/reference/bundle.md describes them.
 #pragma once
 
 #include "zorse/Base/Status.h"

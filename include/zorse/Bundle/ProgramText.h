@@ -12,7 +12,7 @@
 //
 // The line of an entry contains its operation, id and value, its queue and phase, the queue
 // positions that it waits for, and its planned times (in seconds). A region is arena:offset+bytes.
-// docs/inspect.md explains more.
+// docs/internals/step-lowering.md explains more.
 #pragma once
 
 #include "bundle.pb.h"

@@ -48,7 +48,7 @@ struct CompiledBodies {
   unsigned compiled = 0;              ///< number of these kernels that were not found in the cache.
 };
 
-/// Compiles every function of `functions` that has slots (docs/architecture.md, "Unit functions")
+/// Compiles every function of `functions` that has slots (docs/internals/compiler.md, "Units and classes")
 /// to a body.
 ///
 /// Bodies do not depend on the number of rows. Equal kernels of different functions share one

@@ -2,7 +2,7 @@
 //
 //     import → recognize → units → backward → bodies → plan → kernels → step → exec → verify → bundle
 //
-// The phases between the first and the last are passes (docs/passes.md). compileModel can stop
+// The phases between the first and the last are passes (docs/internals/passes.md). compileModel can stop
 // after any of them, and print or dump its result.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace zorse::pipelines {
 
-/// Stages of the module, in order (docs/passes.md).
+/// Stages of the module, in order (docs/internals/passes.md).
 enum class Stage : uint8_t {
   Graph,      ///< imported
   Recognized, ///< canonical form, with its content hash and roundings
@@ -46,7 +46,7 @@ struct CompileOptions {
   std::string model;                 ///< ONNX file
   std::string cluster;               ///< YAML file
   std::string plan;                  ///< plan.json; empty: the plan is searched
-  std::vector<std::string> profiles; ///< measured times (docs/profile.md); later files have precedence
+  std::vector<std::string> profiles; ///< measured times (docs/reference/profile-json.md); later files have precedence
   std::string output;                ///< bundle directory; empty: no bundle is written
   std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
 

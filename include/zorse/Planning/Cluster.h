@@ -1,4 +1,4 @@
-// The cluster file: sites, nodes, devices, links (docs/cluster.md).
+// The cluster file: sites, nodes, devices, links (docs/reference/cluster-yaml.md).
 #pragma once
 
 #include "zorse/Step/Plan.h"

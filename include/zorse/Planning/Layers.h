@@ -1,4 +1,4 @@
-// Layer tables (docs/layers.md): a model and its times as measured by another system's profiler,
+// Layer tables (docs/reference/layers-json.md): a model and its times as measured by another system's profiler,
 // without an exported model.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Measured times of a model's unit functions on device types (docs/profile.md). zorse-profile
+// Measured times of a model's unit functions on device types (docs/reference/profile-json.md). zorse-profile
 // writes profiles; users import them for devices that they cannot reach.
 #pragma once
 
@@ -78,7 +78,7 @@ std::vector<std::string> limitMemory(const Profile &profile, Cluster &cluster);
 std::vector<std::string> raiseWorkspace(const Profile &profile, const Cluster &cluster, bundle::ModelSummary &summary);
 
 // Errors as in Cluster.h, with the path in the file in front
-// ("devices[0].classes[\"head\"].points[2].rows: ..."). Limits: docs/profile.md.
+// ("devices[0].classes[\"head\"].points[2].rows: ..."). Limits: docs/reference/profile-json.md.
 Result<Profile> readProfile(const std::string &json);
 Result<Profile> readProfileFile(const std::string &path);
 /// Reads several files. If two measured the same class of the same device, or the same link, the

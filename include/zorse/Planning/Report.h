@@ -77,7 +77,7 @@ Result<Report> makeReport(const Problem &problem, const step::Plan &plan, step::
 /// \param folded  three or more equal stages, and devices with equal values, share a row
 std::string printReport(const Report &report, size_t maxDevices = 32, bool folded = true);
 
-/// {"format": 1, ...}: docs/planning.md.
+/// {"format": 1, ...}: docs/reference/report-json.md.
 std::string writeReportJson(const Report &report);
 
 /// A bottleneck of the plan, or the effect of a change of the cluster, in one line. Changes of

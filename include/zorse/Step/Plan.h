@@ -1,5 +1,5 @@
 // The plan: placement of work and state on devices, made by the user, the planner or a test. Plain
-// data; docs/plan.md describes the file.
+// data; docs/reference/plan-json.md describes the file.
 #pragma once
 
 #include "zorse/Base/Status.h"
@@ -205,7 +205,7 @@ std::string describeCell(const Plan &plan, uint32_t cell);
 // and the found value and, if possible, how to fix it. Messages have no "error:" prefix and no file
 // name; the tool adds both.
 
-/// Reads a plan from JSON text (docs/plan.md), including shorthand. The last end of "stages" may be
+/// Reads a plan from JSON text (docs/reference/plan-json.md), including shorthand. The last end of "stages" may be
 /// omitted; it is then the number of units of the model. State groups may be given by index or by
 /// name. Checks syntax and names; `validatePlan` checks the rest.
 Result<Plan> readPlan(const std::string &json, const bundle::ModelSummary &summary);

@@ -4,7 +4,7 @@
 //     lowerPlan(summary, plan) -> StepGraph -> bundle::Program per device
 //
 // Only Step converts a plan to tasks, transfers, collectives, copies, values and buffers
-// (docs/architecture.md). A Span is a range of one of the arrays of StepGraph. The entries of one
+// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The entries of one
 // device are contiguous and in ascending id; ids are positions in the global list.
 #pragma once
 

@@ -79,7 +79,7 @@ inline constexpr uint64_t kScalarsBlock = sizeof(abi::StepScalars), kScalarsByte
 /// samples.
 inline int64_t samplesPerRow(const bundle::ModelSummary &summary) { return summary.samples_per_row() > 1 ? summary.samples_per_row() : 1; }
 
-/// Whether the loss is scaled because gradients are in f16 (docs/precision.md).
+/// Whether the loss is scaled because gradients are in f16 (docs/concepts/precision.md).
 inline bool scalesLoss(const bundle::ModelSummary &summary) { return summary.training().loss_scale() > 0; }
 /// Default number of consecutive good steps after which the loss scale is doubled, as in
 /// GradScaler.
@@ -108,13 +108,13 @@ inline uint64_t optimizerStepBytes(const bundle::ModelSummary &summary) {
 }
 /// Loss scale of the first step of `batch` rows: 16 times the number of addends of the loss,
 /// rounded down to a power of two. Seeds then are between 8 and 16 times their coefficient
-/// (docs/precision.md).
+/// (docs/concepts/precision.md).
 double firstLossScale(const bundle::ModelSummary &summary, int64_t batch);
 
 /// Returns "sum", "max" or "min"; "" for an unknown value.
 const char *reduceName(bundle::Count::Reduce reduce);
 std::optional<bundle::Count::Reduce> parseReduce(const std::string &name);
-/// Describes the meaning of the loss in two lines (docs/training.md). \param samples  samples per
+/// Describes the meaning of the loss in two lines (docs/reference/training.md). \param samples  samples per
 /// step
 std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64_t samples);
 

@@ -16,7 +16,7 @@ class Program;
 
 namespace zorse::verify {
 
-/// Kinds of mistakes. docs/verifier.md describes each, and test/unit/verify tests each.
+/// Kinds of mistakes. docs/internals/verifier.md describes each, and test/unit/verify tests each.
 enum class Code : uint8_t {
   Malformed,     ///< an index, size or number of a message is impossible
   Plan,          ///< the plan does not tile the rectangle, or owners do not tile the state
@@ -67,7 +67,7 @@ struct VerifyOptions {
 };
 
 /// Checks the programs of one step, which may run any number of times, in training and evaluation:
-/// matching, order, races, memory and values (docs/verifier.md).
+/// matching, order, races, memory and values (docs/internals/verifier.md).
 ///
 /// The values of compute, reductions and updates are derived from the summary and the plan alone.
 /// Transfers, gathers and loads declare their values, which are compared at both ends; devices are

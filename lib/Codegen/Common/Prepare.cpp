@@ -138,7 +138,7 @@ struct Placer {
   }
 
   /// Half-precision gradients are complete when they are written, because they have been rounded
-  /// (docs/precision.md).
+  /// (docs/concepts/precision.md).
   bool accumulates(unsigned result) {
     SlotAttr slot = slotOfResult(function, result);
     return isSlot(slot, SlotKind::ParameterGradient) ||

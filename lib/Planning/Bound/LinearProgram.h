@@ -1,4 +1,4 @@
-// The linear program of the lower bound (docs/planner-bound.md). Internal to lib/Planning.
+// The linear program of the lower bound (docs/internals/cost-models.md). Internal to lib/Planning.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Lower bounds of the step time, and a breakdown of a plan's time. docs/bound.md derives them.
+// Lower bounds of the step time, and a breakdown of a plan's time. docs/internals/cost-models.md derives them.
 #include "zorse/Planning/LowerBound.h"
 
 #include "LinearProgram.h"

@@ -94,7 +94,7 @@ MaybeEnvironment launching::readLeaderWorkerSetEnvironment(const Variables &v) {
 MaybeEnvironment launching::readJobSetEnvironment(const Variables &v) {
   if (!v.has("JOB_COMPLETION_INDEX"))
     return std::optional<RankEnvironment>();
-  // Kubernetes sets only the index; the manifest adds the other variables (docs/launching.md).
+  // Kubernetes sets only the index; the manifest adds the other variables (docs/guides/clusters.md).
   const char *wanted =
       "expects NNODES, the Job's completions, and JOBSET_NAME and REPLICATED_JOB_NAME (or MASTER_ADDR, the first pod's host name) to be set";
   if (!v.has("NNODES") || !(v.has("MASTER_ADDR") || (v.has("JOBSET_NAME") && v.has("REPLICATED_JOB_NAME"))))

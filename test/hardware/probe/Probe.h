@@ -1,4 +1,4 @@
-// gpu-probe: the checks of the validation kit on one GPU, with the runtime's own driver (docs/gpu.md).
+// gpu-probe: the checks of the validation kit on one GPU, with the runtime's own driver (docs/guides/nvidia-gpus.md).
 //
 // A command prints a line of JSON for each check, {"check": name, "good": bool, "figure": text, ...}, and nothing else,
 // so that earlier results are known if a later check hangs or ends the process.

@@ -201,7 +201,7 @@ links:
   Cluster cluster = read(yaml);
   ASSERT_EQ(cluster.devices.size(), 4u);
   EXPECT_EQ(cluster.devices[0].flopsPerSecond[0], 40e9);
-  // Defaults of devices without a type: per thread of a CPU, and for others (docs/cluster.md).
+  // Defaults of devices without a type: per thread of a CPU, and for others (docs/reference/cluster-yaml.md).
   EXPECT_EQ(cluster.devices[0].memoryBandwidth, 2 * 10e9);
   EXPECT_EQ(cluster.devices[0].launchOverhead, 5e-6);
   EXPECT_EQ(cluster.devices[3].memoryBandwidth, 4 * 10e9);

@@ -1,4 +1,4 @@
-// The `zorse` dialect: graph IR in value semantics (docs/architecture.md). Include ZorseOps.h for the operations.
+// The `zorse` dialect: graph IR in value semantics (docs/internals/compiler.md). Include ZorseOps.h for the operations.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -36,7 +36,7 @@ bool isAddedMask(mlir::Value mask);
 /// [?, H, S, 2] if it adds a mask (zorse.attention).
 mlir::RankedTensorType attentionStatisticType(mlir::RankedTensorType q, mlir::Value mask);
 
-/// Names of the attributes of models and unit functions (docs/architecture.md, "A model" and "Unit functions").
+/// Names of the attributes of models and unit functions (docs/internals/compiler.md, "The model function" and "Units and classes").
 namespace attributes {
 inline constexpr llvm::StringLiteral kModel = "model"; ///< symbol of the model's function
 inline constexpr llvm::StringLiteral kInput = "zorse.input";

@@ -7,7 +7,7 @@
 
 namespace zorse {
 
-/// An optimizer stored in the file, in the terms of docs/training.md.
+/// An optimizer stored in the file, in the terms of docs/reference/training.md.
 struct FileOptimizer {
   enum class Kind { Sgd, Adam, AdamW } kind = Kind::Sgd;
   std::string node;                   ///< for messages: "Adam 'update'"

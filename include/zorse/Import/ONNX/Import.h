@@ -102,8 +102,8 @@ struct ImportedModel {
   std::shared_ptr<void> storage;        ///< keeps mapped files open
 };
 
-/// Imports `path`: parses it, inlines functions, specializes shapes, folds constants, finds the sample axis, and emits
-/// `@model` as described in docs/architecture.md. Errors are diagnostics that name the ONNX node.
+/// Imports `path`: parses it, inlines functions, specializes shapes, folds constants, finds the batch dimension, and emits
+/// `@model` as described in docs/internals/compiler.md. Errors are diagnostics that name the ONNX node.
 mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const ImportOptions &options, mlir::MLIRContext &context);
 
 /// Imports a file from memory. The bytes must outlive the ImportedModel. `path` is used in messages and to locate

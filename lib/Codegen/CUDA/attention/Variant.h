@@ -34,7 +34,7 @@ struct Variant {
 std::optional<int> tileColumns(int64_t size);
 
 // Measured with ptxas 13.0 for sm_80 to sm_120: no registers spill if the tiles divide the lengths;
-// otherwise a few bytes may spill. docs/attention-cuda.md describes how tiles were chosen.
+// otherwise a few bytes may spill. docs/internals/attention.md describes how tiles were chosen.
 Variant forwardVariant(const AttentionProblem &problem);
 Variant keyGradientVariant(const AttentionProblem &problem);
 Variant queryGradientVariant(const AttentionProblem &problem);

@@ -1,5 +1,5 @@
 // A validated bundle in memory: all indices and ranges in it can be used without further checks.
-// docs/bundle.md describes the files.
+// docs/reference/bundle.md describes the files.
 #pragma once
 
 #include "bundle.pb.h"
@@ -41,7 +41,9 @@ struct WeightSource {
 
 struct Bundle {
   std::string directory;
-  std::string digest; ///< SHA-256 of all its files (docs/bundle.md): equal for equal bundles and on all ranks of a job; --expect-digest compares it
+  /// SHA-256 of all its files (docs/reference/bundle.md): equal for equal bundles and on all ranks of
+  /// a job. --expect-digest compares it.
+  std::string digest;
   std::string model, precision;
   int64_t batch = 0;         ///< rows of a step, each of samplesPerRow samples
   int64_t samplesPerRow = 1; ///< > 1 if batch norm computes its statistics over groups
@@ -92,7 +94,7 @@ Status checkPrograms(const Bundle &bundle);
 /// Options that depend on all gradients are then not possible.
 bool commitsByGroup(const Bundle &bundle);
 
-/// Repeats the compiler's verification (docs/verifier.md): the programs compute what plan and
+/// Repeats the compiler's verification (docs/internals/verifier.md): the programs compute what plan and
 /// summary specify, without races. Call it after loadBundle, in one process of a job: its ranks
 /// compare the digests of their bundles.
 Status verifyBundle(const Bundle &bundle, unsigned threads);

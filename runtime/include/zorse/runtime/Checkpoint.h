@@ -1,5 +1,5 @@
 // Checkpoints of the whole training state after a step: one safetensors file per device and an
-// index. A run resumes from it exactly, with the same plan or another one (docs/snapshots.md).
+// index. A run resumes from it exactly, with the same plan or another one (docs/reference/checkpoints.md).
 //
 //   DIR/generation                         the fencing token: the generation that may write here (text; replaced by rename)
 //   DIR/step-00000120.g2/<index>-<device>.safetensors

@@ -1,5 +1,5 @@
 // The files of a checkpoint of the training state. zorse-export and tests read them without a
-// bundle. docs/snapshots.md describes the format.
+// bundle. docs/reference/checkpoints.md describes the format.
 #pragma once
 
 #include "zorse/runtime/Checkpoint.h"

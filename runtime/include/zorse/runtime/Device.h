@@ -1,4 +1,4 @@
-// The device interface of the runtime. Drivers implement it (docs/devices.md); programs, state and
+// The device interface of the runtime. Drivers implement it (docs/internals/runtime.md); programs, state and
 // transports do not depend on the driver. test/runtime/DeviceConformance.h tests a driver against
 // the guarantees in this file.
 //

@@ -1,6 +1,6 @@
 // Transfers from GPU memory to GPU memory. Operations are work on streams; no host thread waits for
 // them. There is one object per device. A device's program contains its direct operations and their
-// order, on its queue of kind DIRECT (docs/transports.md).
+// order, on its queue of kind DIRECT (docs/internals/transports.md).
 //
 // - A call puts this device's part of an operation on a stream and returns. The operation is
 //   complete when the stream has passed it.

@@ -1,5 +1,5 @@
 // The drivers of this runtime, by device kind; zorse/Bundle/DeviceKinds.h describes the kinds. A
-// new driver is one line in runtime/lib/device/Drivers.cpp (docs/devices.md).
+// new driver is one line in runtime/lib/device/Drivers.cpp (docs/internals/extending.md).
 #pragma once
 
 #include "zorse/Bundle/DeviceKinds.h"

@@ -1,4 +1,4 @@
-// A transport between the processes of a job: Gloo over TCP (docs/transports.md). Rank r of the
+// A transport between the processes of a job: Gloo over TCP (docs/internals/transports.md). Rank r of the
 // group is device r.
 //
 // Every pair of ranks that communicates has separate connections. Both ends of a connection prove

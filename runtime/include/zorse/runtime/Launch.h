@@ -1,7 +1,7 @@
 // Start of a job's processes: the rank environment that a launcher sets, and the launcher of
 // zorse-run.
 //
-// Environments are tried in this order (docs/launching.md): ZORSE_*; torchrun; PMIx; Open MPI and
+// Environments are tried in this order (docs/reference/environment.md): ZORSE_*; torchrun; PMIx; Open MPI and
 // PMI; Slurm; then node-level ones, in which this process starts the ranks of its node: PET_*, RANK
 // without LOCAL_RANK, LeaderWorkerSet, JobSet.
 #pragma once

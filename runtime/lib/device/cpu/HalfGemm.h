@@ -1,5 +1,5 @@
 // Matmuls in bf16 or f16, by our own kernels: no library supports both types, and the libraries'
-// bits depend on the number of threads and on the CPU (docs/precision.md).
+// bits depend on the number of threads and on the CPU (docs/concepts/precision.md).
 #pragma once
 
 #include "zorse/runtime/HalfTypes.h"

@@ -1,7 +1,7 @@
 // A minimal driver: implements exactly the driver contract. To write a new driver, copy this file,
 // replace the host memory by the device's memory, load code in loadBodies and launch it in runBody.
 // test/runtime/DeviceConformance.h must pass after every step. withThreads provides queues; a
-// driver with streams later implements QueuedDevice itself (docs/devices.md).
+// driver with streams later implements QueuedDevice itself (docs/internals/extending.md).
 #include "NullDevice.h"
 
 #include "../HostMemory.h"
