@@ -18,9 +18,12 @@ import claims as c
 from tested import Tested, commit
 
 ROOT = c.ROOT
+sys.path.insert(0, os.path.join(ROOT, "tools", "docs"))
+from generated_pages import results_file  # noqa: E402
+
 QUICK_LIMIT, WHOLE_LIMIT = 600, 6 * 3600  # time limits of one claim, in seconds
 SKIPPED = 77
-STATES = {"passed": "passed", "failed": "**FAILED**", "not run": "**not run**"}
+STATES = ("passed", "failed", "not run")
 
 
 def processor():
@@ -196,47 +199,14 @@ class Store:
                 f.write(json.dumps(self.records[key], ensure_ascii=False) + "\n")
         os.replace(self.path + ".new", self.path)
 
-    def of(self, claim):
-        return [self.records[claim.name, form] for form in ("whole", "quick") if (claim.name, form) in self.records]
 
 
-def cell(text):
-    return text.replace("|", "\\|")
-
-
-def origin(record):
-    beside = f", beside {record['others']:g} cores of other work" if record.get("others", 0) >= 0.2 else ""
-    return f"{record['form']}, `{record['commit']}`, {record['date']}, {record['processor']}, {record['seconds']:.0f} s{' of CTest' if record.get('tests') else ''}{beside}"
-
-
-def remarks_of(docs):
-    path = os.path.join(docs, "evidence-remarks.md")
-    if not os.path.exists(path):
-        return set()
-    with open(path) as f:
-        return set(re.findall(r"^## (\S+)$", f.read(), re.M))
-
-
-def row(claim, store, remarks):
-    records = store.of(claim) or [None]
-    results = "<br>".join(f"{STATES[r['state']]}: {origin(r)}" if r else "**not run** yet" for r in records)
-    # If both forms have figures, each is labeled with its form.
-    figures = "<br>".join((f"{r['form']}: " if len(records) > 1 else "") + cell(r["figure"]) if r else "" for r in records)
-    if claim.name in remarks:
-        figures += f" ([remarks](evidence-remarks.md#{claim.name}))"
-    return f"| {cell(claim.claim)} | `{claim.name}` | {results} | {figures} |"
-
-
-def write_table(claims, store, docs):
-    remarks = remarks_of(docs)
-    lines = ["# Evidence", "",
-             "What is claimed, the name of the claim, and what its commands printed last. `tools/run-evidence.sh NAME` tries a claim, `tools/run-evidence.sh --show NAME` prints its commands. This page is written from",
-             "what they print: a change by hand does not stay. Every result says whether the whole claim ran or its quick form, at which commit, when, on which processor, how long it took, and how many cores others kept",
-             "busy meanwhile, which figures of speed suffer from. What figures mean beyond their line, and figures of earlier states: [remarks](evidence-remarks.md). How to add a claim: [test/evidence](../test/evidence/README.md)."]
-    for topic in dict.fromkeys(claim.topic for claim in claims):
-        lines += ["", f"## {topic}", "", "| claim | name | result | figure |", "|---|---|---|---|", *(row(claim, store, remarks) for claim in claims if claim.topic == topic)]
-    with open(os.path.join(docs, "evidence.md"), "w") as f:
-        f.write("\n".join(lines) + "\n")
+def write_table(options):
+    """Writes the page of results from the claims and their records."""
+    path = os.path.join(options.docs, "internals", "results.md")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as f:
+        f.write(results_file(options.claims, os.path.join(options.docs, "evidence.jsonl")))
 
 
 def show(claim, forms):
@@ -285,7 +255,7 @@ def summarize(records, left_out, faulty):
     return 1 if counts["failed"] or faulty else 3 if counts["not run"] else 0
 
 
-def run_all(wanted, claims, store, options):
+def run_all(wanted, store, options):
     """Runs the selected claims. Returns their records, and the claims without a quick form."""
     logs = os.path.join(ROOT, "out", "evidence")
     os.makedirs(logs, exist_ok=True)
@@ -299,7 +269,7 @@ def run_all(wanted, claims, store, options):
         records.append(record)
         print(f"{record['state']}, {record['seconds']:.0f} s{' of CTest' if record.get('tests') else ''}: {record['figure']}", flush=True)
         store.put(record)
-        write_table(claims, store, options.docs)
+        write_table(options)
     return records, left_out
 
 
@@ -309,7 +279,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="run the quick forms")
     parser.add_argument("--list", action="store_true", help="list all claims; run nothing")
     parser.add_argument("--show", action="store_true", help="print the commands; run nothing")
-    parser.add_argument("--table", action="store_true", help="rewrite docs/evidence.md; run nothing")
+    parser.add_argument("--table", action="store_true", help="rewrite docs/internals/results.md; run nothing")
     parser.add_argument("--claims", default=os.path.join(ROOT, "test", "evidence", "claims.toml"), help=argparse.SUPPRESS)
     parser.add_argument("--tests", default=os.path.join(ROOT, "build", "release"), help=argparse.SUPPRESS)
     parser.add_argument("--docs", default=os.path.join(ROOT, "docs"), help=argparse.SUPPRESS)
@@ -332,9 +302,9 @@ def main():
                 print(f"{claim.name}\n    {claim.claim}\n    quick: {claim.quick}")
         return 1 if faulty else 0
     if options.table:
-        write_table(claims, store, options.docs)
+        write_table(options)
         return 0
-    return summarize(*run_all(wanted, claims, store, options), faulty)
+    return summarize(*run_all(wanted, store, options), faulty)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fuzzes every reader under ASan and UBSan (docs/fuzzing.md): builds the targets and runs each with many mutated inputs.
+"""Fuzzes every reader under ASan and UBSan (docs/internals/testing.md): builds the targets and runs each with many mutated inputs.
 
     tools/fuzz.py [--runs N] [--readers A,B] [--jobs J] [--quick] [--fresh] [--coverage]
 

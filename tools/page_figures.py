@@ -1,4 +1,4 @@
-"""Checks that figures in user documents equal those of the evidence: README.md and docs/*.md except docs/evidence.md and docs/evidence-remarks.md.
+"""Checks that figures in user documents equal those of the evidence: README.md and docs/**/*.md except docs/internals/results.md.
 
     page_figures.py             fails if a page and the evidence differ
     page_figures.py --write     writes the evidence's figures into the pages
@@ -39,7 +39,7 @@ def evidence(path):
 
 
 def pages(root):
-    return [os.path.join(root, "README.md")] + sorted(p for p in glob.glob(os.path.join(root, "docs", "*.md")) if not os.path.basename(p).startswith("evidence"))
+    return [os.path.join(root, "README.md")] + sorted(p for p in glob.glob(os.path.join(root, "docs", "**", "*.md"), recursive=True) if os.path.basename(p) not in ("results.md", "evidence.md", "evidence-remarks.md"))
 
 
 def figure(name, pattern, figures):

@@ -5,7 +5,7 @@
 #   tsan     ThreadSanitizer
 #   all      asan, then tsan (the default)
 #   --fast   only a few tests that need no MLIR and few libraries: readers of bundles and state under asan; executor, transport and control under tsan. Required for every change.
-# cmake/SanitizerDefaults.cpp and docs/sanitizers.md describe what the settings disable, and why.
+# cmake/SanitizerDefaults.cpp and docs/internals/testing.md describe what the settings disable, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 which=all fast=0

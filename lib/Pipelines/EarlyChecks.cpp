@@ -35,7 +35,7 @@ static std::string withoutArchitecture(const planning::Cluster &cluster) {
   for (const planning::ClusterDevice &device : cluster.devices)
     if (const DeviceKind &kind = deviceKindOf(device.kind); device.arch.empty() && !kind.hostCpus && !kind.architectures.empty())
       return "device '" + device.name + "' is of kind " + device.kind +
-             ", and its architecture is unknown: give it a 'type' (docs/cluster.md) or an 'arch', such as " + kind.architectures[3];
+             ", and its architecture is unknown: give it a 'type' (docs/reference/cluster-yaml.md) or an 'arch', such as " + kind.architectures[3];
   return {};
 }
 

@@ -3,8 +3,8 @@
     import zorse
     run = zorse.train(module, tokens, max_steps=1000, global_batch_size=64, seq_length=512, cluster="cluster.yaml", lr=3e-4, on_step=print)
 
-Every function calls the tool of its name and does no computation of its own: training from Python and from the command line give bitwise identical results.
-Only zorse.export and training a module need PyTorch; everything else needs only numpy. See docs/python.md.
+Every function calls the tool of its name and computes nothing itself: training from Python and from the command line give bitwise identical results.
+Only zorse.export and training a module need PyTorch; everything else needs only numpy.
 """
 from ._compile import Bundle, compile
 from ._evaluate import Evaluation, evaluate

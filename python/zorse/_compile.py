@@ -13,7 +13,7 @@ from .options import CompileOptions, Path, check, words
 
 class Bundle:
     """A compiled model: a folder with one verified program per device, and kernels
-    (docs/bundle.md)."""
+    (docs/reference/bundle.md)."""
 
     def __init__(self, path: Path):
         self.path = os.fspath(path)
@@ -30,7 +30,7 @@ def compile(model: Path, output: Path, *, global_batch_size: int | None = None, 
     """Compiles an ONNX model for the devices of a cluster: `zorse-compile`.
 
     model: ONNX file with the forward graph and its loss. output: folder to write. global_batch_size: samples per step of all devices together.
-    cluster: a cluster file, or its contents as a mapping (docs/cluster.md); None: the devices of
+    cluster: a cluster file, or its contents as a mapping (docs/reference/cluster-yaml.md); None: the devices of
     this machine. options: CompileOptions.
     Raises ZorseError with the compiler's message.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from ._tools import ZorseError, call
 from .options import Path
 
-_TOKENS = {2: 20240520, 4: 20240801}  # magic numbers of llm.c's header, by bytes of a token (docs/running.md)
+_TOKENS = {2: 20240520, 4: 20240801}  # magic numbers of llm.c's header, by bytes of a token (docs/guides/prepare-data.md)
 
 
 def model_file(model: Any) -> str:
@@ -23,7 +23,7 @@ def model_file(model: Any) -> str:
 
 
 def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
-    """Returns the path of a cluster file (docs/cluster.md): the given one, or a new one in `folder` with the contents of the mapping; None: with the devices
+    """Returns the path of a cluster file (docs/reference/cluster-yaml.md): the given one, or a new one in `folder` with the contents of the mapping; None: with the devices
     of this machine."""
     if cluster is not None and not isinstance(cluster, Mapping):
         return os.fspath(cluster)

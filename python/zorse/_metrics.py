@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Step:
-    """A training step or an evaluation: one line of zorse-run's metrics (docs/running.md)."""
+    """A training step or an evaluation: one line of zorse-run's metrics (docs/reference/report-json.md)."""
     step: int  #: number, from 1
     loss: float | None  #: before the update; None if it is not finite
     evaluation: bool  #: whether this is the loss on evaluation data

@@ -43,7 +43,7 @@ def _fields(file: BinaryIO, end: int, wanted: set[int]) -> list[tuple[int, bytes
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Returns the facts of a module in the ONNX file at `path` (docs/training.md); empty if there
+    """Returns the facts of a module in the ONNX file at `path` (docs/reference/training.md); empty if there
     are none."""
     try:
         with open(path, "rb") as file:

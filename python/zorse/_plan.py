@@ -17,8 +17,8 @@ class Report:
     """A plan and its evaluation. A notebook shows it as the page that `zorse-plan --html` writes."""
 
     def __init__(self, plan: dict[str, Any], figures: dict[str, Any], page: str):
-        self.plan = plan  #: plan.json (docs/plan.md)
-        self.figures = figures  #: the JSON report (docs/planning.md)
+        self.plan = plan  #: plan.json (docs/reference/plan-json.md)
+        self.figures = figures  #: the JSON report (docs/reference/report-json.md)
         self.page = page  #: HTML: timeline, memory, tiling, reasons
 
     @property

@@ -140,7 +140,7 @@ def train(model: Any, data: Any, *, max_steps: int | None = None, global_batch_s
 
     model: a PyTorch module that returns its loss, or a transformers module with a head, which is exported (`export`: the arguments of zorse.export) and receives
     its trained weights at the end; a directory of the Hugging Face hub; an ONNX file; or a Bundle, which is trained as it was compiled. data: token ids in one
-    dimension, arrays by input name with samples first, or a path (docs/running.md). max_steps: number of the last step. global_batch_size: samples per step of all devices
+    dimension, arrays by input name with samples first, or a path (docs/guides/prepare-data.md). max_steps: number of the last step. global_batch_size: samples per step of all devices
     together. cluster: as for zorse.compile. eval_data: evaluation data of the same kinds. on_step: called after every step and evaluation with a Step;
     if it returns False, training ends after the steps that have begun. output: a folder for model, bundle, metrics and checkpoint, which is kept; default: a
     temporary folder that exists as long as the result. metrics_file: a file for the lines of metrics instead of one in `output`. tokenizer:

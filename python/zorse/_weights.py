@@ -97,7 +97,7 @@ def load_into(module: Any, weights: Mapping[str, np.ndarray], stored: Mapping[st
     """Copies trained parameters, and running statistics, into a PyTorch module.
 
     weights: by names of the ONNX file. stored: for an initializer of another name, the module's parameter that it holds and in what form ("same",
-    "transpose", "reshape", "rows"), as in the file's facts (docs/training.md). strict: raises ZorseError, without changing anything, for a tensor that the
+    "transpose", "reshape", "rows"), as in the file's facts (docs/reference/training.md). strict: raises ZorseError, without changing anything, for a tensor that the
     module does not have or has with another shape; otherwise such tensors are skipped, and the problem of each is returned.
     """
     import torch

@@ -11,7 +11,7 @@ Output formats:
   for prompts, padding, and the first token of a document, which does not depend on the preceding document in its row. `rows` fills rows with
   concatenated documents; `pad` starts every document in its own row.
 
-docs/running.md describes how the labels of a model are fed.
+docs/guides/prepare-data.md describes how the labels of a model are fed.
 """
 from __future__ import annotations
 

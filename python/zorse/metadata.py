@@ -5,7 +5,7 @@ names, which row of an embedding is padding, where gradients stop, and their nam
     torch.onnx.export(module, (ids, labels), "model.onnx", ...)
     write_metadata(module, "model.onnx", (ids, labels))
 
-The facts become one metadata property of the file, `zorse.metadata`. zorse-compile prefers it to anything it would infer (docs/training.md). `export` in torch_export.py
+The facts become one metadata property of the file, `zorse.metadata`. zorse-compile prefers it to anything it would infer (docs/reference/training.md). `export` in torch_export.py
 writes the facts automatically.
 """
 import json

@@ -1,7 +1,7 @@
 """Options of the tools as keyword arguments: `weight_decay=0.1` is `--weight-decay 0.1`.
 
 A tuple or list is several words, True an option without a value, None and False an option that is not given. The tools (`zorse-compile --help`) and
-docs/training.md, docs/running.md and docs/planning.md describe the options with units and defaults; this file defines the types.
+docs/reference/commands describe the options with units and defaults; this file defines the types.
 """
 from __future__ import annotations
 

@@ -57,8 +57,11 @@ nodes:
 class Fixtures:
     """Input files of commands. A file is created when a command names it and no earlier command has created it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, page):
         self.folder = folder
+        with open(os.path.join(z.ROOT, page)) as f:
+            text = f.read()
+        self.shown = {name: block for name, block in re.findall(r"`([\w-]+\.(?:yaml|json|py))`:\s*\n\n```\w+\n(.*?)```", text, re.S)}
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -99,6 +102,9 @@ class Fixtures:
         elif name in ("mine.json", "plan.json"):
             self.need(["model.onnx", "cluster.yaml"])
             z.call("zorse-plan", self.path("model.onnx"), "--cluster", self.path("cluster.yaml"), "--global-batch-size", 8, "--seq-length", 32, "-o", self.path(name))
+        elif name in self.shown:
+            with open(self.path(name), "w") as f:
+                f.write(self.shown[name])
 
 
     def hub_directory(self, path):
@@ -227,7 +233,7 @@ class Check:
         ran, before = 0, len(self.results)
         with tempfile.TemporaryDirectory() as folder:
             os.symlink(os.path.join(z.ROOT, "models"), os.path.join(folder, "models"))
-            fixtures = Fixtures(folder)
+            fixtures = Fixtures(folder, page)
             for line, language, lines in blocks(page):
                 self.say(language, f"{page}:{line}", "a fenced block without a language; use bash for commands, text for other blocks")
                 if language in ("bash", "sh", "console"):

@@ -1,4 +1,4 @@
-"""Checks every example of docs/passes.md: commands run unchanged, and the text below a command occurs in its output,
+"""Checks every example of docs/internals/passes.md: commands run unchanged, and the text below a command occurs in its output,
 line by line and in this order.
 
 A fenced block of mlir, json or yaml is the file that the preceding text names last.
@@ -12,7 +12,7 @@ import harness as z
 
 
 def main():
-    with open(os.path.join(z.ROOT, "docs", "passes.md")) as f:
+    with open(os.path.join(z.ROOT, "docs", "internals", "passes.md")) as f:
         page = f.read()
     results, commands = [], []
     with tempfile.TemporaryDirectory() as folder:

@@ -95,24 +95,23 @@ class Evidence:
 def runner(expect):
     with tempfile.TemporaryDirectory() as folder:
         evidence = Evidence(folder, CLAIMS)
-        evidence.write("docs/evidence-remarks.md", "# Remarks\n\n## holds\n\nMore.\n")
         evidence.write("docs/evidence.jsonl", json.dumps({"script": "long.sh", "form": "whole", "state": "passed", "figure": "old", "commit": "1", "processor": "p", "date": "d", "seconds": 1}) + "\n")
 
         code, said = evidence("--quick")
-        table, stored = evidence.read("evidence.md"), evidence.read("evidence.jsonl")
+        table, stored = evidence.read("internals/results.md"), evidence.read("evidence.jsonl")
         expect("quick forms: a failure does not stop the others and is reported", code == 1 and "1 passed, 1 failed, 2 cannot run here, 1 without a quick form" in said, said)
         expect("the reason of the failure and the omitted claims are named", "failed: holds_not (whole): exit 4; 1 of 3; the reason" in said and "left out: long" in said, said)
         expect("missing requirements are named", "not run: needs_more (whole): a second device is missing" in said and "not run: not_here (whole): skipped: no such device" in said, said)
         records = {(r["script"], r["form"]): r for r in map(json.loads, stored.splitlines())}
         expect("whole forms are whole in --quick, too, and rows of scripts are rows of claims", sorted(records) == [("holds", "quick"), ("holds_not", "whole"), ("long", "whole"), ("needs_more", "whole"), ("not_here", "whole")], stored)
         expect("a record has commit, CPU, date and seconds", all(records["holds", "quick"][key] for key in ("commit", "processor", "date")) and "seconds" in stored, stored)
-        expect("figures are last lines, with remarks", "| It holds in every case. | `holds` |" in table and "3 of 3 \\| quick (limit 4) ([remarks](evidence-remarks.md#holds)) |" in table, table)
+        expect("figures are last lines, and quick forms are marked", "| It holds in every case. | `holds` | *passed, " in table and "* | 3 of 3 \\| quick (limit 4) |" in table, table)
         expect("sections are topics", "## Compiler" in table and "## Jobs" in table, table)
 
         code, said = evidence("long", "holds")
-        table = evidence.read("evidence.md")
+        table = evidence.read("internals/results.md")
         expect("by name, whole: passed", code == 0 and "2 passed, 0 failed" in said, said)
-        expect("other rows stay", "**FAILED**: whole" in table and "whole: 3 of 3 \\| whole (limit 4)<br>quick: 3 of 3 \\| quick (limit 4)" in table, table)
+        expect("other rows stay, and the whole form takes precedence", "**FAILED**, " in table and "| 3 of 3 \\| whole (limit 4) |" in table and "quick (limit 4)" not in table, table)
         expect("only claims that cannot run here: another exit code", evidence("not_here")[0] == 3)
         code, said = evidence("holds", "unheard_of")
         expect("unknown names are refused", code == 1 and "no claim 'unheard_of'" in said, said)

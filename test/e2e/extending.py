@@ -1,4 +1,4 @@
-"""Checks the examples of docs/extending.md: each patch of test/extending applies to the current sources and changes no
+"""Checks the examples of docs/internals/extending.md: each patch of test/extending applies to the current sources and changes no
 more files than its document states. With --build they are compiled and tested.
 
     extending.py [--build]     --build: in a copy of the sources under build/extending; takes as long as a full build
@@ -48,7 +48,7 @@ def main():
     if subprocess.run(["git", "-C", z.ROOT, "rev-parse"], capture_output=True).returncode:
         print("skipped: the sources are not a git repository, from which a copy could be made")
         sys.exit(77)
-    with open(os.path.join(z.ROOT, "docs", "extending.md")) as f:
+    with open(os.path.join(z.ROOT, "docs", "internals", "extending.md")) as f:
         page = f.read()
     with tempfile.TemporaryDirectory() as scratch:
         folder = os.path.join(z.ROOT, "build", "extending") if build else scratch
@@ -62,7 +62,7 @@ def main():
             say(results, f"{name}: applies", done.returncode == 0, done.stderr + f"\nMake the change by hand and write it again: git diff > {patch}")
             say(results, f"{name}: touches {len(compiled)} files of the sources (limit {limit})", len(compiled) <= limit, "\n".join(compiled))
             missing = [f for f in compiled if f"`{f}`" not in page]
-            say(results, f"{name}: docs/extending.md names them", not missing, "\n".join(missing))
+            say(results, f"{name}: docs/internals/extending.md names them", not missing, "\n".join(missing))
             if build and done.returncode == 0:
                 made = os.path.join(folder, "build", "release")
                 for words in [["cmake", "--preset", "release"], ["ninja", "-C", made, *targets], *commands]:

@@ -1,4 +1,4 @@
-"""Injects faults into jobs (docs/faults.md) and checks what the user sees, within which time, and which data is kept.
+"""Injects faults into jobs (docs/reference/faults.md) and checks what the user sees, within which time, and which data is kept.
 
     faults.py [CASE ...] [--workers N]     default: all cases
 """

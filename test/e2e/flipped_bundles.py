@@ -2,7 +2,7 @@
 
     digest unchanged      the digest detects it: exit code 1 and a message, before anything runs
     digest corrected      exit code 1 and a message, or bit-identical results. Information that a
-                          bundle contains only once is not verified (docs/bundle.md): weights, bodies and a few numbers
+                          bundle contains only once is not verified (docs/reference/bundle.md): weights, bodies and a few numbers
                           of the summary may give other results, which are counted separately
 
     flipped_bundles.py [COUNT] [FIRST SEED]     default 400 from 0, over

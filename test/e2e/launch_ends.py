@@ -4,7 +4,7 @@
 
 - Every launcher: rank 1 is killed. The job ends within seconds with a nonzero exit code, an error names the rank, and
   no process is left.
-- Every launcher: a run is asked to stop as docs/launching.md describes. Every rank stops after the same step, the
+- Every launcher: a run is asked to stop as docs/guides/clusters.md describes. Every rank stops after the same step, the
   checkpoint is complete, and no rank is cut off.
 - processes and torchrun: the job is killed once and started again. Its metrics are those of an uninterrupted run.
 """

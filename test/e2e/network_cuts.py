@@ -25,7 +25,7 @@ import time
 import harness as z
 
 DEADLINES = [3.0, 10.0, 30.0, 60.0]
-# Maximum time from the deadline to the end of a job (docs/faults.md), including the end of its processes.
+# Maximum time from the deadline to the end of a job (docs/reference/faults.md), including the end of its processes.
 LATE = 3.0
 NODES = 3
 DEVICES = "abc"

@@ -1,6 +1,7 @@
 """User documents state the figures of the evidence: tools/page_figures.py finds no difference, detects differences made
 by the test, and corrects them.
 """
+import glob
 import os
 import shutil
 import subprocess
@@ -32,9 +33,8 @@ def main():
         evidence = os.path.join(folder, "docs", "evidence.jsonl")
         with open(evidence, "w") as f:
             f.write('{"script": "compile_time", "form": "whole", "state": "passed", "figure": "slowest 3.43 s (limit 5)"}\n')
-        for name in os.listdir(os.path.join(folder, "docs")):
-            if name.endswith(".md"):
-                os.remove(os.path.join(folder, "docs", name))
+        for name in glob.glob(os.path.join(folder, "docs", "**", "*.md"), recursive=True):
+            os.remove(name)
 
         def write(text):
             with open(page, "w") as f:

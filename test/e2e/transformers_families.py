@@ -11,7 +11,7 @@ Each family has two checks, in a separate process with a time limit.
   after the steps are PyTorch's, or an error refuses the model.
 
 --save FILE stores outcomes and resumes an interrupted run; --again repeats families with these outcomes.
-tools/families_page.py generates docs/families.md from the file.
+tools/families_page.py generates docs/reference/models.md from the file.
 """
 import argparse
 import contextlib

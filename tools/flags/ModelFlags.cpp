@@ -4,7 +4,8 @@ using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--seq-length", o.sequence, "length of symbolic sequence dimensions");
-  app.add_option("--precision", precision, "compute type: f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/precision.md)");
+  app.add_option("--precision", precision,
+                 "compute type: f32 (default), tf32, bf16 or f16; for tests f64, f64:bf16, f64:f16 (docs/concepts/precision.md)");
   app.add_flag("--fp32-residual-connection", fp32Residual,
                "with bf16 and f16: residual connection in f32, as under torch.autocast (default: the type of --precision)");
   app.add_option("--accumulate", accumulate, "accumulation type of f16 matrix products on GPUs: f32 (default) or f16 (twice as fast on GeForce GPUs)")
@@ -15,7 +16,8 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
          "all that the backward reads) or full (it saves nothing)")
       ->check(CLI::IsMember({"min-cut", "none", "full"}));
   const char *model = "Model";
-  app.add_option("--batch-norm-group-size", o.batchNormRows, "compute batch norm statistics over groups of N consecutive samples (docs/training.md)")
+  app.add_option("--batch-norm-group-size", o.batchNormRows,
+                 "compute batch norm statistics over groups of N consecutive samples (docs/reference/training.md)")
       ->group(model);
   app.add_option("--dim", dims, "sizes of other symbolic dimensions: NAME=VALUE")->group(model);
   app.add_option("--loss", o.loss, "loss to add to the graph, computed from --logits and --labels: cross_entropy")
@@ -31,10 +33,11 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--ignore-index", o.ignoreIndex, "label that the loss ignores (default: -100)")->group(model);
   app.add_option("--train", o.train, "initializers to train: names or patterns (* matches any characters)")->group(model)->delimiter(',');
   app.add_option("--freeze", o.freeze, "initializers to freeze: names or patterns")->group(model)->delimiter(',');
-  app.add_flag("--infer-trainable", o.trustGuess, "infer which initializers are trained if the file does not specify it (docs/training.md)")
+  app.add_flag("--infer-trainable", o.trustGuess, "infer which initializers are trained if the file does not specify it (docs/reference/training.md)")
       ->group(model);
   app.add_flag("--trust-import", o.trustImport, "skip the numerical comparison of the imported loss with the ONNX nodes")->group(model);
-  app.add_option("--weight-decay-params", o.decay, "parameters with weight decay: rank (default), all, none, names:P,Q")->group("Training (docs/training.md)");
+  app.add_option("--weight-decay-params", o.decay, "parameters with weight decay: rank (default), all, none, names:P,Q")
+      ->group("Training (docs/reference/training.md)");
 }
 
 Status ModelFlags::resolve(pipelines::CompileOptions &o) const {

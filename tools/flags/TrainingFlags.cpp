@@ -8,7 +8,7 @@
 namespace zorse {
 
 void TrainingFlags::addTo(CLI::App &app) {
-  const char *group = "Training (docs/training.md)";
+  const char *group = "Training (docs/reference/training.md)";
   auto add = [&](const char *name, auto &value, const char *text) { return app.add_option(name, value, text)->group(group); };
   ofOptimizer = {add("--optimizer", optimizer, "optimizer: adamw (default), adam or sgd")->check(CLI::IsMember({"adamw", "adam", "sgd"})),
                  add("--betas", betas, "beta1,beta2 of Adam and AdamW (default: 0.9,0.95)")->delimiter(',')->expected(2)->check(finiteNumber()),
@@ -24,7 +24,8 @@ void TrainingFlags::addTo(CLI::App &app) {
   add("--lr-decay-steps", totalSteps, "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
       ->check(wholeNumber(INT64_MAX));
   add("--min-lr-ratio", finalRatio, "learning rate at the end of the decay, as a fraction of --lr (default: 0.1)")->check(finiteNumber());
-  lossScale = add("--initial-loss-scale", lossScaleValue, "initial loss scale of f16, a power of two (docs/precision.md)")->check(finiteNumber());
+  lossScale =
+      add("--initial-loss-scale", lossScaleValue, "initial loss scale of f16, a power of two (docs/concepts/precision.md)")->check(finiteNumber());
   add("--loss-scale-window", lossScaleInterval, "steps without overflow after which the loss scale of f16 doubles (default: 2000)")
       ->check(wholeNumber(INT64_MAX));
   add("--seed", seed, "random seed of dropout (default: 0)")->check(wholeNumber());
@@ -35,7 +36,7 @@ bool TrainingFlags::optimizerGiven() const {
 }
 
 void TrainingFlags::addStateTo(CLI::App &app) {
-  const char *group = "Training (docs/training.md)";
+  const char *group = "Training (docs/reference/training.md)";
   app.add_option("--optimizer", optimizer, "optimizer: adamw (default), adam or sgd")->group(group)->check(CLI::IsMember({"adamw", "adam", "sgd"}));
   app.add_option("--momentum", momentum, "momentum of SGD (default: 0)")->group(group)->check(finiteNumber());
 }

@@ -99,12 +99,12 @@ const Remark kRemarks[] = {
     {"tp tensor-parallel tensor-parallel-size tensor-model-parallel-size pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size dp "
      "data-parallel data-parallel-size micro-batch-size num-microbatches gradient-accumulation-steps accumulate-grad-batches accum-steps "
      "num-layers-per-virtual-pipeline-stage",
-     "the planner decides this for the cluster; to set it yourself, write a plan and pass it with --plan (docs/plan.md)"},
+     "the planner decides this for the cluster; to set it yourself, write a plan and pass it with --plan (docs/reference/plan-json.md)"},
     {"zero zero-stage zero-optimization fsdp sharding-strategy cpu-offload offload offload-optimizer offload-param deepspeed",
      "the planner shards and offloads automatically if memory is insufficient; to set it yourself, write a plan and pass it with --plan "
-     "(docs/plan.md)"},
+     "(docs/reference/plan-json.md)"},
     {"node-rank rank local-rank master-addr master-port rdzv-endpoint rdzv-id nnodes",
-     "the launcher sets this with environment variables (docs/launching.md)"},
+     "the launcher sets this with environment variables (docs/guides/clusters.md)"},
     {"torch-compile jit", "models are always compiled"},
     {"wandb wandb-project report-to-wandb", "--metrics-file writes one JSON object per step, which other programs can read"},
 };

@@ -118,16 +118,17 @@ Status start(Options &o, char **argv) {
 int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   Options o;
-  CLI::App app{"Writes cluster.yaml for this machine, or for the machines of a job or of a list of hosts (docs/cluster.md)."};
+  CLI::App app{"Writes cluster.yaml for this machine, or for the machines of a job or of a list of hosts (docs/reference/cluster-yaml.md)."};
   app.add_option("-o,--output", o.output, "output file; -: standard output")->capture_default_str();
   app.add_option("--name", o.gather.name, "name of the cluster");
   app.add_option("--node-name", o.describe.node, "node name of this machine (default: the host name)");
   app.add_flag("--cpu", o.describe.cpu, "list the CPUs as a device even if there are GPUs");
   app.add_flag("--pin-gpus", o.describe.pinGpus, "name every GPU by its UUID; runs then fail if it is not found");
   app.add_flag("--measure", o.describe.measure, "measure CPU speed, and with --all-nodes or --hosts the links between nodes");
-  auto *together = app.add_flag("--all-nodes", o.together,
-                                "describe all nodes of a launcher's job (srun, mpirun, torchrun: one process per node; docs/launching.md) or of a "
-                                "Slurm allocation; rank 0 writes the file");
+  auto *together =
+      app.add_flag("--all-nodes", o.together,
+                   "describe all nodes of a launcher's job (srun, mpirun, torchrun: one process per node; docs/guides/clusters.md) or of a "
+                   "Slurm allocation; rank 0 writes the file");
   app.add_option("--hosts", o.hosts.hosts, "host names, separated by commas: starts zorse-cluster on each over ssh")
       ->delimiter(',')
       ->excludes(together);

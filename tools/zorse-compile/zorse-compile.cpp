@@ -31,12 +31,13 @@ struct Words {
 
 void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
   app.add_option("model", o.model, "ONNX file with the forward graph and its loss")->required();
-  app.add_option("--cluster", o.cluster, "cluster.yaml with devices and links (docs/cluster.md)");
+  app.add_option("--cluster", o.cluster, "cluster.yaml with devices and links (docs/reference/cluster-yaml.md)");
   app.add_option("--global-batch-size", o.batch, "samples per step");
   app.add_option("--profile", o.profiles,
-                 "profile with measured times of the model's functions and of links (docs/profile.md); repeatable, later files take precedence")
+                 "profile with measured times of the model's functions and of links (docs/reference/profile-json.md); repeatable, later files take "
+                 "precedence")
       ->expected(1);
-  app.add_option("--plan", o.plan, "plan.json to use (docs/plan.md); default: search for a plan");
+  app.add_option("--plan", o.plan, "plan.json to use (docs/reference/plan-json.md); default: search for a plan");
   app.add_option("-o,--output", o.output, "output directory for the bundle");
   app.add_option(
       "--rebuild-kernels", o.rebuild,
@@ -118,7 +119,7 @@ std::string missing(const pipelines::CompileOptions &o) {
   if (o.output.empty() && !stopsEarly)
     return "expects -o BUNDLE, the directory to write, or --compile-to or --emit to stop earlier";
   if (needsPlan && o.cluster.empty())
-    return "expects --cluster CLUSTER.yaml, the devices to compile for (docs/cluster.md)";
+    return "expects --cluster CLUSTER.yaml, the devices to compile for (docs/reference/cluster-yaml.md)";
   if (needsPlan && o.batch < 1)
     return "expects --global-batch-size, the samples per step, of at least 1";
   if (o.batch < 0)

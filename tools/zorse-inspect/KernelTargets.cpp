@@ -80,7 +80,7 @@ Result<std::vector<KernelTable>> findTargets(const InspectedBundle &what, const 
   }
   if (tables.empty())
     return userError(bundle.directory + ": --kernels expects code for GPUs, found code for " + all +
-                     " only. Compile the model for a cluster that has GPUs (docs/cluster.md)");
+                     " only. Compile the model for a cluster that has GPUs (docs/reference/cluster-yaml.md)");
   for (const bundle::BundleDevice &device : bundle.devices)
     if (isPtx(targetOf(bundle, device.target).arch()))
       devices += (devices.empty() ? "" : ", ") + device.name;

@@ -47,7 +47,8 @@ int main(int argc, char **argv) {
   app.add_option("--svg", svg, "with --memory: write the map to this SVG file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
   app.add_flag("--bodies", bodies, "kernel launches of every body");
-  CLI::Option *kernelsOption = app.add_flag("--kernels", kernels, "resource use of every generated GPU kernel, slowest first (docs/codegen-cuda.md)");
+  CLI::Option *kernelsOption =
+      app.add_flag("--kernels", kernels, "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
   CLI::Option *archOption =
       app.add_option("--arch", asked.arch, "with --kernels: only kernels for this architecture, such as sm_80")->needs(kernelsOption);
   app.add_option("--device", asked.device, "with --kernels: only kernels of a device (name or number)")->needs(kernelsOption)->excludes(archOption);

@@ -39,7 +39,7 @@ static int run(int argc, char **argv) {
   zorse::codegen::registerPasses();
   zorse::pipelines::registerPasses();
   if (help) { // printed before MLIR's hundreds of passes
-    llvm::outs() << "Zorse passes (docs/passes.md describes their order), followed by all other options.\n\n";
+    llvm::outs() << "Zorse passes (docs/internals/passes.md describes their order), followed by all other options.\n\n";
     mlir::printRegisteredPasses();
     llvm::outs() << '\n';
     llvm::outs().flush();

@@ -218,7 +218,7 @@ Status takePlan(const Options &o, Inputs &inputs) {
     if (o.batch > 0 && o.batch != plan->batch)
       return userError(step::otherBatch(o.plan, plan->batch * plan->samplesPerRow, o.batch * plan->samplesPerRow));
   } else if (!inputs.cluster) {
-    return userError("--cluster is missing: the devices to plan for (docs/cluster.md)");
+    return userError("--cluster is missing: the devices to plan for (docs/reference/cluster-yaml.md)");
   } else if (o.batch < 1 && o.compare.empty()) {
     return userError("--global-batch-size is missing: the samples per step, at least 1");
   }

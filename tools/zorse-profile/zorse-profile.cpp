@@ -407,7 +407,7 @@ int main(int argc, char **argv) {
   zorse::runtime::openStandardStreams();
   Options o;
   CLI::App app{"Measures a bundle's unit functions on this machine's devices, and links between ranks, and writes a profile for zorse-plan and "
-               "zorse-compile (docs/profile.md)."};
+               "zorse-compile (docs/reference/profile-json.md)."};
   app.add_option("bundle", o.bundle, "bundle directory, compiled for these devices with any plan")->required();
   app.add_option("-o,--output", o.output, "output file; -: standard output")->capture_default_str();
   app.add_option("--batch-sizes", o.rows, "batch sizes to measure, separated by commas (default: 1,2,4,... up to the batch, at most 16)")

@@ -73,7 +73,7 @@ void addOutputOptions(CLI::App &app, Options &o) {
 }
 
 void addTextOptions(CLI::App &app, Options &o) {
-  const char *text = "Text (docs/running.md)";
+  const char *text = "Text generation";
   app.add_option("--generate-interval", o.generateInterval,
                  "generate text from the prompt every N steps (language models); needs zorse-compile --with-generation")
       ->check(wholeNumber())
@@ -279,7 +279,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   o.words.assign(argv, argv + argc);
   CLI::App app{
       "Trains from a bundle that zorse-compile wrote: as threads of one process, as processes that it starts, or as a rank of a launcher's job "
-      "(docs/launching.md).\n"
+      "(docs/guides/clusters.md).\n"
       "A bundle is a program: its kernels are machine code that runs in every rank with your permissions. Run only bundles that you compiled, or "
       "whose digest you know (--expect-digest)."};
   std::string dataType;

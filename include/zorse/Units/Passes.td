@@ -25,9 +25,9 @@ def Configure : Zorse_ModulePass<"zorse-configure"> {
                         "Fields of ModelSummary (bundle.proto) in protobuf's text format">,
                  Option<"decay", "decay", "std::string", "\"rank\"", "Parameters with weight decay: rank, all, none or names:P,Q">,
                  Option<"batch", "batch", "int64_t", "1", "Samples per step">,
-                 Option<"cluster", "cluster", "std::string", "", "Devices and links (docs/cluster.md)">,
-                 ListOption<"profiles", "profile", "std::string", "Measured times (docs/profile.md); later files take precedence">,
-                 Option<"plan", "plan", "std::string", "", "plan.json (docs/plan.md); none: zorse-plan searches one">];
+                 Option<"cluster", "cluster", "std::string", "", "Devices and links (docs/reference/cluster-yaml.md)">,
+                 ListOption<"profiles", "profile", "std::string", "Measured times (docs/reference/profile-json.md); later files take precedence">,
+                 Option<"plan", "plan", "std::string", "", "plan.json (docs/reference/plan-json.md); none: zorse-plan searches one">];
 }
 
 def FindUnits : Zorse_ModulePass<"zorse-find-units"> {

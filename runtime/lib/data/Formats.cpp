@@ -83,6 +83,6 @@ Result<std::string> zorse::runtime::otherFormat(const DataFile &file) {
 }
 
 std::string zorse::runtime::remedyFor(const std::string &format, const std::string &path) {
-  return format == kJson ? "python3 -m zorse.data " + path + " -o FOLDER makes tokens of lines of JSON (.jsonl; docs/running.md)"
+  return format == kJson ? "python3 -m zorse.data " + path + " -o FOLDER makes tokens of lines of JSON (.jsonl; docs/guides/prepare-data.md)"
                          : "Convert it to tokens (llm.c's or nanoGPT's .bin) or to plain text";
 }
