@@ -161,7 +161,7 @@ def bundles(c):
     def run(data, *more):
         return z.call("zorse-run", good, "--data", data, "--max-steps", 1, *more, ok=False)
 
-    for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory"):  # refused before training, not after it
+    for option in ("metrics-file", "trace", "save-weights", "dump-gradients", "dump-losses", "memory-report"):  # refused before training, not after it
         done = run(DATA, f"--{option}", os.path.join(c.folder, "nowhere", "file"))
         c.expect(f"output: --{option} in no folder", done, f"--{option}", "cannot be written", "nowhere")
         c.results.append("step 1" not in done[1])
@@ -242,7 +242,7 @@ def overwrites(c, good):
     weights = os.path.join(good, "weights.safetensors")
     with open(weights, "rb") as f:
         files = {data: tokens, weights: f.read()}
-    for option in ("metrics", "trace", "checkpoint", "dump-gradients", "per-sample-losses", "report-memory", "snapshots"):
+    for option in ("metrics-file", "trace", "save-weights", "dump-gradients", "dump-losses", "memory-report", "checkpoint-dir"):
         for words in ([data, link], [link, data], [data, weights], [f"bytes:{data}", link]):
             keeps(f"output: --{option} {os.path.basename(words[1])}", files, z.call("zorse-run", good, "--data", words[0], "--max-steps", 1, f"--{option}", words[1], ok=False), f"--{option}", "nothing was written")
     keeps("output: the evaluation's data", files, z.call("zorse-run", good, "--data", DATA, "--eval-data", data, "--max-steps", 1, "--save-weights", link, ok=False), "--save-weights", "--eval-data")

@@ -21,7 +21,7 @@ import harness as z
 # Sizes that are reduced: documented commands train longer than a test should.
 SMALLER = [(r"--max-steps \d{3,}", "--max-steps 8"), (r"--save-interval \d+", "--save-interval 2"), (r"--eval-interval \d+", "--eval-interval 4"), (r"--global-batch-size 64", "--global-batch-size 8"), (r"--seq-length 512", "--seq-length 32"),
            (r"--warmup-steps 100", "--warmup-steps 2"), (r"(zorse-profile .*)", r"\1 --batch-sizes 1,2 --max-seconds 0.2"), (r"(zorse-cluster .*--measure)", r"\1 --link-measure-seconds 0.2"),
-           (r"(zorse-plan --model-shape .*)--global-batch-size 256(.*)", r"\1--batch 32\2 --search-budget=1"), (r"--model-shape llama-13b --seq-length 4096", "--model-shape llama-7b --seq-length 512"), (r"num_hidden_layers=4 hidden_size=256", "num_hidden_layers=1 hidden_size=32 intermediate_size=32 num_attention_heads=2 num_key_value_heads=2 vocab_size=96 --sequence 16")]
+           (r"(zorse-plan --model-shape .*)--global-batch-size 256(.*)", r"\1--global-batch-size 32\2 --search-budget=1"), (r"--model-shape llama-13b --seq-length 4096", "--model-shape llama-7b --seq-length 512"), (r"num_hidden_layers=4 hidden_size=256", "num_hidden_layers=1 hidden_size=32 intermediate_size=32 num_attention_heads=2 num_key_value_heads=2 vocab_size=96 --sequence 16")]
 
 # Commands that are not run, and why. Options of Zorse's tools in such a command are checked, options of other programs
 # are not.
@@ -29,7 +29,7 @@ ONLY_CHECKED = [
     (r"^srun ", "needs an allocation of Slurm; e2e-launch-srun runs zorse-run under srun"),
     (r"^mpirun ", "names hosts that are not there; e2e-launch-mpirun runs zorse-run under mpirun"),
     (r"^torchrun .*--nnodes", "names hosts that are not there; e2e-launch-torchrun runs zorse-run under torchrun"),
-    (r"^zorse-cluster .*--(gather|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
+    (r"^zorse-cluster .*--(all-nodes|hosts)", "needs several machines; e2e-cluster runs zorse-cluster under a launcher"),
     (r"^tools/(quickstart|run-tests|run-sanitizers|run-evidence|python-env|install|build|check-format|check-tidy)\.sh|^\.ci/run", "installs, builds or checks all sources; test/evidence/fresh_machine.sh runs quickstart.sh and run-tests.sh"),
     (r"^pip install ", "builds and installs; test/evidence/wheel_runs_on_a_bare_machine.sh does"),
     (r"^tools/fuzz\.py", "builds under sanitizers and runs for hours"),
@@ -55,7 +55,8 @@ nodes:
 
 
 class Fixtures:
-    """Input files of commands. A file is created when a command names it and no earlier command has created it."""
+    """Input files of commands. A file is created when a command names it and no earlier command has created it.
+    A page shows other files below a line such as "Save this as `tune.yaml`:"."""
 
     def __init__(self, folder, page):
         self.folder = folder
@@ -85,11 +86,6 @@ class Fixtures:
             bundle = self.path("base.zorse")
             z.compile(self.path("model.onnx"), bundle, z.cluster(self.folder, ["a"]), 8, 32, training={})
             z.run(bundle, os.path.join(z.SMALL, "gpt.tokens.bin"), 1, checkpoint=self.path(name))
-        elif name == "tune.yaml":  # defined in the document
-            with open(os.path.join(z.ROOT, "docs", "fine-tuning.md")) as f:
-                text = re.search(r"`tune.yaml`:\n\n```yaml\n(.*?)```", f.read(), re.S)[1]
-            with open(self.path(name), "w") as f:
-                f.write(text)
         elif name.endswith(".bin"):
             shutil.copy(os.path.join(z.SMALL, "gpt.tokens.bin"), self.path(name))
         elif name == "cluster.yaml":

@@ -38,7 +38,7 @@ import harness as z
 
 sys.path.insert(0, os.path.join(z.ROOT, "models"))
 from export import export
-import zorse.facts as helper
+import zorse.metadata as helper
 
 VOCABULARY, C, H, ROWS, LENGTH = 13, 8, 2, 2, 6
 SGD = {"optimizer": "sgd", "lr": "1e-2"}

@@ -95,7 +95,7 @@ def InsertRounds : Pass<"zorse-insert-rounds", "::mlir::ModuleOp"> {
     A value is *narrow* if it is the result of a rounding, a view of one, or looked up in one. The pass rounds operands
     and results of matrix products and attention (after the addition of a bias), results of norms, and results of other
     elementwise operations with only narrow operands. It does not round statistics, softmaxes, exponentials, logarithms,
-    powers, reductions and losses. docs/precision.md has the table and its reasons.
+    powers, reductions and losses. docs/concepts/precision.md has the table and its reasons.
 
     Constraints: a recognized `@model` of f32, or of f64 for tests, without roundings.
   }];

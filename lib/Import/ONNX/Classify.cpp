@@ -14,7 +14,7 @@ using namespace zorse::onnx_import;
 static constexpr int64_t kFolded = 1 << 17; ///< max elements of a constant that may decide the graph; a larger one stays an argument
 
 static constexpr const char *kMetadataHint =
-    "write the module's facts into the file (zorse.facts: write_metadata(module, path, inputs)), or export it "
+    "write the module's facts into the file (zorse.metadata: write_metadata(module, path, inputs)), or export it "
     "with zorse.export (zorse-torch-export for a model of the hub)";
 
 static std::string shapeText(const onnx::Tensor &tensor) {

@@ -53,4 +53,4 @@ private:
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::ministagesRule() { return std::make_unique<BreadthFirstSchedule>(); }
+std::unique_ptr<ScheduleRule> zorse::step::breadthFirstRule() { return std::make_unique<BreadthFirstSchedule>(); }

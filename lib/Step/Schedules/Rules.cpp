@@ -10,7 +10,7 @@ namespace {
 const std::vector<std::unique_ptr<ScheduleRule>> &table() {
   static const std::vector<std::unique_ptr<ScheduleRule>> rules = [] {
     std::vector<std::unique_ptr<ScheduleRule>> made;
-    for (auto make : {oneForwardOneBackwardRule, gpipeRule, timedRule, interleavedRule, foldedRule, ministagesRule, explicitRule}) {
+    for (auto make : {oneForwardOneBackwardRule, gpipeRule, steadyStateRule, interleavedRule, waveRule, breadthFirstRule, explicitRule}) {
       made.push_back(make());
       assert(made.back()->kind == static_cast<ScheduleKind>(made.size() - 1) && "rules are listed in the order of ScheduleKind");
     }

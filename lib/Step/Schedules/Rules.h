@@ -9,10 +9,10 @@ namespace zorse::step {
 
 std::unique_ptr<ScheduleRule> oneForwardOneBackwardRule();
 std::unique_ptr<ScheduleRule> gpipeRule();
-std::unique_ptr<ScheduleRule> timedRule();
+std::unique_ptr<ScheduleRule> steadyStateRule();
 std::unique_ptr<ScheduleRule> interleavedRule();
-std::unique_ptr<ScheduleRule> foldedRule();
-std::unique_ptr<ScheduleRule> ministagesRule();
+std::unique_ptr<ScheduleRule> waveRule();
+std::unique_ptr<ScheduleRule> breadthFirstRule();
 std::unique_ptr<ScheduleRule> explicitRule();
 
 } // namespace zorse::step

@@ -199,4 +199,4 @@ void zorse::step::orderByTime(const PlanLowering &x, const Schedule &schedule, c
   SteadyStateOrder(x, schedule, less, order).run();
 }
 
-std::unique_ptr<ScheduleRule> zorse::step::timedRule() { return std::make_unique<SteadyStateSchedule>(); }
+std::unique_ptr<ScheduleRule> zorse::step::steadyStateRule() { return std::make_unique<SteadyStateSchedule>(); }

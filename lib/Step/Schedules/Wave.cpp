@@ -38,4 +38,4 @@ public:
 
 } // namespace
 
-std::unique_ptr<ScheduleRule> zorse::step::foldedRule() { return std::make_unique<WaveSchedule>(); }
+std::unique_ptr<ScheduleRule> zorse::step::waveRule() { return std::make_unique<WaveSchedule>(); }

@@ -280,7 +280,7 @@ def Zorse_RoundOp : Zorse_ElementwiseOp<"round", [Pure, AllTypesMatch<["x", "y"]
   let description = [{
     y is the number of type `to` nearest to x, ties to even. Numbers that are too large become infinite, and NaN remains
     NaN. Every y can be stored as `to` without loss. Roundings are operations of the model, so that no plan, fusion or
-    recomputation can add or remove one (docs/precision.md).
+    recomputation can add or remove one (docs/concepts/precision.md).
 
     The gradient of x is the gradient of y, rounded in the same way: gradients of narrow values are narrow. With
     `straight_through` it is not rounded. This is used for the reading of parameters, which have gradients that are
