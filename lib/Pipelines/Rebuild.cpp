@@ -10,7 +10,8 @@ Status adoptBundle(CompileOptions &options) {
   if (view.failed())
     return view.error();
   if (!options.plan.empty() || !options.cluster.empty() || options.batch != 0)
-    return userError("--rebuild-kernels: takes plan, cluster and batch from " + options.rebuild + ": leave out --plan, --cluster and --global-batch-size");
+    return userError("--rebuild-kernels: takes plan, cluster and batch from " + options.rebuild +
+                     ": leave out --plan, --cluster and --global-batch-size");
   options.plan = options.rebuild + "/plan.json";
   options.cluster = options.rebuild + "/cluster.yaml";
   options.batch = view->batch;

@@ -110,7 +110,8 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
       loss = found;
   constexpr const char *kRemedy = "; leave out --with-generation";
   if (!loss) {
-    emitError(forward.getLoc()) << "--with-generation: the model's last unit computes no cross-entropy of logits; text generation needs it" << kRemedy;
+    emitError(forward.getLoc()) << "--with-generation: the model's last unit computes no cross-entropy of logits; text generation needs it"
+                                << kRemedy;
     return failure();
   }
   auto logits = cast<RankedTensorType>(loss.getLogits().getType());

@@ -42,10 +42,10 @@ struct Interleaving {
   uint32_t seed = 0;
   enum Policy {
     Random,     ///< with equal probabilities
-        Priorities, ///< every queue has a random priority; the highest acts
-        Starved,    ///< one entry of one device starts, or ends, only if no other action is possible
-        Overlapped, ///< starts are preferred to ends
-        Eager,      ///< ends are preferred to starts
+    Priorities, ///< every queue has a random priority; the highest acts
+    Starved,    ///< one entry of one device starts, or ends, only if no other action is possible
+    Overlapped, ///< starts are preferred to ends
+    Eager,      ///< ends are preferred to starts
     Policies
   } policy = Random;
 };

@@ -47,7 +47,8 @@ Status ModelFlags::resolve(pipelines::CompileOptions &o) const {
   o.precision = *known;
   o.precision.wideResidual = fp32Residual;
   if (o.precision.wideResidual && !o.precision.rounds())
-    return userError("--fp32-residual-connection: " + precision + " does not round, so the option has no effect: remove it, or set --precision to bf16 or f16");
+    return userError("--fp32-residual-connection: " + precision +
+                     " does not round, so the option has no effect: remove it, or set --precision to bf16 or f16");
   o.precision.sumsF16 = accumulate == "f16";
   if (o.precision.sumsF16 && (o.precision.rounded != bundle::F16 || o.precision.compute != bundle::F32))
     return userError("--accumulate: f16 is for --precision f16, got --precision " + precision + "; leave it out");

@@ -18,8 +18,10 @@ void TrainingFlags::addTo(CLI::App &app) {
   ofOptimizer.push_back(weightDecay);
   ofOptimizer.push_back(add("--momentum", momentum, "momentum of SGD (default: 0)")->check(finiteNumber()));
   ofOptimizer.push_back(app.add_flag("--nesterov", nesterov, "use Nesterov momentum")->group(group));
-  clip = add("--max-grad-norm", clipValue, "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")->check(finiteNumber());
-  add("--lr-scheduler-type", schedule, "learning rate schedule: constant (default), linear or cosine")->check(CLI::IsMember({"constant", "linear", "cosine"}));
+  clip =
+      add("--max-grad-norm", clipValue, "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, otherwise 0)")->check(finiteNumber());
+  add("--lr-scheduler-type", schedule, "learning rate schedule: constant (default), linear or cosine")
+      ->check(CLI::IsMember({"constant", "linear", "cosine"}));
   add("--warmup-steps", warmup, "steps of linear learning rate warm-up (default: 0)")->check(wholeNumber(INT64_MAX));
   add("--lr-decay-steps", totalSteps, "step at which the linear or cosine decay ends; 0 (default): the last step of the run")
       ->check(wholeNumber(INT64_MAX));

@@ -15,15 +15,12 @@ struct Meaning {
 
 const Meaning kMeanings[] = {
     {"lr", "learning-rate learningrate base-lr max-lr peak-lr initial-lr init-lr start-lr alpha"},
-    {"max-steps", 
-     "num-steps n-steps total-iters iterations iters max-iters num-iters train-iters train-steps training-steps "
-     "num-train-steps max-train-steps num-training-steps epochs num-epochs num-train-epochs max-epochs n-epochs"},
-    {"global-batch-size", 
-     "batch-size batchsize bs train-batch-size per-device-train-batch-size per-gpu-train-batch-size minibatch-size "
-     "mini-batch-size samples-per-step"},
-    {"seq-length", 
-     "seq-len seqlen sequence-length sequence-len max-seq-len max-seq-length max-sequence-length block-size "
-     "context-length context-size ctx-len n-ctx max-length max-len model-max-length"},
+    {"max-steps", "num-steps n-steps total-iters iterations iters max-iters num-iters train-iters train-steps training-steps "
+                  "num-train-steps max-train-steps num-training-steps epochs num-epochs num-train-epochs max-epochs n-epochs"},
+    {"global-batch-size", "batch-size batchsize bs train-batch-size per-device-train-batch-size per-gpu-train-batch-size minibatch-size "
+                          "mini-batch-size samples-per-step"},
+    {"seq-length", "seq-len seqlen sequence-length sequence-len max-seq-len max-seq-length max-sequence-length block-size "
+                   "context-length context-size ctx-len n-ctx max-length max-len model-max-length"},
     {"warmup-steps", "num-warmup-steps lr-warmup-steps warmup-iters lr-warmup-iters warm-up n-warmup-steps"},
     {"lr-scheduler-type", "lr-scheduler scheduler scheduler-type lr-schedule lr-decay-style decay-style"},
     {"lr-decay-steps", "lr-decay-iters decay-steps scheduler-steps"},
@@ -35,15 +32,13 @@ const Meaning kMeanings[] = {
     {"optimizer", "optim opt optimiser"},
     {"seed", "random-seed manual-seed rng-seed"},
     {"data", "dataset train-data training-data train-file data-path data-dir train-data-path train-dataset data-file input"},
-    {"eval-data", 
-     "valid-data val-data validation-data validation-file val-file eval-file eval-dataset valid-data-path validation "
-     "test-data"},
+    {"eval-data", "valid-data val-data validation-data validation-file val-file eval-file eval-dataset valid-data-path validation "
+                  "test-data"},
     {"eval-interval", "eval-steps eval-freq eval-frequency val-check-interval evaluation-interval validate-every"},
     {"eval-iters", "limit-val-batches eval-max-batches max-eval-batches"},
     {"eval-only", "do-eval validate test-only"},
-    {"load-weights", 
-     "pretrained pretrained-model pretrained-weights model-name-or-path init-from init-checkpoint finetune "
-     "load-checkpoint from-pretrained"},
+    {"load-weights", "pretrained pretrained-model pretrained-weights model-name-or-path init-from init-checkpoint finetune "
+                     "load-checkpoint from-pretrained"},
     {"save-weights", "output output-dir out-dir save save-path save-model output-path out model-dir"},
     {"output", "out out-dir output-dir output-path output-file save-path"},
     {"checkpoint-dir", "checkpoints ckpt-dir ckpt save-dir checkpoint-path default-root-dir output-dir save"},

@@ -44,9 +44,10 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
       "bundle from another source to recompile from this model, including its machine code, with its plan, cluster, batch, training options and "
       "weights; refused if this compiler derives another summary from the model. Repeat options about the model (--train, --loss, ...) as they were "
       "given");
-  app.add_option("--weights", words.weights,
-                 "initial weights: embed (copied into the bundle), reference (to the model's files) or defer (the files may be created later); default "
-                 "auto: embed up to 64 MiB")
+  app.add_option(
+         "--weights", words.weights,
+         "initial weights: embed (copied into the bundle), reference (to the model's files) or defer (the files may be created later); default "
+         "auto: embed up to 64 MiB")
       ->check(renamedValues({{"copy", "embed"}, {"later", "defer"}}))
       ->check(CLI::IsMember({"auto", "embed", "reference", "defer"}));
   app.add_option("--num-threads", o.threads, "compiler threads; the bundle does not depend on their number");

@@ -26,7 +26,8 @@ static cl::opt<bool> shift("shift-labels", cl::desc("compare position i with lab
 static cl::opt<std::string> precision("precision", cl::desc("compute type: f32 or f64"), cl::init("f32"), cl::cat(category));
 static cl::list<std::string> train("train", cl::desc("initializer to train"), cl::cat(category));
 static cl::list<std::string> freeze("freeze", cl::desc("initializer not to train"), cl::cat(category));
-static cl::opt<bool> trustGuess("infer-trainable", cl::desc("infer which initializers are trained if the file does not specify it"), cl::cat(category));
+static cl::opt<bool> trustGuess("infer-trainable", cl::desc("infer which initializers are trained if the file does not specify it"),
+                                cl::cat(category));
 static cl::opt<bool> trustImport("trust-import", cl::desc("skip the numerical comparison of the imported loss with the ONNX nodes"),
                                  cl::cat(category));
 static cl::opt<bool> notes("notes", cl::desc("print the decisions of the importer"), cl::cat(category));

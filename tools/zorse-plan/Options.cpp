@@ -48,7 +48,9 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("--split-backward", o.split, "whether weight gradients are separate tasks (split backward): yes or no (default: chosen)")
       ->group(search)
       ->check(CLI::IsMember({"yes", "no"}));
-  app.add_flag_function("--overlap-comm,!--no-overlap-comm", [&o](int64_t count) { o.overlap = count > 0; }, "whether devices compute while they send or receive (default: yes, or as in --plan)")
+  app.add_flag_function(
+         "--overlap-comm,!--no-overlap-comm", [&o](int64_t count) { o.overlap = count > 0; },
+         "whether devices compute while they send or receive (default: yes, or as in --plan)")
       ->group(search);
   app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")->group(search)->delimiter(',');
   app.add_option("--search-budget", o.search.candidates, "search budget, in simulated candidates (default: depends on the problem size)")

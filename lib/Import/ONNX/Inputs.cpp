@@ -53,8 +53,8 @@ static LogicalResult readInput(ImportState &state, const onnx::ValueInfo &info, 
         size = state.options.sequence;
       else
         return error(state, "input '" + info.name() + "': dimension " + Twine(i) + (symbol.empty() ? Twine("") : " ('" + symbol + "')") +
-                                " is symbolic; give the sequence length (--seq-length), or its value by name (--dim " + (symbol.empty() ? "name" : symbol) +
-                                "=N)");
+                                " is symbolic; give the sequence length (--seq-length), or its value by name (--dim " +
+                                (symbol.empty() ? "name" : symbol) + "=N)");
     } else if (i == 1 && state.options.sequence > 0 && state.options.sequence != size) {
       return error(state, "input '" + info.name() + "': the file fixes dimension 1 to " + Twine(size) + ", but a sequence of " +
                               Twine(state.options.sequence) + " is asked for; export with a symbolic sequence dimension");

@@ -99,8 +99,9 @@ TEST(ComposedOps, SamplesAreNotCompared) {
   EXPECT_ERROR(one("TopK", {"row", "i1"}, {{"axis", 0}}), "(TopK): compares samples with each other");
   EXPECT_ERROR(one("CumSum", {"row", "i0"}), "(CumSum): runs over the samples; every op must treat samples apart");
   EXPECT_OK(one("MeanVarianceNormalization", {"image"})); // for inputs, it is known before the step
-  EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
-               "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G");
+  EXPECT_ERROR(
+      one("BatchNormalization", {"image", "c", "c", "c", "c"}, {{"training_mode", 1}}),
+      "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G");
   EXPECT_OK(one("LpNormalization", {"row"}, {{"axis", 0}}));
 }
 
@@ -149,8 +150,7 @@ TEST(ComposedOps, Resize) {
 TEST(ComposedOps, GridsAndTransforms) {
   for (const char *op : {"Tan", "Asin", "Acos", "Atan"})
     EXPECT_OK(one(op, {"row"}));
-  EXPECT_ERROR(one("GridSample", {"image", "row"}),
-               "(GridSample): expects floats of samples x channels x positions, and a grid of the same rank");
+  EXPECT_ERROR(one("GridSample", {"image", "row"}), "(GridSample): expects floats of samples x channels x positions, and a grid of the same rank");
   EXPECT_ERROR(one("GridSample", {"image", "image"}), "(GridSample): expects a grid of 2 samples with 2 numbers for every place, found 2 and 8");
   EXPECT_ERROR(one("DFT", {"image"}), "(DFT): expects floats whose last dimension holds real numbers (1) or complex ones (2)");
   EXPECT_ERROR(one("DFT", {"long", "", "i3"}), "(DFT): expects an axis before the last, found 3 of 4");

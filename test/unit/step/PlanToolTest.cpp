@@ -63,7 +63,8 @@ TEST_F(PlanTool, Errors) {
   };
   expect("", "expected one model");
   expect("--summary=none.pb", "none.pb: cannot be read");
-  expect("--summary=cluster.yaml --global-batch-size=3", "cluster.yaml: expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary");
+  expect("--summary=cluster.yaml --global-batch-size=3",
+         "cluster.yaml: expected an ONNX file (*.onnx), a bundle, a table of layers (*.json) or a model summary");
   expect("--summary=summary.pb --global-batch-size=x", "Could not convert: --global-batch-size = x");
   expect("--summary=summary.pb --global-batch-size=3", "--cluster is missing");
   expect("--summary=summary.pb --global-batch-size=3 --bath=4", "The following argument was not expected: --bath=4");
