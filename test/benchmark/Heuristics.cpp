@@ -58,7 +58,7 @@ enum Heuristic : size_t {
   PlacedFirst,
   Gaps,
   // Memory optimizations.
-  MemoryOptimizations,
+  AnyOptimization,
   RelievedStages,
   Phases,
   // Timer.
@@ -284,7 +284,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9Candidat
 
 ZORSE_BETWEEN("_ZN5zorse8planning20searchWithTechniquesERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>, searchWithOptimizations,
               const Problem &problem, const SearchOptions &options, double toBeat) {
-  return lacks(MemoryOptimizations) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
+  return lacks(AnyOptimization) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsE", std::optional<SearchResult>, searchByPhase,

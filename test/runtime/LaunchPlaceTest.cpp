@@ -136,52 +136,52 @@ TEST(LaunchPlace, NobodyLaunchedUs) {
 }
 
 TEST(LaunchPlace, OwnVariables) {
-  Place p = place(kZorse);
+  RankEnvironment p = environment(kZorse);
   EXPECT_EQ(p.rank, 2u);
-  EXPECT_EQ(p.world, 4u);
+  EXPECT_EQ(p.worldSize, 4u);
   EXPECT_EQ(p.localRank, 1u);
   EXPECT_FALSE(p.isNode || p.coordinatorElsewhere || p.oneHost);
   EXPECT_EQ(endpointsText(p.coordinator), "node1:29600");
   EXPECT_FALSE(p.job.empty());
-  p = place(with(kZorse, {{"ZORSE_COORDINATOR", "launcher"},
-                          {"ZORSE_GENERATION", "7"},
-                          {"ZORSE_RESTARTS", "2"},
-                          {"ZORSE_JOB", "mine"},
-                          {"ZORSE_LOCAL_WORLD_SIZE", "4"},
-                          {"ZORSE_STORE", "127.0.0.1:4000"}}));
+  p = environment(with(kZorse, {{"ZORSE_COORDINATOR", "launcher"},
+                                {"ZORSE_GENERATION", "7"},
+                                {"ZORSE_RESTARTS", "2"},
+                                {"ZORSE_JOB", "mine"},
+                                {"ZORSE_LOCAL_WORLD_SIZE", "4"},
+                                {"ZORSE_STORE", "127.0.0.1:4000"}}));
   EXPECT_TRUE(p.coordinatorElsewhere && p.oneHost);
   EXPECT_EQ(p.generation, 7u);
   EXPECT_EQ(p.attempt, 2u);
   EXPECT_EQ(p.job, "mine");
   // Ranks on one of two nodes that our launcher started reach it on loopback, but the job has other hosts.
-  EXPECT_FALSE(place(with(kZorse, {{"ZORSE_STORE", "127.0.0.1:4000"}, {"ZORSE_LOCAL_WORLD_SIZE", "2"}})).oneHost);
-  EXPECT_TRUE(place(with(kZorse, {{"ZORSE_STORE", "127.0.0.1:4000"}})).oneHost);
+  EXPECT_FALSE(environment(with(kZorse, {{"ZORSE_STORE", "127.0.0.1:4000"}, {"ZORSE_LOCAL_WORLD_SIZE", "2"}})).oneHost);
+  EXPECT_TRUE(environment(with(kZorse, {{"ZORSE_STORE", "127.0.0.1:4000"}})).oneHost);
 }
 
 TEST(LaunchPlace, Torchrun) {
-  Place p = place(kTorchrun);
+  RankEnvironment p = environment(kTorchrun);
   EXPECT_EQ(p.source, "torchrun");
   EXPECT_EQ(p.rank, 1u);
-  EXPECT_EQ(p.world, 2u);
+  EXPECT_EQ(p.worldSize, 2u);
   EXPECT_EQ(p.localRank, 1u);
   EXPECT_TRUE(p.oneHost);
   EXPECT_FALSE(p.isNode || p.coordinatorElsewhere);
   EXPECT_EQ(endpointsText(p.coordinator), "localhost:35036-35043"); // torchrun's store uses the port itself
   EXPECT_HAS(p.job, "f34672e6-2cc5-4bb1-bb2e-e0f2754db7ce");
-  p = place(with(kTorchrun, {{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RESTART_COUNT", "2"}, {"MASTER_ADDR", "10.0.0.7"}}));
+  p = environment(with(kTorchrun, {{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"TORCHELASTIC_RESTART_COUNT", "2"}, {"MASTER_ADDR", "10.0.0.7"}}));
   EXPECT_FALSE(p.oneHost);
   EXPECT_EQ(p.attempt, 2u);
   // Jobs without an id are distinguished by their stores.
-  EXPECT_NE(place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).job,
-            place(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", "29500"}})).job);
-  EXPECT_EQ(endpointsText(place(with(kTorchrun, {{"MASTER_PORT", "65534"}})).coordinator), "localhost:65535");
+  EXPECT_NE(environment(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}})).job,
+            environment(with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_PORT", "29500"}})).job);
+  EXPECT_EQ(endpointsText(environment(with(kTorchrun, {{"MASTER_PORT", "65534"}})).coordinator), "localhost:65535");
 }
 
 TEST(LaunchPlace, OpenMpi) {
-  Place p = place(kMpirun);
+  RankEnvironment p = environment(kMpirun);
   EXPECT_EQ(p.source, "Open MPI (PMIx)");
   EXPECT_EQ(p.rank, 1u);
-  EXPECT_EQ(p.world, 3u);
+  EXPECT_EQ(p.worldSize, 3u);
   EXPECT_EQ(p.localRank, 1u);
   EXPECT_TRUE(p.oneHost);
   ASSERT_EQ(p.coordinator.size(), 8u);
@@ -189,12 +189,12 @@ TEST(LaunchPlace, OpenMpi) {
   EXPECT_GE(p.coordinator[0].port, 20000);
   EXPECT_LT(p.coordinator[7].port, 28000);
   // Other ranks of the job get the same ports; other jobs have another name.
-  Place other = place(with(kMpirun, {{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}));
+  RankEnvironment other = environment(with(kMpirun, {{"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}));
   EXPECT_EQ(endpointsText(other.coordinator), endpointsText(p.coordinator));
   EXPECT_EQ(other.job, p.job);
-  EXPECT_NE(place(with(kMpirun, {{"PMIX_NAMESPACE", "1432813570"}})).job, p.job);
+  EXPECT_NE(environment(with(kMpirun, {{"PMIX_NAMESPACE", "1432813570"}})).job, p.job);
   // Without PMIx
-  p = place(without(kMpirun, {"PMIX_RANK", "PMIX_NAMESPACE"}));
+  p = environment(without(kMpirun, {"PMIX_RANK", "PMIX_NAMESPACE"}));
   EXPECT_EQ(p.source, "Open MPI");
   EXPECT_TRUE(p.oneHost);
   EXPECT_HAS(p.job, "1432813569");
@@ -202,7 +202,7 @@ TEST(LaunchPlace, OpenMpi) {
 
 TEST(LaunchPlace, SeveralHostsAskPmix) {
   Environment two = with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
-  Place p = place(two, [] { return PmixInfo{3, 1, 2, "node7"}; });
+  RankEnvironment p = environment(two, [] { return PmixInfo{3, 1, 2, "node7"}; });
   EXPECT_FALSE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "node7");
   std::string error = refusal(two);
@@ -210,13 +210,13 @@ TEST(LaunchPlace, SeveralHostsAskPmix) {
   EXPECT_HAS(error, "Set ZORSE_STORE=host:port");
   EXPECT_HAS(refusal(two, [] { return PmixInfo{3, 1, 2, ""}; }), "Set ZORSE_STORE=host:port");
   EXPECT_HAS(refusal(without(two, {"PMIX_RANK", "PMIX_NAMESPACE"})), "Set ZORSE_STORE=host:port");
-  p = place(with(two, {{"ZORSE_STORE", "node3:5000"}}));
+  p = environment(with(two, {{"ZORSE_STORE", "node3:5000"}}));
   EXPECT_EQ(endpointsText(p.coordinator), "node3:5000");
   // PMIx alone does not give the world size.
   Environment bare = {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "prterun-17@1"}};
-  p = place(bare, [] { return PmixInfo{3, 2, 3, "node7"}; });
+  p = environment(bare, [] { return PmixInfo{3, 2, 3, "node7"}; });
   EXPECT_EQ(p.source, "PMIx");
-  EXPECT_EQ(p.world, 3u);
+  EXPECT_EQ(p.worldSize, 3u);
   EXPECT_EQ(p.localRank, 2u);
   EXPECT_TRUE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "127.0.0.1");
@@ -227,87 +227,87 @@ TEST(LaunchPlace, SeveralHostsAskPmix) {
 TEST(LaunchPlace, Pmi) {
   Environment mpich = {{"PMI_RANK", "1"},        {"PMI_SIZE", "4"},        {"PMI_FD", "9"},
                        {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}, {"ZORSE_JOB", "run-17"}};
-  Place p = place(mpich);
+  RankEnvironment p = environment(mpich);
   EXPECT_EQ(p.source, "PMI");
   EXPECT_EQ(p.rank, 1u);
   EXPECT_TRUE(p.oneHost);
   EXPECT_EQ(p.job, "run-17");
   EXPECT_HAS(refusal(without(mpich, {"ZORSE_JOB"})), "Set ZORSE_JOB");
   EXPECT_HAS(refusal(with(mpich, {{"MPI_LOCALNRANKS", "2"}})), "Set ZORSE_STORE=host:port");
-  EXPECT_FALSE(place(with(mpich, {{"MPI_LOCALNRANKS", "2"}, {"ZORSE_STORE", "n1:99"}})).oneHost);
+  EXPECT_FALSE(environment(with(mpich, {{"MPI_LOCALNRANKS", "2"}, {"ZORSE_STORE", "n1:99"}})).oneHost);
   // srun --mpi=pmi2: Slurm knows the hosts.
-  p = place(kPmi2);
+  p = environment(kPmi2);
   EXPECT_EQ(p.source, "Slurm (PMI)");
   EXPECT_EQ(p.rank, 2u);
-  EXPECT_EQ(p.world, 5u);
+  EXPECT_EQ(p.worldSize, 5u);
   EXPECT_EQ(p.coordinator.at(0).host, "zn1");
 }
 
 TEST(LaunchPlace, Slurm) {
-  Place p = place(kSrun);
+  RankEnvironment p = environment(kSrun);
   EXPECT_EQ(p.source, "Slurm");
   EXPECT_EQ(p.rank, 2u);
-  EXPECT_EQ(p.world, 5u);
+  EXPECT_EQ(p.worldSize, 5u);
   EXPECT_EQ(p.localRank, 2u);
   EXPECT_FALSE(p.oneHost || p.isNode);
   EXPECT_EQ(p.coordinator.size(), 8u);
   EXPECT_EQ(p.coordinator.at(0).host, "zn1");
   EXPECT_EQ(p.job, "slurm/loopback/1.0");
-  EXPECT_NE(place(with(kSrun, {{"SLURM_STEP_ID", "1"}})).job, p.job); // two steps of one job
+  EXPECT_NE(environment(with(kSrun, {{"SLURM_STEP_ID", "1"}})).job, p.job); // two steps of one job
   // The nodes of the step count, not those of the job. A job on one node uses loopback.
-  p = place(with(kSrun, {{"SLURM_STEP_NODELIST", "zn2"}, {"SLURM_RESTART_COUNT", "4"}}));
+  p = environment(with(kSrun, {{"SLURM_STEP_NODELIST", "zn2"}, {"SLURM_RESTART_COUNT", "4"}}));
   EXPECT_TRUE(p.oneHost);
   EXPECT_EQ(p.coordinator.at(0).host, "127.0.0.1");
   EXPECT_EQ(p.attempt, 4u);
   // Only the variables with the facts.
-  p = place({{"SLURM_PROCID", "1"},
-             {"SLURM_NTASKS", "2"},
-             {"SLURM_LOCALID", "0"},
-             {"SLURM_NODEID", "1"},
-             {"SLURM_JOB_NODELIST", "gpu[08-10],cpu1"},
-             {"SLURM_JOB_ID", "77"}});
+  p = environment({{"SLURM_PROCID", "1"},
+                   {"SLURM_NTASKS", "2"},
+                   {"SLURM_LOCALID", "0"},
+                   {"SLURM_NODEID", "1"},
+                   {"SLURM_JOB_NODELIST", "gpu[08-10],cpu1"},
+                   {"SLURM_JOB_ID", "77"}});
   EXPECT_EQ(p.coordinator.at(0).host, "gpu08");
   // Rank 0 is on another host than the one the other ranks connect to.
   EXPECT_HAS(refusal(with(kSrun, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "zn2"}})), "SLURMD_NODENAME=zn2");
   // srun --mpi=pmix
-  p = place(with(kSrun, {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.1.0"}}));
+  p = environment(with(kSrun, {{"PMIX_RANK", "2"}, {"PMIX_NAMESPACE", "slurm.pmix.1.0"}}));
   EXPECT_EQ(p.source, "Slurm (PMIx)");
-  EXPECT_EQ(p.world, 5u);
+  EXPECT_EQ(p.worldSize, 5u);
   EXPECT_EQ(p.coordinator.at(0).host, "zn1");
 }
 
 TEST(LaunchPlace, NodeLevel) {
-  Place p = place(kPet);
+  RankEnvironment p = environment(kPet);
   EXPECT_TRUE(p.isNode);
   EXPECT_EQ(p.rank, 1u);
-  EXPECT_EQ(p.world, 2u);
+  EXPECT_EQ(p.worldSize, 2u);
   EXPECT_EQ(endpointsText(p.coordinator), "job-node-0-0.job:29400-29407");
-  p = place(with(kPet, {{"PET_NNODES", "2:2"}}));
-  EXPECT_EQ(p.world, 2u);
-  p = place(with(kPet, {{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}}));
+  p = environment(with(kPet, {{"PET_NNODES", "2:2"}}));
+  EXPECT_EQ(p.worldSize, 2u);
+  p = environment(with(kPet, {{"PET_NNODES", "1"}, {"PET_NODE_RANK", "0"}}));
   EXPECT_TRUE(p.isNode && p.oneHost);
 
-  p = place(kPyTorchJob);
+  p = environment(kPyTorchJob);
   EXPECT_TRUE(p.isNode);
   EXPECT_EQ(p.rank, 1u);
-  EXPECT_EQ(p.world, 2u);
+  EXPECT_EQ(p.worldSize, 2u);
   EXPECT_EQ(endpointsText(p.coordinator), "job-master-0:23456-23463");
 
-  p = place(kLws);
+  p = environment(kLws);
   EXPECT_TRUE(p.isNode);
   EXPECT_EQ(p.rank, 2u);
-  EXPECT_EQ(p.world, 3u);
+  EXPECT_EQ(p.worldSize, 3u);
   EXPECT_EQ(endpointsText(p.coordinator), "gpt-0.gpt.default:29600-29607");
-  EXPECT_NE(place(with(kLws, {{"LWS_LEADER_ADDRESS", "gpt-1.gpt.default"}})).job, p.job); // another group of the set
+  EXPECT_NE(environment(with(kLws, {{"LWS_LEADER_ADDRESS", "gpt-1.gpt.default"}})).job, p.job); // another group of the set
 
-  p = place(kJobSet);
+  p = environment(kJobSet);
   EXPECT_TRUE(p.isNode);
   EXPECT_EQ(p.rank, 1u);
-  EXPECT_EQ(p.world, 2u);
+  EXPECT_EQ(p.worldSize, 2u);
   EXPECT_EQ(p.attempt, 3u);
   EXPECT_EQ(endpointsText(p.coordinator), "gpt-ranks-0-0.gpt:29600-29607");
-  EXPECT_EQ(place(with(kJobSet, {{"JOB_INDEX", "2"}, {"JOBSET_SUBDOMAIN", "net"}})).coordinator.at(0).host, "gpt-ranks-2-0.net");
-  EXPECT_EQ(endpointsText(place(with(kJobSet, {{"MASTER_ADDR", "first"}, {"MASTER_PORT", "4000"}})).coordinator), "first:4000-4007");
+  EXPECT_EQ(environment(with(kJobSet, {{"JOB_INDEX", "2"}, {"JOBSET_SUBDOMAIN", "net"}})).coordinator.at(0).host, "gpt-ranks-2-0.net");
+  EXPECT_EQ(endpointsText(environment(with(kJobSet, {{"MASTER_ADDR", "first"}, {"MASTER_PORT", "4000"}})).coordinator), "first:4000-4007");
 }
 
 TEST(LaunchPlace, Order) {
@@ -323,9 +323,9 @@ TEST(LaunchPlace, Order) {
                                                              {kMpirun, "Open MPI (PMIx)"},
                                                              {kTorchrun, "torchrun"},
                                                              {kZorse, "ZORSE_RANK"}};
-  for (const auto &[environment, source] : order) {
-    all = with(all, environment);
-    EXPECT_EQ(place(all).source, source);
+  for (const auto &[variables, source] : order) {
+    all = with(all, variables);
+    EXPECT_EQ(environment(all).source, source);
   }
 }
 
@@ -461,8 +461,8 @@ TEST(LaunchPlace, ListenOn) {
              "as 'node1', which is 127.0.1.1 here, and no other host can reach that; this host has lo 127.0.0.1, eth0 192.168.7.3, ib0 10.1.0.3");
   EXPECT_HAS(coordinator({}, "", own), "which has no address here");
 
-  Place place;
-  place.world = 2;
+  RankEnvironment place;
+  place.worldSize = 2;
   place.oneHost = true;
   EXPECT_EQ(*coordinatorAddress(place, ""), "127.0.0.1");
   place.oneHost = false;

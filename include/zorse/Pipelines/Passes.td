@@ -54,13 +54,13 @@ def VerifyPrograms : Pass<"zorse-verify-programs", "::mlir::ModuleOp"> {
 
 def ShowPrograms : Pass<"zorse-show-programs", "::mlir::ModuleOp"> {
   let summary = "Expands the plan, prints the program of each device, and leaves no module";
-  let options = [Option<"until", "until", "::zorse::step::ExpandUntil", "::zorse::step::ExpandUntil::All", "Show the result of an earlier phase of the expansion", [{::llvm::cl::values(
-      clEnumValN(::zorse::step::ExpandUntil::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
-      clEnumValN(::zorse::step::ExpandUntil::Offload, "offload", "and parameters fetched from hosts and gathered"),
-      clEnumValN(::zorse::step::ExpandUntil::Collectives, "collectives", "and reductions, norms, updates, copies to hosts, the report"),
-      clEnumValN(::zorse::step::ExpandUntil::Order, "order", "and one global list with times"),
-      clEnumValN(::zorse::step::ExpandUntil::Memory, "memory", "and an offset for every buffer"),
-      clEnumValN(::zorse::step::ExpandUntil::All, "all", "and waits: the programs"))}]>];
+  let options = [Option<"until", "until", "::zorse::step::LoweringStage", "::zorse::step::LoweringStage::All", "Show the result of an earlier phase of the expansion", [{::llvm::cl::values(
+      clEnumValN(::zorse::step::LoweringStage::Stages, "stages", "tasks of cells, inputs, transfers between cells"),
+      clEnumValN(::zorse::step::LoweringStage::Offload, "offload", "and parameters fetched from hosts and gathered"),
+      clEnumValN(::zorse::step::LoweringStage::Collectives, "collectives", "and reductions, norms, updates, copies to hosts, the report"),
+      clEnumValN(::zorse::step::LoweringStage::Order, "order", "and one global list with times"),
+      clEnumValN(::zorse::step::LoweringStage::Memory, "memory", "and an offset for every buffer"),
+      clEnumValN(::zorse::step::LoweringStage::All, "all", "and waits: the programs"))}]>];
 }
 
 #endif // ZORSE_PIPELINES_PASSES_TD

@@ -146,7 +146,7 @@ std::optional<MatmulPlan> finish(const Problem &p, View a, View b, Type type, Ty
   return plan;
 }
 
-std::optional<MatmulPlan> planMatmul(Operation *op, bool transposeA, bool transposeB, const BufferAliases &aliases) {
+std::optional<MatmulPlan> planTransposedMatmul(Operation *op, bool transposeA, bool transposeB, const BufferAliases &aliases) {
   const Value left = op->getOperand(0), right = op->getOperand(1), y = op->getResult(0);
   std::optional<View> a = sameTypeView(left, aliases), b = sameTypeView(right, aliases);
   if (!a || !b)
@@ -191,7 +191,7 @@ std::optional<MatmulPlan> planMatmul(Operation *op, bool transposeA, bool transp
 }
 
 std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const BufferAliases &aliases) {
-  std::optional<MatmulPlan> plan = planMatmul(op, false, op.getTransposeB(), aliases);
+  std::optional<MatmulPlan> plan = planTransposedMatmul(op, false, op.getTransposeB(), aliases);
   std::optional<View> bias = sameTypeView(op.getBias(), aliases);
   if (!plan || !isOne(plan->matmul.batch()) || !bias || bias->layout.strides[0] != 1)
     return std::nullopt;
@@ -282,7 +282,7 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
 
 std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const BufferAliases &aliases) {
   if (auto matmul = dyn_cast<MatmulOp>(op))
-    return planMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), aliases);
+    return planTransposedMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), aliases);
   if (auto biased = dyn_cast<BiasedMatmulOp>(op))
     return planBiasedMatmul(biased, aliases);
   return planContract(cast<ContractOp>(op), aliases);

@@ -407,7 +407,7 @@ void Neighborhood::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t
 /// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
 /// another place for activations or for state.
 void Neighborhood::memoryOptimizations() {
-  const MemoryOptimizations &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
+  const auto &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
   if (!optimizations.any())
     return;
   std::vector<std::vector<uint32_t>> sets(model->deviceTypes());

@@ -28,7 +28,7 @@ Result<std::string> fromRankZero(ProcessGroup &group, const std::string &name, c
   return heard["value"].get<std::string>();
 }
 
-Result<std::string> takeOwnership(CheckpointStorage &storage, const CheckpointOptions &options, uint64_t generation) {
+Result<std::string> takeDirectory(CheckpointStorage &storage, const CheckpointOptions &options, uint64_t generation) {
   if (!options.resuming) {
     Result<std::vector<CheckpointDirectory>> found = listCheckpoints(storage, options.directory);
     if (found.failed())
@@ -75,7 +75,7 @@ Result<std::unique_ptr<CheckpointManager>> CheckpointManager::open(Executor &exe
   made->storage = storage ? std::move(storage) : makePosixStorage();
 
   Result<std::string> token =
-      fromRankZero(group, "snapshot directory", group.rank() == 0 ? takeOwnership(*made->storage, options, group.generation()) : std::string());
+      fromRankZero(group, "snapshot directory", group.rank() == 0 ? takeDirectory(*made->storage, options, group.generation()) : std::string());
   if (token.failed())
     return token.error();
   FencingToken mine;

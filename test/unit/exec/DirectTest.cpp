@@ -214,11 +214,11 @@ TEST(Direct, EveryMistakeIsFound) {
 TEST(Direct, OnlyInsideAGroup) {
   ProgramCase c = makeDirectCase(4);
   ASSERT_TRUE(check(c, c.programs).empty());
-  c.options.direct.back() = 7;
+  c.options.d2dGroups.back() = 7;
   const auto findings = check(c, c.programs);
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(findings[0].code, verify::Code::Reach) << findings[0].message;
-  c.options.direct.clear();
+  c.options.d2dGroups.clear();
   EXPECT_FALSE(check(c, c.programs).empty());
 }
 
@@ -229,12 +229,12 @@ TEST(Direct, ComputesTheSame) {
     const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
     const interpret::Steps steps = "ETT";
     const auto expected = interpret::reference(c.model.summary, c.model.bodies,
-                                               {c.plan.batch, c.plan.schedule.splitBackward, c.plan.commit == step::Commit::Group}, steps);
+                                               {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, steps);
     const auto harm = interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, steps, 5, uint32_t(seed));
     EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
     const bool offloads =
         std::any_of(c.plan.cells.begin(), c.plan.cells.end(), [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
-    if (seed % 4 < 2 && c.plan.residency.empty() && !offloads)
+    if (seed % 4 < 2 && c.plan.offload.empty() && !offloads)
       for (const bundle::Program &program : c.programs)
         for (const bundle::Arena &arena : program.arenas())
           EXPECT_EQ(arena.kind(), bundle::DEVICE) << "seed " << seed;

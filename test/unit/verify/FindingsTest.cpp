@@ -188,18 +188,18 @@ TEST(Findings, Limit) {
 
 TEST(Findings, Residence) {
   Case test({}, oneDevice());
-  test.view.residency.push_back({{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
+  test.view.offload.push_back({{}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Host}});
   expectFinding(test, Code::Residence, {"moments", "memory of kind DEVICE", "the plan keeps it on the host"});
-  test.view.residency.push_back({{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last rule applies
+  test.view.offload.push_back({{0}, {}, {verify::PlanView::Tier::NotNamed, verify::PlanView::Tier::Device}}); // the last rule applies
   EXPECT_TRUE(test.findings().empty()) << test.text();
 }
 
 TEST(Findings, PlaceOfUpdates) {
   Case test({}, oneDevice());
   using verify::PlanView;
-  PlanView::Residency rule;
+  PlanView::Offload rule;
   rule.tiers[PlanView::Update] = PlanView::Tier::Host;
-  test.view.residency.push_back(rule);
+  test.view.offload.push_back(rule);
   expectFinding(test, Code::Residence, {"update of group", "done by the device", "the plan gives it to the host's processor"});
 }
 
