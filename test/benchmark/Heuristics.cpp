@@ -282,8 +282,8 @@ ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9Candidat
     real::visit(neighborhood, kind, worker, candidate);
 }
 
-ZORSE_BETWEEN("_ZN5zorse8planning20searchWithTechniquesERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>, searchWithOptimizations,
-              const Problem &problem, const SearchOptions &options, double toBeat) {
+ZORSE_BETWEEN("_ZN5zorse8planning29searchWithMemoryOptimizationsERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>,
+              searchWithOptimizations, const Problem &problem, const SearchOptions &options, double toBeat) {
   return lacks(AnyOptimization) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
 }
 
