@@ -111,7 +111,7 @@ bool parse(int argc, char **argv, Options &o) {
       target = static_cast<std::decay_t<decltype(target)>>(atof(argv[i] + length + 1));
       return true;
     };
-    if (number("--pipeline-stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) ||
+    if (number("--stages", o.stages) || number("--replicas", o.replicas) || number("--micro-batches", o.microBatches) ||
         number("--blocks", o.blocks) || number("--repeat", o.repeat) || number("--threads", o.threads) || number("--limit", o.limit) ||
         number("--seconds", o.seconds) || number("--memory-limit", o.memoryLimit))
       continue;
