@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
       max.devices = std::atoi(v);
     else if (const char *v = value("--units="))
       max.units = std::atoi(v);
-    else if (const char *v = value("--global-batch-size="))
+    else if (const char *v = value("--batch="))
       max.batch = std::atoi(v);
   }
   std::atomic<uint64_t> next{0};
