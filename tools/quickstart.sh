@@ -19,7 +19,7 @@ mkdir -p "$out"
 
 text="$out/text.txt"
 cat /usr/share/common-licenses/{GPL-3,LGPL-2.1,GPL-2,Apache-2.0,MPL-2.0,GFDL-1.3} 2>/dev/null >"$text" || true
-[ -s "$text" ] || find README.md' -exec cat {} + CONTRIBUTING.md LICENSE >"$text"
+[ -s "$text" ] || cat README.md CONTRIBUTING.md LICENSE >"$text"
 # The last tenth of the text is used for evaluation.
 bytes=$(stat -c %s "$text")
 head -c $((bytes * 9 / 10)) "$text" >"$out/train.txt"
