@@ -106,7 +106,7 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
 bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
   if (!scheduleRule(x.plan.schedule.kind).canReduceInFlight())
     return false;
-  bool lacks = false;
+  bool missing = false;
   for (uint32_t d = 0; d < x.plan.devices.size(); ++d) {
     const MemoryUse &use = x.graph.devices[d].memory;
     uint64_t limit = x.plan.devices[d].memory, total = use.*needed;
@@ -116,9 +116,9 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
     lacked.resize(x.plan.devices.size(), 0);
     less[d] += lacked[d] == total - limit ? less[d] : total - limit;
     lacked[d] = total - limit;
-    lacks = true;
+    missing = true;
   }
-  return lacks;
+  return missing;
 }
 
 /// Lists the step and measures its memory. Retries with fewer samples in flight while a device's memory is

@@ -131,7 +131,7 @@ size_t missing = kHeuristics;
 std::atomic<bool> used[kHeuristics];
 
 /// Whether the heuristic is omitted. Records that the search has reached it.
-bool lacks(size_t heuristic) {
+bool isOmitted(size_t heuristic) {
   used[heuristic].store(true, std::memory_order_relaxed);
   return missing == heuristic;
 }
@@ -180,7 +180,7 @@ constexpr Limit kLimits[] = {
 
 Strategy withoutFreeMemory(const Strategy &from) {
   Strategy strategy = from;
-  if (strategy.state == ShardSizing::ByFreeMemory && lacks(OwnersByMemory))
+  if (strategy.state == ShardSizing::ByFreeMemory && isOmitted(OwnersByMemory))
     strategy.state = ShardSizing::Proportional;
   return strategy;
 }
@@ -201,7 +201,7 @@ namespace zorse::planning::between {
 ZORSE_BETWEEN("_ZN5zorse8planning12SearchEffort10forDevicesEmll", SearchEffort, forDevices, size_t devices, int64_t units, int64_t samples) {
   SearchEffort effort = real::forDevices(devices, units, samples);
   for (const Limit &limit : kLimits)
-    if (SearchEffort changed = effort; limit.leaveOut(changed) && lacks(limit.heuristic))
+    if (SearchEffort changed = effort; limit.leaveOut(changed) && isOmitted(limit.heuristic))
       effort = changed;
   return effort;
 }
@@ -209,7 +209,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning12SearchEffort10forDevicesEmll", SearchEffort, 
 ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", std::vector<uint32_t>, withoutNegligible,
               const SearchContext &context) {
   std::vector<uint32_t> devices = real::withoutNegligible(context);
-  if (devices != context.devices && lacks(Negligible))
+  if (devices != context.devices && isOmitted(Negligible))
     return context.devices;
   return devices;
 }
@@ -217,9 +217,9 @@ ZORSE_BETWEEN("_ZN5zorse8planning17withoutNegligibleERKNS0_13SearchContextE", st
 ZORSE_BETWEEN("_ZN5zorse8planning16StagePartitioner5solveERKSt6vectorINS0_9DeviceSetESaIS3_EERKNS0_16PartitionOptionsE", Partition, solve,
               StagePartitioner *partitioner, const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) {
   PartitionOptions changed = options;
-  if (options.lateStart != PartitionOptions().lateStart && lacks(LateStarts))
+  if (options.lateStart != PartitionOptions().lateStart && isOmitted(LateStarts))
     changed.lateStart = PartitionOptions().lateStart;
-  if (!options.rough && lacks(options.waits ? CutsWithWaits : CutsWithoutWaits))
+  if (!options.rough && isOmitted(options.waits ? CutsWithWaits : CutsWithoutWaits))
     changed.waits = !options.waits;
   return real::solve(partitioner, deviceSets, changed);
 }
@@ -228,7 +228,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb",
               bool thorough) {
   std::vector<Candidate> seeds = real::makeSeeds(context, thorough);
   auto before = [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; };
-  if (!std::is_sorted(seeds.begin(), seeds.end(), before) && lacks(KindsInTurn))
+  if (!std::is_sorted(seeds.begin(), seeds.end(), before) && isOmitted(KindsInTurn))
     std::stable_sort(seeds.begin(), seeds.end(), before);
   return seeds;
 }
@@ -236,60 +236,60 @@ ZORSE_BETWEEN("_ZN5zorse8planning20makeInitialSolutionsERNS0_13SearchContextEb",
 ZORSE_BETWEEN("_ZN5zorse8planning15scheduleChoicesERKNS0_13SearchContextEb", std::vector<step::Schedule>, scheduleChoices,
               const SearchContext &context, bool every) {
   std::vector<step::Schedule> choices = real::scheduleChoices(context, every);
-  if (choices.size() > 1 && lacks(Schedules))
+  if (choices.size() > 1 && isOmitted(Schedules))
     choices.resize(1);
   return choices;
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning6refineERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EE", void, refine, SearchContext &context,
               std::vector<Candidate> &pool) {
-  if (!lacks(LocalSearch))
+  if (!isOmitted(LocalSearch))
     real::refine(context, pool);
 }
 
 ZORSE_BETWEEN("_ZNK5zorse8planning21AdaptiveMoveSelection4pickERNS0_10SplitMix64Eb", Move, drawMove, const AdaptiveMoveSelection *shares,
               SplitMix64 &random, bool parts) {
   Move move = real::drawMove(shares, random, parts);
-  while (lacks(FirstMove + static_cast<size_t>(move)))
+  while (isOmitted(FirstMove + static_cast<size_t>(move)))
     move = real::drawMove(shares, random, parts);
   return move;
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning8areAlikeERKNS0_10StageModelERKNS0_8StrategyE", bool, areAlike, const StageModel &model, const Strategy &strategy) {
-  return real::areAlike(model, strategy) && !lacks(AlikePipelines);
+  return real::areAlike(model, strategy) && !isOmitted(AlikePipelines);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning11fromBusiestERKNS0_10StageModelERKNS0_8PipelineERKSt6vectorIfSaIfEERNS0_10SplitMix64ERmSE_Ri", bool, fromBusiest,
               const StageModel &model, const Pipeline &pipeline, const std::vector<float> &busy, SplitMix64 &random, size_t &a, size_t &b,
               int32_t &by) {
-  return lacks(FromBusiest) || real::fromBusiest(model, pipeline, busy, random, a, b, by); // if omitted, the stages stay as drawn
+  return isOmitted(FromBusiest) || real::fromBusiest(model, pipeline, busy, random, a, b, by); // if omitted, the stages stay as drawn
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning9keepTimesERKNS0_10StageModelERKSt6vectorINS0_9DeviceSetESaIS5_EEdRNS0_8PipelineE", bool, keepTimes,
               const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline) {
-  return !lacks(KeptTimes) && real::keepTimes(model, groups, level, pipeline);
+  return !isOmitted(KeptTimes) && real::keepTimes(model, groups, level, pipeline);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning9hillClimbERNS0_13SearchContextERSt6vectorINS0_9CandidateESaIS4_EEj", void, hillClimb, SearchContext &context,
               std::vector<Candidate> &pool, uint32_t simulations) {
-  if (!lacks(Descents))
+  if (!isOmitted(Descents))
     real::hillClimb(context, pool, simulations);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning12Neighborhood5visitENS1_4KindEmRKNS0_9CandidateE", void, visit, Neighborhood *neighborhood, Neighborhood::Kind kind,
               size_t worker, const Candidate &candidate) {
-  if (!lacks(FirstNeighbour + kind))
+  if (!isOmitted(FirstNeighbour + kind))
     real::visit(neighborhood, kind, worker, candidate);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning29searchWithMemoryOptimizationsERKNS0_7ProblemERKNS0_13SearchOptionsEd", std::optional<SearchResult>,
               searchWithOptimizations, const Problem &problem, const SearchOptions &options, double toBeat) {
-  return lacks(AnyOptimization) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
+  return isOmitted(AnyOptimization) ? std::nullopt : real::searchWithOptimizations(problem, options, toBeat);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning25searchReshardAfterForwardERKNS0_7ProblemERKNS0_13SearchOptionsE", std::optional<SearchResult>, searchByPhase,
               const Problem &problem, const SearchOptions &options) {
-  return lacks(Phases) ? std::nullopt : real::searchByPhase(problem, options);
+  return isOmitted(Phases) ? std::nullopt : real::searchByPhase(problem, options);
 }
 
 ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator3runERKNS0_8StrategyE", const StrategySimulator::Result &, runTimer, StrategySimulator *simulator,
@@ -304,7 +304,7 @@ ZORSE_BETWEEN("_ZN5zorse8planning17StrategySimulator4planERKNS0_8StrategyE", ste
 
 ZORSE_BETWEEN("_ZN5zorse8planning13ReplicaFinder4findERKNS0_8StrategyE", void, findReplicas, ReplicaFinder *finder, const Strategy &strategy) {
   real::findReplicas(finder, strategy);
-  if (!finder->devices().empty() && lacks(Replicas))
+  if (!finder->devices().empty() && isOmitted(Replicas))
     finder->forget(strategy);
 }
 
@@ -321,9 +321,9 @@ Trial zorse::planning::searchWithout(size_t heuristic, const Problem &problem, c
     one = false;
   Trial trial;
   SearchOptions options = asked;
-  if (lacks(AnotherSeed))
+  if (isOmitted(AnotherSeed))
     options.seed += 1000;
-  Result<SearchResult> found = lacks(CanonicalOrder) ? searchParts(problem, options) : searchPlan(problem, options);
+  Result<SearchResult> found = isOmitted(CanonicalOrder) ? searchParts(problem, options) : searchPlan(problem, options);
   if (!found.failed())
     trial.result = std::move(*found);
   for (const std::atomic<bool> &one : used)

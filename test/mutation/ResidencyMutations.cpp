@@ -25,12 +25,12 @@ const Kept kKept[] = {
      [](bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::ACTIVATION; }},
 };
 
-/// Picks a random copy from or to a host. If `besides` is given, the copy is another one on the same device.
-Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place besides = {}) {
+/// Picks a random copy from or to a host. If `other` is given, the copy is another one on the same device.
+Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place other = {}) {
   return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Entry &e) {
     if (!e.has_copy() || !kept.is(e.copy().value().kind()))
       return false;
-    if (besides && (&program != &m.programs[size_t(besides.program)] || &e == &program.entries(besides.entry)))
+    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.entries(other.entry)))
       return false;
     return kindOf(program, fromHost ? e.copy().from() : e.copy().to()) != bundle::DEVICE;
   });

@@ -142,7 +142,8 @@ private:
   void readSpeeds() {
     if (YAML::Node speed = fields["flops_per_second"])
       readSpeed(speed, what + ": flops_per_second", type, device);
-    // One number for all types is none for a type that it lacks. A number of its own says how fast values are that are only stored so.
+    // One number for all types does not apply to bf16 if the device has no bf16 arithmetic. A separate number for bf16 is the speed
+    // with values that are only stored as bf16.
     if (!DeviceKind::hasBf16(device.arch) && !(fields["flops_per_second"] && fields["flops_per_second"].IsMap()))
       device.flopsPerSecond[std::find(std::begin(kSpeedTypes), std::end(kSpeedTypes), bundle::BF16) - std::begin(kSpeedTypes)] = 0;
     if (*std::max_element(std::begin(device.flopsPerSecond), std::end(device.flopsPerSecond)) <= 0)

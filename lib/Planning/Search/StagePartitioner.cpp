@@ -177,8 +177,8 @@ void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options
   auto lower = [](double a, double b) { return b > 0 && !(a > 0 && a < b) ? b : a; };
   // Transfers to devices of the same node do not use the card. Following stages are assumed to have
   // the same size.
-  auto inside = [&](size_t deviceSet, double shared, double besides) {
-    return nodeOf[deviceSet - 1] == nodeOf[deviceSet] ? std::min(1.0, shared / stage.devices) * std::min(1.0, besides / stage.devices) : 0;
+  auto inside = [&](size_t deviceSet, double shared, double rest) {
+    return nodeOf[deviceSet - 1] == nodeOf[deviceSet] ? std::min(1.0, shared / stage.devices) * std::min(1.0, rest / stage.devices) : 0;
   };
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
