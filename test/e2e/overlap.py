@@ -120,7 +120,7 @@ def merged(intervals):
 
 def trace_of(folder, tool, bundle, *words):
     trace = os.path.join(folder, "trace.json")
-    tool("zorse-run", bundle, "--max-steps", STEPS, "--trace", trace, "--trace-steps", STEPS, *words)
+    tool("zorse-run", bundle, "--simulate-steps" if "--simulate" in words else "--max-steps", STEPS, "--trace", trace, "--trace-steps", STEPS, *words)
     return parts(trace)
 
 
