@@ -36,7 +36,7 @@ LIST = SOURCES / "figures.json"
 
 STYLE = """svg{--fg:#1f2328;--soft:#59636e;--line:#c4ccd4;--panel:#f6f8fa;--f:#a8c7f5;--f2:#7aa6ea;--b:#a9dcb4;--b2:#74c287;--w:#f6d58e;--w2:#e5b654;--o:#c9cdd3;
 --t0:#a8c7f5;--t1:#f6d58e;--t2:#a9dcb4;--t3:#e3b9e8;--t4:#f4b8a9;--t5:#b5dfe0;--bad:#d1242f;--hatch:#b9c1ca}
-@media (prefers-color-scheme:dark){svg{--fg:#e6edf3;--soft:#9198a1;--line:#444c56;--panel:#1c2128;--f:#2d5796;--f2:#3f73bf;--b:#2b6a3c;--b2:#3a8a50;--w:#80611c;--w2:#a37d28;--o:#565d66;
+@media (prefers-color-scheme:dark){svg{--fg:#e6edf3;--soft:#9198a1;--line:#444c56;--panel:#1c2128;--f:#2d5796;--f2:#386bb3;--b:#235731;--b2:#2f7844;--w:#6b5015;--w2:#856620;--o:#565d66;
 --t0:#2d5796;--t1:#80611c;--t2:#2b6a3c;--t3:#6b3d72;--t4:#80402f;--t5:#2b6466;--bad:#ff7b72;--hatch:#4b535d}}
 text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--fg)}
 .s{fill:var(--soft);font-size:11px}.u{font-size:11px}.h{font-size:13px;font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}.n{font-size:10px;text-anchor:middle}.c{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:11px}
