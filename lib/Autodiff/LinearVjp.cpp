@@ -27,7 +27,7 @@ LogicalResult matmulRule(MatmulOp op, VjpBuilder &b) {
   if (b.needs(1)) {
     if (weight) {
       Value rows = ta ? swapLastTwo(b, a) : a; // [lead..., K]
-      b.set(1, tb ? b.create<ContractOp>(dy, rows).getResult() : b.create<ContractOp>(rows, dy).getResult());
+      b.set(1, tb ? b.create<MatmulGradWeightOp>(dy, rows).getResult() : b.create<MatmulGradWeightOp>(rows, dy).getResult());
     } else {
       b.set(1, tb ? b.create<MatmulOp>(dy, a, /*transposeA=*/true, /*transposeB=*/ta).getResult()
                   : b.create<MatmulOp>(a, dy, /*transposeA=*/!ta, /*transposeB=*/false).getResult());
@@ -44,7 +44,7 @@ LogicalResult matmulRule(MatmulOp op, VjpBuilder &b) {
   return success();
 }
 
-LogicalResult contractRule(ContractOp op, VjpBuilder &b) {
+LogicalResult matmulGradWeightRule(MatmulGradWeightOp op, VjpBuilder &b) {
   if (b.needs(0))
     b.set(0, b.create<MatmulOp>(op.getB(), b.gradient(), false, true));
   if (b.needs(1))
@@ -71,13 +71,13 @@ LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
   return success();
 }
 
-LogicalResult takeRule(TakeOp op, VjpBuilder &b) {
-  b.set(0, b.create<TakeGradOp>(op.getX().getType(), b.gradient(), op.getIds()));
+LogicalResult takeAlongDimRule(TakeAlongDimOp op, VjpBuilder &b) {
+  b.set(0, b.create<TakeAlongDimGradOp>(op.getX().getType(), b.gradient(), op.getIds()));
   return success();
 }
 
-LogicalResult takeGradRule(TakeGradOp op, VjpBuilder &b) {
-  b.set(0, b.create<TakeOp>(b.gradient(), op.getIds()));
+LogicalResult takeAlongDimGradRule(TakeAlongDimGradOp op, VjpBuilder &b) {
+  b.set(0, b.create<TakeAlongDimOp>(b.gradient(), op.getIds()));
   return success();
 }
 
@@ -155,10 +155,10 @@ LogicalResult reduceRule(ReduceOp op, VjpBuilder &b) {
 
 void autodiff::registerLinearModels(MLIRContext *context) {
   MatmulOp::attachInterface<RuleModel<MatmulOp, matmulRule>>(*context);
-  ContractOp::attachInterface<RuleModel<ContractOp, contractRule>>(*context);
+  MatmulGradWeightOp::attachInterface<RuleModel<MatmulGradWeightOp, matmulGradWeightRule>>(*context);
   GatherOp::attachInterface<RuleModel<GatherOp, gatherRule>>(*context);
   ScatterAddOp::attachInterface<RuleModel<ScatterAddOp, scatterAddRule>>(*context);
-  TakeOp::attachInterface<RuleModel<TakeOp, takeRule>>(*context);
-  TakeGradOp::attachInterface<RuleModel<TakeGradOp, takeGradRule>>(*context);
+  TakeAlongDimOp::attachInterface<RuleModel<TakeAlongDimOp, takeAlongDimRule>>(*context);
+  TakeAlongDimGradOp::attachInterface<RuleModel<TakeAlongDimGradOp, takeAlongDimGradRule>>(*context);
   ReduceOp::attachInterface<RuleModel<ReduceOp, reduceRule>>(*context);
 }

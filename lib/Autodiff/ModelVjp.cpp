@@ -119,7 +119,7 @@ LogicalResult dropoutRule(DropoutOp op, VjpBuilder &b) {
 
 // The value accumulated for the running statistic is not a gradient of the loss: it does not depend
 // on dy.
-LogicalResult trackRule(TrackOp op, VjpBuilder &b) {
+LogicalResult runningStatRule(RunningStatOp op, VjpBuilder &b) {
   if (b.needs(0))
     b.set(0, b.gradient());
   if (!b.needs(1))
@@ -148,7 +148,7 @@ void autodiff::registerModelModels(MLIRContext *context) {
   RopeOp::attachInterface<RuleModel<RopeOp, ropeRule>>(*context);
   CrossEntropyOp::attachInterface<RuleModel<CrossEntropyOp, crossEntropyRule>>(*context);
   RoundOp::attachInterface<RuleModel<RoundOp, roundRule>>(*context);
-  TrackOp::attachInterface<RuleModel<TrackOp, trackRule>>(*context);
+  RunningStatOp::attachInterface<RuleModel<RunningStatOp, runningStatRule>>(*context);
   DetachOp::attachInterface<ZeroModel<DetachOp>>(*context);
   DropoutOp::attachInterface<RuleModel<DropoutOp, dropoutRule>>(*context);
 }

@@ -107,7 +107,7 @@ private:
     } else if (isa<GatherOp>(op) && operandsNarrow(0, 1)) {
       readNarrow(0, 1);
       retype(op->getResult(0));
-    } else if (isa<MatmulOp, ContractOp>(op) && operandsNarrow(0, 2)) {
+    } else if (isa<MatmulOp, MatmulGradWeightOp>(op) && operandsNarrow(0, 2)) {
       readNarrow(0, 2);
       if (isOnlyRounded(op->getResult(0)))
         retype(op->getResult(0));

@@ -22,11 +22,11 @@ public:
 
   LogicalResult run(Operation *op) {
     return TypeSwitch<Operation *, LogicalResult>(op)
-        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, ContractOp, GatherOp, ScatterAddOp, TakeOp,
-              TakeGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp, LayerNormGradParamsOp,
-              RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp, CrossEntropyOp,
-              CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, TrackOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp, AdamUpdateOp>(
-            [&](auto known) { return visit(known); })
+        .Case<ReshapeOp, TransposeOp, SliceOp, ConcatOp, BroadcastOp, ReduceOp, MatmulOp, BiasedMatmulOp, MatmulGradWeightOp, GatherOp, ScatterAddOp,
+              TakeAlongDimOp, TakeAlongDimGradOp, SoftmaxOp, SoftmaxGradOp, LogSoftmaxOp, LogSoftmaxGradOp, LayerNormOp, LayerNormGradInputOp,
+              LayerNormGradParamsOp, RmsNormOp, RmsNormGradInputOp, RmsNormGradParamsOp, GeluOp, GeluGradOp, SiluOp, SiluGradOp, CausalMaskOp, RopeOp,
+              CrossEntropyOp, CrossEntropyGradOp, KnownOp, SampleNumberOp, DropoutOp, RunningStatOp, RoundOp, DetachOp, GradientOfOp, SgdUpdateOp,
+              AdamUpdateOp>([&](auto known) { return visit(known); })
         .Default([](Operation *) { return success(); });
   }
 
@@ -149,7 +149,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(ContractOp op) {
+  LogicalResult visit(MatmulGradWeightOp op) {
     Tensor &y = zeros(op.getY());
     int64_t k = y.shape[0], n = y.shape[1], lead = in[0].size() / std::max<int64_t>(1, k);
     for (int64_t s = 0; s < lead; ++s)
@@ -192,7 +192,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(TakeOp op) {
+  LogicalResult visit(TakeAlongDimOp op) {
     Tensor &y = zeros(op.getY());
     int64_t width = in[0].shape.back();
     for (int64_t i = 0; i < y.size(); ++i) {
@@ -204,7 +204,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(TakeGradOp op) {
+  LogicalResult visit(TakeAlongDimGradOp op) {
     Tensor &dx = zeros(op.getDx());
     int64_t width = dx.shape.back();
     for (int64_t i = 0; i < in[0].size(); ++i) {
@@ -466,7 +466,7 @@ private:
     return success();
   }
 
-  LogicalResult visit(TrackOp) {
+  LogicalResult visit(RunningStatOp) {
     results.push_back(in[0]);
     for (int64_t i = 0; !options.training && i < in[0].size(); ++i)
       results.back().values[i] = in[1].values[i % in[1].size()];

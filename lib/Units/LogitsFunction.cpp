@@ -91,7 +91,7 @@ private:
     Location loc = value.getLoc();
     Value turned = TransposeOp::create(builder, loc, whole(value), ArrayRef<int64_t>{0, 2, 1});
     auto ids = RankedTensorType::get({ShapedType::kDynamic, type.getDimSize(2)}, builder.getI64Type());
-    Value taken = TakeOp::create(builder, loc, turned, BroadcastOp::create(builder, loc, ids, position, ArrayRef<int64_t>{0}));
+    Value taken = TakeAlongDimOp::create(builder, loc, turned, BroadcastOp::create(builder, loc, ids, position, ArrayRef<int64_t>{0}));
     return ReshapeOp::create(builder, loc, taken, ArrayRef<int64_t>{ShapedType::kDynamic, 1, type.getDimSize(2)});
   }
 

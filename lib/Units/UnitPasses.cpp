@@ -30,10 +30,11 @@ using namespace zorse::units;
 
 namespace {
 
-/// Increase this after a change of the importer or of recognition that changes the IR of an
-/// existing model, because its hash changes. Checkpoints and plans compare only hashes of the same
-/// version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions can still be resumed.
-constexpr int kGraphVersion = 3;
+/// Increase this after a change of the importer, of recognition or of names of the dialect that
+/// changes the IR of an existing model, because its hash changes. Checkpoints and plans compare only
+/// hashes of the same version (zorse/Bundle/ContentHash.h), so checkpoints of earlier versions can
+/// still be resumed.
+constexpr int kGraphVersion = 4;
 
 /// Hashes the model without locations. Lifted constants are hashed by their names, which contain a
 /// hash of their values.

@@ -131,7 +131,7 @@ Case products(Sizes &sizes, const std::string &type) {
   t.shape('X', {-1, lead, k}).shape('W', {k, n}).shape('V', {n, k}).shape('Y', {-1, lead, n}).shape('S', {-1, lead, lead});
   t.narrowIn("%x", 'X').narrowIn("%w", 'W').narrowIn("%v", 'V').narrowIn("%d", 'Y');
   t.line("%a = zorse.matmul %x, %w : #X, #W -> $Y").line("%b = zorse.matmul %x, %v {transpose_b} : #X, #V -> #Y");
-  t.line("%dx = zorse.matmul %d, %w {transpose_b} : #Y, #W -> #X").line("%dw = zorse.contract %x, %d : #X, #Y -> $W");
+  t.line("%dx = zorse.matmul %d, %w {transpose_b} : #Y, #W -> #X").line("%dw = zorse.matmul_grad_weight %x, %d : #X, #Y -> $W");
   t.line("%s = zorse.matmul %x, %x {transpose_b} : #X, #X -> $S"); // one matmul per sample
   t.wideOut("%a", 'Y').narrowOut("%b", 'Y').narrowOut("%dx", 'X').wideOut("%dw", 'W').wideOut("%s", 'S');
   return {t.str(), rows, std::to_string(rows) + " rows of " + std::to_string(lead) + ", " + std::to_string(k) + " to " + std::to_string(n)};

@@ -9,7 +9,7 @@ namespace {
 using Bugs = std::vector<PtxFault>;
 
 void addGuardsAndIntegers(Bugs &bugs) {
-  const PtxSubject dropout = suiteSubject("dropout", "f32", 17), gather = suiteSubject("gather and take", "f32", 17);
+  const PtxSubject dropout = suiteSubject("dropout", "f32", 17), gather = suiteSubject("gather and take_along_dim", "f32", 17);
   bugs.push_back({"a guard is left out", dropout, R"(@%p\d+ bra \t\$\w+;)", ""});
   bugs.push_back({"a guard is turned round", dropout, R"(@(%p\d+) bra)", "@!$1 bra"});
   bugs.push_back({"a guard is off by one", dropout, R"(setp\.ge\.s64)", "setp.gt.s64"});

@@ -25,7 +25,7 @@ import toolchain  # noqa: E402
 MOST = 0.30
 GPUS = {"sm_80": "A100-80", "sm_90": "H100-SXM", "sm_120": "RTX5090"}
 # Names of the graph's kernels.
-KINDS = {"residual addition": r"^addf_truncf_", "GELU": r"^mulf_addf_negf_exp_divf_.*truncf_", "gradient of cross-entropy": r"^(cmpi_.*)?subf_exp.*take_grad", "cast": r"^cast_"}
+KINDS = {"residual addition": r"^addf_truncf_", "GELU": r"^mulf_addf_negf_exp_divf_.*truncf_", "gradient of cross-entropy": r"^(cmpi_.*)?subf_exp.*take_along_dim_grad", "cast": r"^cast_"}
 
 GRAPH = """module {{
   func.func @model(%ids: tensor<?x{s}xi64> {{zorse.input = "input_ids"}} loc("input_ids"),

@@ -49,7 +49,7 @@ def RecognizeSilu : Zorse_GraphPass<"zorse-recognize-silu"> {
 }
 
 def RecognizeCrossEntropy : Zorse_GraphPass<"zorse-recognize-cross-entropy"> {
-  let summary = "take(log_softmax(logits), labels) becomes zorse.cross_entropy";
+  let summary = "take_along_dim(log_softmax(logits), labels) becomes zorse.cross_entropy";
   let description = [{
     The log-probability of a label is its negative cross-entropy. If the result is masked by `labels != c`, and the
     labels were made safe by `labels == c ? 0 : labels`, the mask becomes `ignore_index`.

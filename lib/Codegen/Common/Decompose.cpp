@@ -135,7 +135,7 @@ void decomposeCrossEntropy(TensorBuilder &t, CrossEntropyOp op) {
   Value sum = t.sumLast(t.expNearly(t.sub(x, t.alongLast(max, x))));
   auto [label, valid] = splitLabels(t, op.getLabels(), toOptional(op.getIgnoreIndex()));
   // Subtract first: adding a large logit would absorb the logarithm.
-  Value loss = t.add(t.sub(max, t.cast(t.make<TakeOp>(op.getLogits(), label), wide(x))), t.log(sum));
+  Value loss = t.add(t.sub(max, t.cast(t.make<TakeAlongDimOp>(op.getLogits(), label), wide(x))), t.log(sum));
   if (Value weights = op.getWeights())
     loss = t.mul(loss, t.cast(t.make<GatherOp>(weights, label), wide(x)));
   if (valid)
@@ -155,7 +155,7 @@ Value decomposeCrossEntropyGrad(TensorBuilder &t, CrossEntropyGradOp op) {
     seed = t.select(valid, seed, t.splat(seed, 0.0));
   Value exponential = t.expNearly(t.sub(x, t.alongLast(t.element(op.getStatistics(), 0), x)));
   Value weighted = t.mul(exponential, t.alongLast(t.div(seed, t.element(op.getStatistics(), 1)), x));
-  Value hit = t.make<TakeGradOp>(TensorBuilder::typeOf(x), seed, label);
+  Value hit = t.make<TakeAlongDimGradOp>(TensorBuilder::typeOf(x), seed, label);
   return t.cast(t.sub(weighted, hit), TensorBuilder::elementOf(op.getLogits()));
 }
 
@@ -294,7 +294,7 @@ Value regroupReduce(TensorBuilder &t, ReduceOp op) {
 
 /// Uses dropout to detect evaluation: only in evaluation does it leave a 1 unchanged; otherwise the
 /// 1 becomes 0 or 2.
-Value decomposeTrack(TensorBuilder &t, TrackOp op) {
+Value decomposeRunningStat(TensorBuilder &t, RunningStatOp op) {
   Value one = t.splat(op.getObserved(), 1.0);
   Value kept = t.make<DropoutOp>(one, t.b.getF64FloatAttr(0.5), t.b.getI64IntegerAttr(0));
   Value evaluating = t.make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, kept, one);
@@ -329,8 +329,8 @@ Value decomposeOne(TensorBuilder &t, Operation *operation) {
     return decomposeSiluGrad(t, op.getX(), op.getDy());
   if (auto op = dyn_cast<CrossEntropyGradOp>(operation))
     return decomposeCrossEntropyGrad(t, op);
-  if (auto op = dyn_cast<TrackOp>(operation))
-    return decomposeTrack(t, op);
+  if (auto op = dyn_cast<RunningStatOp>(operation))
+    return decomposeRunningStat(t, op);
   if (auto op = dyn_cast<RopeOp>(operation))
     return decomposeRope(t, op);
   if (auto op = dyn_cast<ReduceOp>(operation))

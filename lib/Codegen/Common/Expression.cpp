@@ -210,7 +210,7 @@ int Expression::define(GatherOp gather) {
   return add(node);
 }
 
-int Expression::define(TakeOp take) {
+int Expression::define(TakeAlongDimOp take) {
   Node node = newNode(take);
   Value x = take.getX();
   const int64_t size = cast<RankedTensorType>(x.getType()).getShape().back();
@@ -243,7 +243,7 @@ int Expression::define(TakeOp take) {
   return add(node);
 }
 
-int Expression::define(TakeGradOp takeGrad) {
+int Expression::define(TakeAlongDimGradOp takeGrad) {
   Node node = newNode(takeGrad);
   node.kind = Node::Select;
   int hit = isColumn(takeGrad.getIds(), cast<RankedTensorType>(takeGrad.getType()).getShape().back());
@@ -326,12 +326,12 @@ void Expression::define(Operation *op) {
       node.inputs.push_back(use(operand));
     return add(node);
   };
-  int result = op->hasAttr(kCopyAttr)
-                   ? use(op->getOperand(0))
-                   : llvm::TypeSwitch<Operation *, int>(op)
-                         .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
-                         .Case<GatherOp, TakeOp, TakeGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>([&](auto known) { return define(known); })
-                         .Default(otherwise);
+  int result = op->hasAttr(kCopyAttr) ? use(op->getOperand(0))
+                                      : llvm::TypeSwitch<Operation *, int>(op)
+                                            .Case([&](ReduceOp reduce) { return reduceNode(use(reduce.getX()), reduce.getKind()); })
+                                            .Case<GatherOp, TakeAlongDimOp, TakeAlongDimGradOp, SampleNumberOp, DropoutOp, CausalMaskOp>(
+                                                [&](auto known) { return define(known); })
+                                            .Default(otherwise);
   defined[op->getResult(0)] = result;
 }
 

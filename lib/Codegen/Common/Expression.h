@@ -90,8 +90,8 @@ private:
   /// Creates a node with the types of the op's result.
   static Node newNode(mlir::Operation *op);
   int define(GatherOp gather);
-  int define(TakeOp take);
-  int define(TakeGradOp takeGrad);
+  int define(TakeAlongDimOp take);
+  int define(TakeAlongDimGradOp takeGrad);
   int define(DropoutOp dropout);
   int define(SampleNumberOp number);
   int define(CausalMaskOp mask);

@@ -10,7 +10,7 @@ using namespace zorse::codegen;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-bool zorse::codegen::isMatmul(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, ContractOp>(op); }
+bool zorse::codegen::isMatmul(Operation *op) { return isa<MatmulOp, BiasedMatmulOp, MatmulGradWeightOp>(op); }
 
 bool zorse::codegen::isLibraryOp(Operation *op) { return isMatmul(op) || isa<AttentionOp, AttentionGradOp>(op); }
 
@@ -199,7 +199,7 @@ std::optional<MatmulPlan> planBiasedMatmul(BiasedMatmulOp op, const BufferAliase
   return plan;
 }
 
-std::optional<MatmulPlan> planContract(ContractOp op, const BufferAliases &aliases) {
+std::optional<MatmulPlan> planMatmulGradWeight(MatmulGradWeightOp op, const BufferAliases &aliases) {
   std::optional<View> a = sameTypeView(op.getA(), aliases), b = sameTypeView(op.getB(), aliases);
   if (!a || !b)
     return std::nullopt;
@@ -285,7 +285,7 @@ std::optional<MatmulPlan> zorse::codegen::planMatmul(Operation *op, const Buffer
     return planTransposedMatmul(op, matmul.getTransposeA(), matmul.getTransposeB(), aliases);
   if (auto biased = dyn_cast<BiasedMatmulOp>(op))
     return planBiasedMatmul(biased, aliases);
-  return planContract(cast<ContractOp>(op), aliases);
+  return planMatmulGradWeight(cast<MatmulGradWeightOp>(op), aliases);
 }
 
 std::optional<AttentionPlan> zorse::codegen::planAttention(Operation *operation, const BufferAliases &aliases) {

@@ -16,7 +16,7 @@ struct MatmulPlan {
   double flopsFixed = 0, flopsPerRow = 0;
 };
 
-/// Whether the op is matmul, biased_matmul or contract.
+/// Whether the op is matmul, biased_matmul or matmul_grad_weight.
 bool isMatmul(mlir::Operation *op);
 /// Whether the op is a product, attention or attention_grad.
 bool isLibraryOp(mlir::Operation *op);

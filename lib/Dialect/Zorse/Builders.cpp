@@ -83,7 +83,7 @@ void MatmulOp::build(OpBuilder &builder, OperationState &state, Value a, Value b
   build(builder, state, inferType(tensorType(a), tensorType(b), transposeA, transposeB), a, b, transposeA, transposeB);
 }
 
-void ContractOp::build(OpBuilder &builder, OperationState &state, Value a, Value b) {
+void MatmulGradWeightOp::build(OpBuilder &builder, OperationState &state, Value a, Value b) {
   build(builder, state, withShape(tensorType(a), {tensorType(a).getShape().back(), tensorType(b).getShape().back()}), a, b);
 }
 
@@ -104,11 +104,11 @@ void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value ids, V
   build(builder, state, withShape(tensorType(updates), shape), ids, updates, paddingAttr(builder, padding));
 }
 
-void TakeOp::build(OpBuilder &builder, OperationState &state, Value x, Value ids) {
+void TakeAlongDimOp::build(OpBuilder &builder, OperationState &state, Value x, Value ids) {
   build(builder, state, withShape(tensorType(x), tensorType(ids).getShape()), x, ids);
 }
 
-void TakeGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Value ids, int64_t size) {
+void TakeAlongDimGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Value ids, int64_t size) {
   SmallVector<int64_t> shape(tensorType(dy).getShape());
   shape.push_back(size);
   build(builder, state, withShape(tensorType(dy), shape), dy, ids);

@@ -46,7 +46,7 @@ OpFactors BiasedMatmulOp::getFactors() {
   return builder.take();
 }
 
-OpFactors ContractOp::getFactors() {
+OpFactors MatmulGradWeightOp::getFactors() {
   FactorBuilder builder(*this);
   OpFactors::Value &a = builder.operand(0), &b = builder.operand(1), &y = builder.result(0);
   size_t last = a.size() - 1;
@@ -103,5 +103,7 @@ static OpFactors elementsById(Operation *op, OpFactors::Value &(FactorBuilder::*
   return builder.take();
 }
 
-OpFactors TakeOp::getFactors() { return elementsById(*this, &FactorBuilder::operand, &FactorBuilder::result, getX(), FactorKind::Reduced); }
-OpFactors TakeGradOp::getFactors() { return elementsById(*this, &FactorBuilder::result, &FactorBuilder::operand, getDx(), FactorKind::Parallel); }
+OpFactors TakeAlongDimOp::getFactors() { return elementsById(*this, &FactorBuilder::operand, &FactorBuilder::result, getX(), FactorKind::Reduced); }
+OpFactors TakeAlongDimGradOp::getFactors() {
+  return elementsById(*this, &FactorBuilder::result, &FactorBuilder::operand, getDx(), FactorKind::Parallel);
+}

@@ -45,7 +45,7 @@ LogicalResult BiasedMatmulOp::verify() {
   return success();
 }
 
-LogicalResult ContractOp::verify() {
+LogicalResult MatmulGradWeightOp::verify() {
   RankedTensorType a = tensorTypeOf(getA()), b = tensorTypeOf(getB());
   if (a.getRank() < 2 || a.getRank() != b.getRank() || a.getElementType() != b.getElementType())
     return emitOpError("(C1) expects operands of equal rank >= 2 and element type, got ") << a << " and " << b;
@@ -85,7 +85,7 @@ LogicalResult ScatterAddOp::verify() {
   return verifyPadding(*this, getPadding(), y);
 }
 
-LogicalResult TakeOp::verify() {
+LogicalResult TakeAlongDimOp::verify() {
   RankedTensorType x = tensorTypeOf(getX()), ids = tensorTypeOf(getIds());
   if (!hasStaticLastDimension(x) || ids.getShape() != x.getShape().drop_back())
     return emitOpError("(C1) expects ids of the shape of x without its (static) last dimension, got ") << ids << " for " << x;
@@ -94,7 +94,7 @@ LogicalResult TakeOp::verify() {
   return success();
 }
 
-LogicalResult TakeGradOp::verify() {
+LogicalResult TakeAlongDimGradOp::verify() {
   RankedTensorType dy = tensorTypeOf(getDy()), ids = tensorTypeOf(getIds()), dx = tensorTypeOf(getDx());
   if (ids.getShape() != dy.getShape())
     return emitOpError("(C1) expects ids of the shape of dy, got ") << ids << " and " << dy;

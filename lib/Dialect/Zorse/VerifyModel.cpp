@@ -147,7 +147,7 @@ LogicalResult RoundOp::verify() {
 
 LogicalResult DetachOp::verify() { return success(); } // its traits check everything
 
-LogicalResult TrackOp::verify() {
+LogicalResult RunningStatOp::verify() {
   auto observed = cast<RankedTensorType>(getObserved().getType()), running = cast<RankedTensorType>(getRunning().getType());
   if (!carriesSamples(observed) || observed.getShape().drop_front() != running.getShape() || observed.getElementType() != running.getElementType())
     return emitOpError("(C1) expects a statistic of every row and running ones of its shape without the samples, got ")

@@ -111,7 +111,8 @@ static LogicalResult normalisedByGroups(OpContext &op) {
     return op.error("expects a momentum of at least 0 and below 1");
   auto tracked = [&](const ImportedValue &observed, Value running, double correction) {
     Value row = materialise(op.state, make.reshape(observed, {op.state.rows, channels}), /*dropOnes=*/false);
-    Value used = create<TrackOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight), op.state.builder.getF64FloatAttr(correction));
+    Value used =
+        create<RunningStatOp>(op.state, row, running, op.state.builder.getF64FloatAttr(weight), op.state.builder.getF64FloatAttr(correction));
     return make.reshape(wrap(used, x.type, {op.state.rows, channels}), {op.state.rows, 1, channels, 1});
   };
   const auto n = static_cast<double>(count);

@@ -10,7 +10,7 @@
 // CHECK-NOT:     zorse.attention %
 // CHECK:         zorse.attention_grad {{.*}} {causal, dropout = 1.000000e-01 : f64, instance = 2 : i64, scale = 5.000000e-01 : f64}
 // CHECK:         zorse.concat
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
 zorse.class @attention {
   func.func @forward(%w: tensor<12x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
                      %x: tensor<?x3x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})

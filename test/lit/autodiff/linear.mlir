@@ -7,7 +7,7 @@
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<?x3x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>}
 // CHECK-SAME:    %[[DY:[a-z0-9]+]]: tensor<?x3x5xf32> {zorse.slot = #zorse.slot<boundary_out_gradient, 0>}
 // CHECK-SAME:    -> (tensor<?x3x4xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<5x4xf32> {zorse.slot = #zorse.slot<parameter_gradient, 0>})
-// CHECK:         %[[DW:.+]] = zorse.contract %[[DY]], %[[X]]
+// CHECK:         %[[DW:.+]] = zorse.matmul_grad_weight %[[DY]], %[[X]]
 // CHECK:         %[[DX:.+]] = zorse.matmul %[[DY]], %[[W]] :
 // CHECK:         return %[[DX]], %[[DW]]
 zorse.class @weight {

@@ -15,7 +15,7 @@
 // CHECK:         %[[OUT:.+]] = arith.truncf %[[Y]]
 // CHECK:         zorse.gelu_grad
 // CHECK:         %[[DH:.+]] = arith.truncf
-// CHECK:         zorse.contract %[[DH]], %[[X]] : tensor<?x64xbf16>, tensor<?x4xbf16> -> tensor<64x4xf32>
+// CHECK:         zorse.matmul_grad_weight %[[DH]], %[[X]] : tensor<?x64xbf16>, tensor<?x4xbf16> -> tensor<64x4xf32>
 // CHECK:         %[[DX:.+]] = zorse.matmul %[[DH]], %[[COPY]] : tensor<?x64xbf16>, tensor<64x4xbf16> -> tensor<?x4xf32>
 // CHECK:         %[[GRADIENT:.+]] = arith.truncf %[[DX]]
 // CHECK:         return %[[OUT]], %[[GRADIENT]],

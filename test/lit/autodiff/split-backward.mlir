@@ -7,13 +7,13 @@
 // The unsplit backward is unchanged.
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK-LABEL: func.func @backward(
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
 // CHECK:         zorse.layer_norm_grad_input
 
 // CHECK-LABEL: func.func @backward_inputs(
 // CHECK-NOT:     zorse.slot = #zorse.slot<parameter_gradient
 // CHECK-SAME:    -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<?x4x32xf32> {zorse.slot = #zorse.slot<deferred, 0>}, tensor<?x4x8xf32> {zorse.slot = #zorse.slot<deferred, 1>})
-// CHECK-NOT:     zorse.contract
+// CHECK-NOT:     zorse.matmul_grad_weight
 // CHECK-NOT:     zorse.gelu %
 // CHECK-NOT:     zorse.layer_norm %
 // CHECK:         zorse.matmul %{{.*}}
@@ -31,10 +31,10 @@
 // CHECK-NOT:     gelu_grad
 // CHECK-NOT:     grad_input
 // CHECK:         zorse.gelu %
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
 // CHECK:         zorse.reduce sum %[[DH]]
 // CHECK:         zorse.layer_norm %
-// CHECK:         zorse.contract %[[DH]]
+// CHECK:         zorse.matmul_grad_weight %[[DH]]
 // CHECK:         zorse.layer_norm_grad_params %[[DN]]
 zorse.class @mlp {
   func.func @forward(%g: tensor<8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
@@ -65,8 +65,8 @@ zorse.class @mlp {
 // CHECK-LABEL: func.func @backward_weights(
 // CHECK-NOT:     zorse.slot = #zorse.slot<saved
 // CHECK-NOT:     zorse.attention_grad
-// CHECK:         zorse.contract
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
+// CHECK:         zorse.matmul_grad_weight
 zorse.class @attention {
   func.func @forward(%w: tensor<8x24xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
                      %p: tensor<8x8xf32> {zorse.slot = #zorse.slot<parameter, 1>, zorse.gradient},
@@ -117,7 +117,7 @@ zorse.class @activation {
 // CHECK-LABEL: func.func @backward_weights(
 // CHECK-NOT:     <deferred
 // CHECK:         zorse.cross_entropy_grad
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
 zorse.class @head {
   func.func @forward(%w: tensor<64x8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
                      %labels: tensor<?x4xi64> {zorse.slot = #zorse.slot<input, 0>},

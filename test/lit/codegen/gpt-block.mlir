@@ -54,7 +54,7 @@ module {
     }
     func.func @backward(%arg0: tensor<64xf32> {zorse.slot = #zorse.slot<parameter, 2>}, %arg1: tensor<64xf32> {zorse.slot = #zorse.slot<parameter, 3>}, %arg2: tensor<192x64xf32> {zorse.slot = #zorse.slot<parameter, 4>}, %arg3: tensor<64x64xf32> {zorse.slot = #zorse.slot<parameter, 5>}, %arg4: tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>}, %arg5: tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_out_gradient, 0>}, %arg6: tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 0>}, %arg7: tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 1>}, %arg8: tensor<?x64x192xf32> {zorse.slot = #zorse.slot<saved, 2>}, %arg9: tensor<?x64x4x16xf32> {zorse.slot = #zorse.slot<saved, 3>}, %arg10: tensor<?x4x64xf32> {zorse.slot = #zorse.slot<saved, 4>}) -> (tensor<?x64x64xf32> {zorse.slot = #zorse.slot<boundary_in_gradient, 0>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 0>}, tensor<192xf32> {zorse.slot = #zorse.slot<parameter_gradient, 1>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 2>}, tensor<64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 3>}, tensor<192x64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 4>}, tensor<64x64xf32> {zorse.slot = #zorse.slot<parameter_gradient, 5>}) {
       %0 = zorse.reshape %arg9 : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
-      %1 = zorse.contract %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
+      %1 = zorse.matmul_grad_weight %arg5, %0 : tensor<?x64x64xf32>, tensor<?x64x64xf32> -> tensor<64x64xf32>
       %2 = zorse.matmul %arg5, %arg3 : tensor<?x64x64xf32>, tensor<64x64xf32> -> tensor<?x64x64xf32>
       %3 = zorse.reshape %2 : tensor<?x64x64xf32> -> tensor<?x64x4x16xf32>
       %4 = zorse.slice %arg8 [0, 0, 128] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
@@ -69,7 +69,7 @@ module {
       %12 = zorse.reshape %dq : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
       %13 = zorse.concat %12, %11, %10 {dim = 2 : i64} : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64x64xf32>) -> tensor<?x64x192xf32>
       %y = zorse.layer_norm %arg4 gain %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
-      %14 = zorse.contract %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
+      %14 = zorse.matmul_grad_weight %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
       %15 = zorse.matmul %13, %arg2 : tensor<?x64x192xf32>, tensor<192x64xf32> -> tensor<?x64x64xf32>
       %dgain, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
       %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 gain %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>

@@ -27,8 +27,8 @@ func.func @products(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %ids: te
   // CHECK: zorse.biased_matmul %arg0, %arg1, %{{.*}} {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32>, tensor<3072xf32> -> tensor<?x64x3072xf32>
   %added = arith.constant dense<0.0> : tensor<3072xf32>
   %biased = zorse.biased_matmul %x, %w, %added {transpose_b} : tensor<?x64x768xf32>, tensor<3072x768xf32>, tensor<3072xf32> -> tensor<?x64x3072xf32>
-  // CHECK: zorse.contract %arg0, %{{.*}} : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
-  %3 = zorse.contract %x, %1 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+  // CHECK: zorse.matmul_grad_weight %arg0, %{{.*}} : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+  %3 = zorse.matmul_grad_weight %x, %1 : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
   // CHECK: zorse.gather %arg1, %arg2 : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
   %4 = zorse.gather %w, %ids : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
   // CHECK: zorse.gather %arg1, %arg2 {padding = 7 : i64} : tensor<3072x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
@@ -45,10 +45,10 @@ func.func @products(%x: tensor<?x64x768xf32>, %w: tensor<3072x768xf32>, %ids: te
   %without = zorse.scatter_add %ids, %detached {padding = 7 : i64} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
   // CHECK: zorse.scatter_add %arg2, %{{.*}} : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
   %5 = zorse.scatter_add %ids, %4 : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<3072x768xf32>
-  // CHECK: zorse.take %arg0, %arg2 : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
-  %6 = zorse.take %x, %ids : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
-  // CHECK: zorse.take_grad %{{.*}}, %arg2 : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
-  %7 = zorse.take_grad %6, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  // CHECK: zorse.take_along_dim %arg0, %arg2 : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
+  %6 = zorse.take_along_dim %x, %ids : tensor<?x64x768xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
+  // CHECK: zorse.take_along_dim_grad %{{.*}}, %arg2 : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
+  %7 = zorse.take_along_dim_grad %6, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
   return
 }
 
@@ -114,8 +114,8 @@ func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: 
 
 // CHECK-LABEL: @statistics
 func.func @statistics(%observed: tensor<?x64xf32>, %running: tensor<64xf32>) {
-  // CHECK: zorse.track %arg0, %arg1 {correction = 1.250000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
-  %0 = zorse.track %observed, %running {weight = 0.1 : f64, correction = 1.25 : f64} : tensor<?x64xf32>, tensor<64xf32>
+  // CHECK: zorse.running_stat %arg0, %arg1 {correction = 1.250000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+  %0 = zorse.running_stat %observed, %running {weight = 0.1 : f64, correction = 1.25 : f64} : tensor<?x64xf32>, tensor<64xf32>
   return
 }
 

@@ -39,7 +39,7 @@
 // CHECK:         zorse.attention_grad
 // CHECK:         func.func @backward_weights(
 // CHECK-NOT:     zorse.attention_grad
-// CHECK:         zorse.contract
+// CHECK:         zorse.matmul_grad_weight
 // CHECK-LABEL: zorse.class @mlp {
 // CHECK:         func.func @forward(
 // CHECK:         zorse.dropout {{.*}}instance = 0 : i64

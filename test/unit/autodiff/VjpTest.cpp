@@ -194,7 +194,7 @@ TEST_P(Vjp, PartsMakeTheWhole) {
     auto countProducts = [](mlir::func::FuncOp f) {
       int count = 0;
       f.walk([&](mlir::Operation *op) {
-        count += mlir::isa<MatmulOp, ContractOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType());
+        count += mlir::isa<MatmulOp, MatmulGradWeightOp, AttentionOp, AttentionGradOp>(op) && carriesSamples(op->getOperand(0).getType());
       });
       return count;
     };
@@ -372,9 +372,9 @@ std::vector<Case> cases() {
        "%p = zorse.matmul %a, %w : tensor<3x2xf64>, tensor<2x4xf64> -> tensor<3x4xf64>\n%y = zorse.matmul %x, %p {transpose_b} : " T
        ", tensor<3x4xf64> -> tensor<?x2x3xf64>",
        "tensor<?x2x3xf64>"},
-      {"contract",
+      {"matmul_grad_weight",
        {X, {"z", "tensor<?x2x3xf64>"}},
-       "%p = zorse.contract %x, %z : " T
+       "%p = zorse.matmul_grad_weight %x, %z : " T
        ", tensor<?x2x3xf64> -> tensor<4x3xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<4x3xf64> -> tensor<?x4x3xf64>",
        "tensor<?x4x3xf64>"},
       {"gather", {{"w", "tensor<5x4xf64>"}, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.gather %w, %ids : tensor<5x4xf64>, tensor<?x2xi64> -> " T, T},
@@ -383,10 +383,13 @@ std::vector<Case> cases() {
        "%p = zorse.scatter_add %ids, %x : tensor<?x2xi64>, " T
        " -> tensor<5x4xf64>\n%y = zorse.broadcast %p dims [1, 2] : tensor<5x4xf64> -> tensor<?x5x4xf64>",
        "tensor<?x5x4xf64>"},
-      {"take", {X, {"ids", "tensor<?x2xi64>"}}, "%y = zorse.take %x, %ids : " T ", tensor<?x2xi64> -> tensor<?x2xf64>", "tensor<?x2xf64>"},
-      {"take_grad",
+      {"take_along_dim",
+       {X, {"ids", "tensor<?x2xi64>"}},
+       "%y = zorse.take_along_dim %x, %ids : " T ", tensor<?x2xi64> -> tensor<?x2xf64>",
+       "tensor<?x2xf64>"},
+      {"take_along_dim_grad",
        {{"x", "tensor<?x2xf64>"}, {"ids", "tensor<?x2xi64>"}},
-       "%y = zorse.take_grad %x, %ids : tensor<?x2xf64>, tensor<?x2xi64> -> " T,
+       "%y = zorse.take_along_dim_grad %x, %ids : tensor<?x2xf64>, tensor<?x2xi64> -> " T,
        T},
       unary("softmax", "zorse.softmax"),
       unary("log_softmax", "zorse.log_softmax"),
@@ -394,9 +397,9 @@ std::vector<Case> cases() {
       {"gelu_tanh", {X}, "%y = zorse.gelu %x {approximate} : " T, T},
       unary("silu", "zorse.silu"),
       {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T, T},
-      {"track",
+      {"running_stat",
        {X, {"r", "tensor<2x4xf64>", false}},
-       "%y = zorse.track %x, %r {weight = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
+       "%y = zorse.running_stat %x, %r {weight = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
        T},
       {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
       {"layer_norm", {X}, "%y = zorse.layer_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},

@@ -201,8 +201,8 @@ TEST(CodegenApi, RowsOfOperandsDoNotOverlap) {
   auto module = test::parse(*context, R"(
 func.func @f(%x: tensor<?x3x1xf32> {@@boundary_in0}, %d: tensor<?x3x8xf32> {@@boundary_out_gradient0})
     -> (tensor<1x8xf32> {@@parameter_gradient0}, tensor<8x1xf32> {@@parameter_gradient1}) {
-  %a = zorse.contract %x, %d : tensor<?x3x1xf32>, tensor<?x3x8xf32> -> tensor<1x8xf32>
-  %b = zorse.contract %d, %x : tensor<?x3x8xf32>, tensor<?x3x1xf32> -> tensor<8x1xf32>
+  %a = zorse.matmul_grad_weight %x, %d : tensor<?x3x1xf32>, tensor<?x3x8xf32> -> tensor<1x8xf32>
+  %b = zorse.matmul_grad_weight %d, %x : tensor<?x3x8xf32>, tensor<?x3x1xf32> -> tensor<8x1xf32>
   return %a, %b : tensor<1x8xf32>, tensor<8x1xf32>
 })",
                             "f32");

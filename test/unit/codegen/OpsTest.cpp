@@ -107,17 +107,17 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %c: tensor<5x4x$T> {@@param
 })");
 }
 
-TEST(CodegenOps, TrackIsTheRunningStatisticInEvaluation) {
-  static const char *const track = R"(
+TEST(CodegenOps, RunningStatIsTheRunningStatisticInEvaluation) {
+  static const char *const runningStat = R"(
 func.func @f(%x: tensor<?x48x$T> {@@boundary_in0}, %r: tensor<48x$T> {@@parameter0}) -> (tensor<?x48x$T> {@@boundary_out0}) {
-  %t = zorse.track %x, %r {correction = 1.25 : f64, weight = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
+  %t = zorse.running_stat %x, %r {correction = 1.25 : f64, weight = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
   %y = arith.mulf %t, %x : tensor<?x48x$T>
   return %y : tensor<?x48x$T>
 })";
-  checkFunctions(track);
+  checkFunctions(runningStat);
   RunOptions options;
   options.evaluation = true;
-  checkFunctions(track, options);
+  checkFunctions(runningStat, options);
 }
 
 // Alone, among other values, and after a sum.
@@ -225,7 +225,7 @@ func.func @f(%x: tensor<?x1x8x1x$T> {@@boundary_in0}, %w: tensor<8x1x$T> {@@para
   %r = zorse.reshape %x : tensor<?x1x8x1x$T> -> tensor<?x1x8x$T>
   %y = zorse.matmul %r, %w : tensor<?x1x8x$T>, tensor<8x1x$T> -> tensor<?x1x1x$T>
   %dx = zorse.matmul %dy, %w {transpose_b} : tensor<?x1x1x$T>, tensor<8x1x$T> -> tensor<?x1x8x$T>
-  %dw = zorse.contract %r, %dy : tensor<?x1x8x$T>, tensor<?x1x1x$T> -> tensor<8x1x$T>
+  %dw = zorse.matmul_grad_weight %r, %dy : tensor<?x1x8x$T>, tensor<?x1x1x$T> -> tensor<8x1x$T>
   %n = zorse.rms_norm %r {epsilon = 1.0e-5 : f64} : (tensor<?x1x8x$T>) -> tensor<?x1x8x$T>
   %sum = arith.addf %dx, %n : tensor<?x1x8x$T>
   %back = zorse.reshape %sum : tensor<?x1x8x$T> -> tensor<?x1x8x1x$T>
@@ -309,11 +309,11 @@ zorse.class @f {
                       %r: tensor<?x6x$T> {@@saved0}, %h: tensor<?x6x48x$T> {@@saved1}, %dy: tensor<?x6x16x$T> {@@boundary_out_gradient0})
       -> (tensor<?x6x16x$T> {@@boundary_in_gradient0}, tensor<16x$T> {@@parameter_gradient0}, tensor<16x48x$T> {@@parameter_gradient1}, tensor<48x16x$T> {@@parameter_gradient2}) {
     %a = zorse.gelu %h : tensor<?x6x48x$T>
-    %dv = zorse.contract %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
+    %dv = zorse.matmul_grad_weight %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
     %da = zorse.matmul %dy, %v {transpose_b} : tensor<?x6x16x$T>, tensor<48x16x$T> -> tensor<?x6x48x$T>
     %dh = zorse.gelu_grad %h, %da : tensor<?x6x48x$T>
     %n = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
-    %dw = zorse.contract %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
+    %dw = zorse.matmul_grad_weight %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
     %dn = zorse.matmul %dh, %w {transpose_b} : tensor<?x6x48x$T>, tensor<16x48x$T> -> tensor<?x6x16x$T>
     %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
     %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>

@@ -91,13 +91,13 @@ TEST(CodegenOps, TakeAndGather) {
 func.func @f(%x: tensor<?x6x50x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 50 : i64}, %t: tensor<50x24x$T> {@@parameter0}, %p: tensor<6x24x$T> {@@parameter1},
              %d: tensor<?x6x$T> {@@boundary_in1}, %i: tensor<?x6xi32> {@@input1, test.high = 50 : i64}, %v: tensor<50x$T> {@@parameter2})
     -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x24x$T> {@@boundary_out2}, tensor<?x6x50x$T> {@@boundary_out3}, tensor<?x6x$T> {@@boundary_out4}) {
-  %a = zorse.take %x, %l : tensor<?x6x50x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %a = zorse.take_along_dim %x, %l : tensor<?x6x50x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %lp = zorse.log_softmax %x : tensor<?x6x50x$T>
-  %b = zorse.take %lp, %i : tensor<?x6x50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
+  %b = zorse.take_along_dim %lp, %i : tensor<?x6x50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
   %e = zorse.gather %t, %l : tensor<50x24x$T>, tensor<?x6xi64> -> tensor<?x6x24x$T>
   %pb = zorse.broadcast %p dims [1, 2] : tensor<6x24x$T> -> tensor<?x6x24x$T>
   %c = arith.addf %e, %pb : tensor<?x6x24x$T>
-  %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x50x$T>
+  %g = zorse.take_along_dim_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x50x$T>
   %h = zorse.gather %v, %i : tensor<50x$T>, tensor<?x6xi32> -> tensor<?x6x$T>
   return %a, %b, %c, %g, %h : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x24x$T>, tensor<?x6x50x$T>, tensor<?x6x$T>
 })");
@@ -108,13 +108,13 @@ TEST(CodegenOps, TakeOfOneElement) {
   checkFunctions(R"(
 func.func @f(%x: tensor<?x6x1x$T> {@@boundary_in0}, %l: tensor<?x6xi64> {@@input0, test.high = 1 : i64}, %d: tensor<?x6x$T> {@@boundary_in1})
     -> (tensor<?x6x$T> {@@boundary_out0}, tensor<?x6x$T> {@@boundary_out1}, tensor<?x6x1x$T> {@@boundary_out2}, tensor<?x6x$T> {@@boundary_out3}) {
-  %a = zorse.take %x, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %a = zorse.take_along_dim %x, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %zero = arith.constant dense<0> : tensor<i64>
   %first = zorse.broadcast %zero dims [] : tensor<i64> -> tensor<?x6xi64>
-  %c = zorse.take %x, %first : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %c = zorse.take_along_dim %x, %first : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
   %s = arith.addf %x, %x : tensor<?x6x1x$T>
-  %b = zorse.take %s, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
-  %g = zorse.take_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x1x$T>
+  %b = zorse.take_along_dim %s, %l : tensor<?x6x1x$T>, tensor<?x6xi64> -> tensor<?x6x$T>
+  %g = zorse.take_along_dim_grad %d, %l : tensor<?x6x$T>, tensor<?x6xi64> -> tensor<?x6x1x$T>
   return %a, %b, %g, %c : tensor<?x6x$T>, tensor<?x6x$T>, tensor<?x6x1x$T>, tensor<?x6x$T>
 })");
 }

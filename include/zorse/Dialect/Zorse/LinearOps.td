@@ -42,7 +42,7 @@ def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
     - (C1) a has rank >= 2, b has rank 2 or the rank of a, and the element types are equal.
     - (C2) the batch dimensions agree, if b has them.
     - (C3) the inner dimensions agree.
-    - (C4) neither K nor N is the sample axis (`zorse.contract` sums over samples).
+    - (C4) neither K nor N is the sample axis (`zorse.matmul_grad_weight` sums over samples).
     - (C5) y is [batch..., M, N] of the same element type, or of f32 for bf16 or f16 operands, which are accumulated in
       f32.
 
@@ -81,11 +81,12 @@ def Zorse_BiasedMatmulOp : Zorse_Op<"biased_matmul", [Pure]> {
   let assemblyFormat = "$a `,` $b `,` $bias attr-dict `:` type($a) `,` type($b) `,` type($bias) `->` type($y)";
 }
 
-def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
-  let summary = "Sum over all leading dimensions of the outer products of rows: the gradient of a weight.";
+def Zorse_MatmulGradWeightOp : Zorse_Op<"matmul_grad_weight", [Pure]> {
+  let summary = "The transpose of a times b, summed over all leading dimensions: the gradient of a weight.";
   let description = [{
-    y[k, n] = sum over lead of a[lead..., k] * b[lead..., n]. The leading dimensions include the sample axis. The
-    operation therefore mixes samples and occurs only in gradients.
+    y[k, n] = sum over lead of a[lead..., k] * b[lead..., n]. With y = x w, the gradient of w is `matmul_grad_weight x,
+    dy`. The leading dimensions include the sample axis. The operation therefore mixes samples and occurs only in
+    gradients.
 
     Constraints:
     - (C1) a and b have equal rank >= 2 and equal element types.
@@ -94,7 +95,7 @@ def Zorse_ContractOp : Zorse_Op<"contract", [Pure]> {
 
     Example:
     ```mlir
-    %dw = zorse.contract %x, %dy : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
+    %dw = zorse.matmul_grad_weight %x, %dy : tensor<?x64x768xf32>, tensor<?x64x3072xf32> -> tensor<768x3072xf32>
     ```
   }];
   let arguments = (ins Zorse_FloatTensor:$a, Zorse_FloatTensor:$b);
@@ -148,10 +149,10 @@ def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {
   let builders = [OpBuilder<(ins "::mlir::Value":$ids, "::mlir::Value":$updates, "int64_t":$tableRows, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
 }
 
-def Zorse_TakeOp : Zorse_Op<"take", [Pure]> {
-  let summary = "One element of every last-dimension vector, by id.";
+def Zorse_TakeAlongDimOp : Zorse_Op<"take_along_dim", [Pure]> {
+  let summary = "One element of every last-dimension vector, by index.";
   let description = [{
-    y[lead...] = x[lead..., ids[lead...]].
+    y[lead...] = x[lead..., ids[lead...]], like torch.take_along_dim along the last dimension, which y does not have.
 
     Constraints:
     - (C1) ids has the shape of x without its last dimension, which is not the sample axis.
@@ -159,7 +160,7 @@ def Zorse_TakeOp : Zorse_Op<"take", [Pure]> {
 
     Example: the log-probability of every label.
     ```mlir
-    %p = zorse.take %logp, %labels : tensor<?x64x50257xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
+    %p = zorse.take_along_dim %logp, %labels : tensor<?x64x50257xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
     ```
   }];
   let arguments = (ins Zorse_Tensor:$x, Zorse_IdTensor:$ids);
@@ -168,8 +169,8 @@ def Zorse_TakeOp : Zorse_Op<"take", [Pure]> {
   let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Value":$ids)>];
 }
 
-def Zorse_TakeGradOp : Zorse_Op<"take_grad", [Pure]> {
-  let summary = "The transpose of take: dy at ids, zero elsewhere.";
+def Zorse_TakeAlongDimGradOp : Zorse_Op<"take_along_dim_grad", [Pure]> {
+  let summary = "Gradient of take_along_dim with respect to x: dy at ids, zero elsewhere.";
   let description = [{
     dx[lead..., v] = dy[lead...] where ids[lead...] = v, and 0 elsewhere.
 
@@ -179,7 +180,7 @@ def Zorse_TakeGradOp : Zorse_Op<"take_grad", [Pure]> {
 
     Example:
     ```mlir
-    %dx = zorse.take_grad %dy, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x50257xf32>
+    %dx = zorse.take_along_dim_grad %dy, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x50257xf32>
     ```
   }];
   let arguments = (ins Zorse_FloatTensor:$dy, Zorse_IdTensor:$ids);

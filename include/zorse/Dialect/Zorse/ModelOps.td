@@ -249,7 +249,7 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
 // Statistics that are state
 //===----------------------------------------------------------------------===//
 
-def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> {
+def Zorse_RunningStatOp : Zorse_Op<"running_stat", [Pure, AllTypesMatch<["observed", "y"]>]> {
   let summary = "A statistic of each row in training, and its running value in evaluation.";
   let description = [{
     In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of a separate
@@ -263,7 +263,7 @@ def Zorse_TrackOp : Zorse_Op<"track", [Pure, AllTypesMatch<["observed", "y"]>]> 
 
     Example:
     ```mlir
-    %used = zorse.track %variance, %running_var {correction = 1.010000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+    %used = zorse.running_stat %variance, %running_var {correction = 1.010000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
     ```
   }];
   let arguments = (ins Zorse_FloatTensor:$observed, Zorse_FloatTensor:$running, F64Attr:$weight, F64Attr:$correction);
