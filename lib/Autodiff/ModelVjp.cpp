@@ -33,27 +33,27 @@ LogicalResult layerNormRule(LayerNormOp op, VjpBuilder &b) {
   if (op.getStatistics().empty())
     return statisticsMissing(op);
   Value dy = b.gradient(), mean = op.getMean(), rstd = op.getRstd();
-  unsigned gain = 1, bias = op.getGain() ? 2 : 1;
-  bool wantGain = op.getGain() && b.needs(gain), wantBias = op.getBias() && b.needs(bias);
-  if (wantGain || wantBias) {
+  unsigned weight = 1, bias = op.getWeight() ? 2 : 1;
+  bool wantWeight = op.getWeight() && b.needs(weight), wantBias = op.getBias() && b.needs(bias);
+  if (wantWeight || wantBias) {
     auto parameters = b.create<LayerNormGradParamsOp>(dy, op.getX(), mean, rstd);
-    if (wantGain)
-      b.set(gain, parameters.getDgain());
+    if (wantWeight)
+      b.set(weight, parameters.getDweight());
     if (wantBias)
       b.set(bias, parameters.getDbias());
   }
   if (b.needs(0))
-    b.set(0, b.create<LayerNormGradInputOp>(dy, op.getX(), mean, rstd, op.getGain()));
+    b.set(0, b.create<LayerNormGradInputOp>(dy, op.getX(), mean, rstd, op.getWeight()));
   return success();
 }
 
 LogicalResult rmsNormRule(RmsNormOp op, VjpBuilder &b) {
   if (!op.getRrms())
     return statisticsMissing(op);
-  if (op.getGain() && b.needs(1))
+  if (op.getWeight() && b.needs(1))
     b.set(1, b.create<RmsNormGradParamsOp>(b.gradient(), op.getX(), op.getRrms()));
   if (b.needs(0))
-    b.set(0, b.create<RmsNormGradInputOp>(b.gradient(), op.getX(), op.getRrms(), op.getGain()));
+    b.set(0, b.create<RmsNormGradInputOp>(b.gradient(), op.getX(), op.getRrms(), op.getWeight()));
   return success();
 }
 

@@ -279,7 +279,7 @@ private:
     Tensor y = Tensor::filled(in[0].shape, 0.0);
     std::vector<int64_t> lead(in[0].shape.begin(), in[0].shape.end() - 1);
     Tensor mean = Tensor::filled(lead, 0.0), rstd = Tensor::filled(lead, 0.0);
-    const Tensor *gain = op.getGain() ? &in[1] : nullptr, *bias = op.getBias() ? &in.back() : nullptr;
+    const Tensor *weight = op.getWeight() ? &in[1] : nullptr, *bias = op.getBias() ? &in.back() : nullptr;
     forEachVector(y, [&](int64_t v, int64_t o, int64_t n) {
       double sum = 0, squares = 0;
       for (int64_t i = 0; i < n; ++i)
@@ -289,7 +289,8 @@ private:
         squares += std::pow(in[0].values[o + i] - mean.values[v], 2);
       rstd.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = (in[0].values[o + i] - mean.values[v]) * rstd.values[v] * (gain ? gain->values[i] : 1.0) + (bias ? bias->values[i] : 0.0);
+        y.values[o + i] =
+            (in[0].values[o + i] - mean.values[v]) * rstd.values[v] * (weight ? weight->values[i] : 1.0) + (bias ? bias->values[i] : 0.0);
     });
     results = {y};
     if (!op.getStatistics().empty())
@@ -301,7 +302,7 @@ private:
     const Tensor &dy = in[0], &x = in[1], &mean = in[2], &rstd = in[3];
     forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
       double sum = 0, product = 0;
-      auto scaled = [&](int64_t i) { return dy.values[o + i] * (op.getGain() ? in[4].values[i] : 1.0); };
+      auto scaled = [&](int64_t i) { return dy.values[o + i] * (op.getWeight() ? in[4].values[i] : 1.0); };
       auto normal = [&](int64_t i) { return (x.values[o + i] - mean.values[v]) * rstd.values[v]; };
       for (int64_t i = 0; i < n; ++i) {
         sum += scaled(i);
@@ -313,14 +314,14 @@ private:
     return success();
   }
   LogicalResult visit(LayerNormGradParamsOp op) {
-    Tensor dgain = Tensor::filled(shape(op.getDgain()), 0.0), dbias = dgain;
+    Tensor dweight = Tensor::filled(shape(op.getDweight()), 0.0), dbias = dweight;
     forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
-        dgain.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
+        dweight.values[i] += in[0].values[o + i] * (in[1].values[o + i] - in[2].values[v]) * in[3].values[v];
         dbias.values[i] += in[0].values[o + i];
       }
     });
-    results = {dgain, dbias};
+    results = {dweight, dbias};
     return success();
   }
 
@@ -333,7 +334,7 @@ private:
         squares += in[0].values[o + i] * in[0].values[o + i];
       rrms.values[v] = 1.0 / std::sqrt(squares / n + op.getEpsilon().convertToDouble());
       for (int64_t i = 0; i < n; ++i)
-        y.values[o + i] = in[0].values[o + i] * rrms.values[v] * (op.getGain() ? in[1].values[i] : 1.0);
+        y.values[o + i] = in[0].values[o + i] * rrms.values[v] * (op.getWeight() ? in[1].values[i] : 1.0);
     });
     results = {y};
     if (op.getRrms())
@@ -344,7 +345,7 @@ private:
     Tensor &dx = zeros(op.getDx());
     forEachVector(dx, [&](int64_t v, int64_t o, int64_t n) {
       double product = 0, r = in[2].values[v];
-      auto scaled = [&](int64_t i) { return in[0].values[o + i] * (op.getGain() ? in[3].values[i] : 1.0); };
+      auto scaled = [&](int64_t i) { return in[0].values[o + i] * (op.getWeight() ? in[3].values[i] : 1.0); };
       for (int64_t i = 0; i < n; ++i)
         product += scaled(i) * in[1].values[o + i];
       for (int64_t i = 0; i < n; ++i)
@@ -353,10 +354,10 @@ private:
     return success();
   }
   LogicalResult visit(RmsNormGradParamsOp op) {
-    Tensor &dgain = zeros(op.getDgain());
+    Tensor &dweight = zeros(op.getDweight());
     forEachVector(in[1], [&](int64_t v, int64_t o, int64_t n) {
       for (int64_t i = 0; i < n; ++i)
-        dgain.values[i] += in[0].values[o + i] * in[1].values[o + i] * in[2].values[v];
+        dweight.values[i] += in[0].values[o + i] * in[1].values[o + i] * in[2].values[v];
     });
     return success();
   }

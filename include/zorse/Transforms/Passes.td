@@ -24,19 +24,19 @@ def RecognizeSoftmax : Zorse_GraphPass<"zorse-recognize-softmax"> {
 }
 
 def RecognizeLayerNorm : Zorse_GraphPass<"zorse-recognize-layer-norm"> {
-  let summary = "Mean, variance, reciprocal root, gain and bias become zorse.layer_norm";
+  let summary = "Mean, variance, reciprocal root, weight and bias become zorse.layer_norm";
   let description = [{
     Matches (x - mean) / sqrt(mean((x - mean)^2) + epsilon) over the last dimension. The division may be a product with
-    rsqrt, 1/sqrt or a power. A following product with a channel vector becomes the gain, and a following sum with one
+    rsqrt, 1/sqrt or a power. A following product with a channel vector becomes the weight, and a following sum with one
     becomes the bias, if the values between have no other uses.
   }];
 }
 
 def RecognizeRmsNorm : Zorse_GraphPass<"zorse-recognize-rms-norm"> {
-  let summary = "Mean of squares, reciprocal root and gain become zorse.rms_norm";
+  let summary = "Mean of squares, reciprocal root and weight become zorse.rms_norm";
   let description = [{
     Matches x / sqrt(mean(x^2) + epsilon) over the last dimension, and a product with a channel vector. The vector may
-    be computed: a gain of 1 + w remains an addition to w.
+    be computed: a weight of 1 + w remains an addition to w.
   }];
 }
 

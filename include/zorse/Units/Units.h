@@ -55,7 +55,7 @@ inline constexpr llvm::StringLiteral kBlocksAttr = "zorse.blocks";
 
 /// Selects the parameters with weight decay.
 struct WeightDecayFilter {
-  bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and gains
+  bool byRank = true;                ///< rank >= 2: matrices and embeddings, no biases and weights of norms
   std::vector<std::string> patterns; ///< otherwise: parameters with a name that contains one of these
 };
 

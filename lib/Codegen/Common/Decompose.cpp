@@ -41,8 +41,8 @@ void decomposeLayerNorm(TensorBuilder &t, LayerNormOp op) {
   Value variance = t.meanLast(t.mul(centered, centered));
   Value rstd = t.div(t.splat(variance, 1.0), t.sqrt(t.plus(variance, op.getEpsilon().convertToDouble())));
   Value y = t.mul(centered, t.alongLast(rstd, x));
-  if (Value gain = op.getGain())
-    y = t.mul(y, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    y = t.mul(y, t.alongLead(t.cast(weight, wide(x)), x));
   if (Value bias = op.getBias())
     y = t.add(y, t.alongLead(t.cast(bias, wide(x)), x));
   op.getY().replaceAllUsesWith(t.cast(y, TensorBuilder::elementOf(op.getX())));
@@ -55,8 +55,8 @@ void decomposeLayerNorm(TensorBuilder &t, LayerNormOp op) {
 Value decomposeLayerNormGrad(TensorBuilder &t, LayerNormGradInputOp op) {
   Value x = t.cast(op.getX(), wide(op.getX())), g = t.cast(op.getDy(), wide(op.getX()));
   Value h = t.mul(t.sub(x, t.alongLast(op.getMean(), x)), t.alongLast(op.getRstd(), x));
-  if (Value gain = op.getGain())
-    g = t.mul(g, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    g = t.mul(g, t.alongLead(t.cast(weight, wide(x)), x));
   Value meanG = t.meanLast(g), meanGh = t.meanLast(t.mul(g, h));
   Value inner = t.sub(t.sub(g, t.alongLast(meanG, x)), t.mul(h, t.alongLast(meanGh, x)));
   return t.cast(t.mul(t.alongLast(op.getRstd(), x), inner), TensorBuilder::elementOf(op.getX()));
@@ -67,8 +67,8 @@ void decomposeRmsNorm(TensorBuilder &t, RmsNormOp op) {
   Value square = t.meanLast(t.mul(x, x));
   Value rrms = t.div(t.splat(square, 1.0), t.sqrt(t.plus(square, op.getEpsilon().convertToDouble())));
   Value y = t.mul(x, t.alongLast(rrms, x));
-  if (Value gain = op.getGain())
-    y = t.mul(y, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    y = t.mul(y, t.alongLead(t.cast(weight, wide(x)), x));
   op.getY().replaceAllUsesWith(t.cast(y, TensorBuilder::elementOf(op.getX())));
   if (Value result = op.getRrms())
     result.replaceAllUsesWith(rrms);
@@ -78,8 +78,8 @@ Value decomposeRmsNormGrad(TensorBuilder &t, RmsNormGradInputOp op) {
   Value x = t.cast(op.getX(), wide(op.getX())), g = t.cast(op.getDy(), wide(op.getX()));
   Value r = t.alongLast(op.getRrms(), x);
   Value h = t.mul(x, r);
-  if (Value gain = op.getGain())
-    g = t.mul(g, t.alongLead(t.cast(gain, wide(x)), x));
+  if (Value weight = op.getWeight())
+    g = t.mul(g, t.alongLead(t.cast(weight, wide(x)), x));
   Value meanGh = t.meanLast(t.mul(g, h));
   return t.cast(t.mul(r, t.sub(g, t.mul(h, t.alongLast(meanGh, x)))), TensorBuilder::elementOf(op.getX()));
 }
@@ -381,13 +381,13 @@ void zorse::codegen::decomposeColumnOps(func::FuncOp function) {
       Type element = TensorBuilder::elementOf(op.getX());
       Value x = t.cast(op.getX(), wide(op.getX())), dy = t.cast(op.getDy(), wide(op.getX()));
       Value h = t.mul(t.sub(x, t.alongLast(op.getMean(), x)), t.alongLast(op.getRstd(), x));
-      op.getDgain().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), element));
+      op.getDweight().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), element));
       op.getDbias().replaceAllUsesWith(t.cast(t.sumLead(dy), element));
     } else {
       auto rms = cast<RmsNormGradParamsOp>(operation);
       Value x = t.cast(rms.getX(), wide(rms.getX())), dy = t.cast(rms.getDy(), wide(rms.getX()));
       Value h = t.mul(x, t.alongLast(rms.getRrms(), x));
-      rms.getDgain().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), TensorBuilder::elementOf(rms.getX())));
+      rms.getDweight().replaceAllUsesWith(t.cast(t.sumLead(t.mul(dy, h)), TensorBuilder::elementOf(rms.getX())));
     }
     for (Operation *op = before ? before->getNextNode() : &function.getBody().front().front(); op != operation; op = op->getNextNode())
       if (!isViewOp(op) && !isa<arith::ConstantOp>(op) && TensorBuilder::typeOf(op->getResult(0)).getRank() > 1)

@@ -243,11 +243,11 @@ int Expression::define(TakeAlongDimOp take) {
   return add(node);
 }
 
-int Expression::define(TakeAlongDimGradOp takeGrad) {
-  Node node = newNode(takeGrad);
+int Expression::define(TakeAlongDimGradOp grad) {
+  Node node = newNode(grad);
   node.kind = Node::Select;
-  int hit = isColumn(takeGrad.getIds(), cast<RankedTensorType>(takeGrad.getType()).getShape().back());
-  node.inputs = {hit, use(takeGrad.getDy()), zero(node.type)};
+  int hit = isColumn(grad.getIds(), cast<RankedTensorType>(grad.getType()).getShape().back());
+  node.inputs = {hit, use(grad.getDy()), zero(node.type)};
   return add(node);
 }
 

@@ -91,7 +91,7 @@ private:
   static Node newNode(mlir::Operation *op);
   int define(GatherOp gather);
   int define(TakeAlongDimOp take);
-  int define(TakeAlongDimGradOp takeGrad);
+  int define(TakeAlongDimGradOp grad);
   int define(DropoutOp dropout);
   int define(SampleNumberOp number);
   int define(CausalMaskOp mask);

@@ -120,14 +120,14 @@ void TakeAlongDimGradOp::build(OpBuilder &builder, OperationState &state, Value 
 
 static RankedTensorType channelType(RankedTensorType x) { return withShape(x, x.getShape().take_back()); }
 
-void LayerNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value gain, Value bias, double epsilon, bool withStatistics) {
+void LayerNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value weight, Value bias, double epsilon, bool withStatistics) {
   RankedTensorType type = tensorType(x);
   SmallVector<Type> statistics(withStatistics ? 2 : 0, statisticType(type));
-  build(builder, state, type, statistics, x, gain, bias, builder.getF64FloatAttr(epsilon));
+  build(builder, state, type, statistics, x, weight, bias, builder.getF64FloatAttr(epsilon));
 }
 
-void LayerNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value mean, Value rstd, Value gain) {
-  build(builder, state, x.getType(), dy, x, mean, rstd, gain);
+void LayerNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value mean, Value rstd, Value weight) {
+  build(builder, state, x.getType(), dy, x, mean, rstd, weight);
 }
 
 void LayerNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value mean, Value rstd) {
@@ -135,13 +135,13 @@ void LayerNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Val
   build(builder, state, type, type, dy, x, mean, rstd);
 }
 
-void RmsNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value gain, double epsilon, bool withStatistics) {
+void RmsNormOp::build(OpBuilder &builder, OperationState &state, Value x, Value weight, double epsilon, bool withStatistics) {
   RankedTensorType type = tensorType(x);
-  build(builder, state, type, withStatistics ? statisticType(type) : Type(), x, gain, builder.getF64FloatAttr(epsilon));
+  build(builder, state, type, withStatistics ? statisticType(type) : Type(), x, weight, builder.getF64FloatAttr(epsilon));
 }
 
-void RmsNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value rrms, Value gain) {
-  build(builder, state, x.getType(), dy, x, rrms, gain);
+void RmsNormGradInputOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value rrms, Value weight) {
+  build(builder, state, x.getType(), dy, x, rrms, weight);
 }
 
 void RmsNormGradParamsOp::build(OpBuilder &builder, OperationState &state, Value dy, Value x, Value rrms) {
@@ -228,9 +228,9 @@ Operation *zorse::withStatistics(OpBuilder &builder, Operation *op) {
   Operation *full = nullptr;
   Location loc = op->getLoc();
   if (auto norm = dyn_cast<LayerNormOp>(op)) {
-    full = LayerNormOp::create(builder, loc, norm.getX(), norm.getGain(), norm.getBias(), norm.getEpsilon().convertToDouble(), true);
+    full = LayerNormOp::create(builder, loc, norm.getX(), norm.getWeight(), norm.getBias(), norm.getEpsilon().convertToDouble(), true);
   } else if (auto norm = dyn_cast<RmsNormOp>(op)) {
-    full = RmsNormOp::create(builder, loc, norm.getX(), norm.getGain(), norm.getEpsilon().convertToDouble(), true);
+    full = RmsNormOp::create(builder, loc, norm.getX(), norm.getWeight(), norm.getEpsilon().convertToDouble(), true);
   } else if (auto attention = dyn_cast<AttentionOp>(op)) {
     full = AttentionOp::create(builder, loc, attention.getQ(), attention.getK(), attention.getV(), attention.getMask(), attention.getOptions(), true);
   } else {

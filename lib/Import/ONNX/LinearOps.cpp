@@ -293,7 +293,7 @@ static LogicalResult importNorm(OpContext &op) {
     return failure();
   Value value = nest->emit(op.state, 0, last);
   int64_t channels = cast<RankedTensorType>(value.getType()).getShape().back();
-  auto gainOf = [&](size_t index) -> FailureOr<Value> {
+  auto parameterOf = [&](size_t index) -> FailureOr<Value> {
     if (!op.has(index))
       return Value();
     ImportedValue weight = op.operand(index);
@@ -310,17 +310,17 @@ static LogicalResult importNorm(OpContext &op) {
       all = {Factor{channels, 0, false}};
     return materialise(op.state, weight, {all}, false);
   };
-  auto gain = gainOf(1), bias = gainOf(2);
-  if (failed(gain) || failed(bias))
+  auto weight = parameterOf(1), bias = parameterOf(2);
+  if (failed(weight) || failed(bias))
     return failure();
   double epsilon = op.real("epsilon");
   if (!(epsilon > 0))
     return op.error("expects a positive epsilon");
   Value y;
   if (op.node.op == "LayerNormalization")
-    y = create<LayerNormOp>(op.state, value, *gain, *bias, epsilon);
+    y = create<LayerNormOp>(op.state, value, *weight, *bias, epsilon);
   else
-    y = create<RmsNormOp>(op.state, value, *gain, epsilon);
+    y = create<RmsNormOp>(op.state, value, *weight, epsilon);
   const std::vector<int64_t> shape = x.shape();
   return op.result(nest->result(y, x.type, ArrayRef(shape).drop_front(axis)));
 }

@@ -22,7 +22,7 @@ zorse.class @mlp {
                      %w2: tensor<8x32xf32> {zorse.slot = #zorse.slot<parameter, 3>, zorse.gradient},
                      %x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
       -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
-    %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+    %n = zorse.layer_norm %x weight %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
     %h = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
     %a = zorse.gelu %h : tensor<?x4x32xf32>
     %o = zorse.matmul %a, %w2 {transpose_b} : tensor<?x4x32xf32>, tensor<8x32xf32> -> tensor<?x4x8xf32>

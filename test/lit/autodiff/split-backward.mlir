@@ -44,7 +44,7 @@ zorse.class @mlp {
                      %w2: tensor<8x32xf32> {zorse.slot = #zorse.slot<parameter, 4>, zorse.gradient},
                      %x: tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
       -> (tensor<?x4x8xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
-    %n = zorse.layer_norm %x gain %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+    %n = zorse.layer_norm %x weight %g bias %b {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
     %h0 = zorse.matmul %n, %w1 {transpose_b} : tensor<?x4x8xf32>, tensor<32x8xf32> -> tensor<?x4x32xf32>
     %bb = zorse.broadcast %b1 dims [2] : tensor<32xf32> -> tensor<?x4x32xf32>
     %h = arith.addf %h0, %bb : tensor<?x4x32xf32>

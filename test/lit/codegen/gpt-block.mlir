@@ -36,7 +36,7 @@ module {
     func.func @forward(%arg0: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 0>}, %arg1: tensor<192xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 1>}, %arg2: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 2>}, %arg3: tensor<64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 3>}, %arg4: tensor<192x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 4>}, %arg5: tensor<64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<parameter, 5>}, %arg6: tensor<?x64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_in, 0>}) -> (tensor<?x64x64xf32> {zorse.gradient, zorse.slot = #zorse.slot<boundary_out, 0>}, tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 0>}, tensor<?x64xf32> {zorse.slot = #zorse.slot<saved, 1>}, tensor<?x64x192xf32> {zorse.slot = #zorse.slot<saved, 2>}, tensor<?x64x4x16xf32> {zorse.slot = #zorse.slot<saved, 3>}, tensor<?x4x64xf32> {zorse.slot = #zorse.slot<saved, 4>}) {
       %0 = zorse.broadcast %arg0 dims [2] : tensor<64xf32> -> tensor<?x64x64xf32>
       %1 = zorse.broadcast %arg1 dims [2] : tensor<192xf32> -> tensor<?x64x192xf32>
-      %y, %statistics:2 = zorse.layer_norm %arg6 gain %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+      %y, %statistics:2 = zorse.layer_norm %arg6 weight %arg2 bias %arg3 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> (tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
       %2 = zorse.matmul %y, %arg4 {transpose_b} : tensor<?x64x64xf32>, tensor<192x64xf32> -> tensor<?x64x192xf32>
       %3 = arith.addf %2, %1 : tensor<?x64x192xf32>
       %4 = zorse.slice %3 [0, 0, 0] [?, 64, 64] [1, 1, 1] : tensor<?x64x192xf32> -> tensor<?x64x64xf32>
@@ -68,15 +68,15 @@ module {
       %11 = zorse.reshape %dk : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
       %12 = zorse.reshape %dq : tensor<?x64x4x16xf32> -> tensor<?x64x64xf32>
       %13 = zorse.concat %12, %11, %10 {dim = 2 : i64} : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64x64xf32>) -> tensor<?x64x192xf32>
-      %y = zorse.layer_norm %arg4 gain %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+      %y = zorse.layer_norm %arg4 weight %arg0 bias %arg1 {epsilon = 9.9999997473787516E-6 : f64} : (tensor<?x64x64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
       %14 = zorse.matmul_grad_weight %13, %y : tensor<?x64x192xf32>, tensor<?x64x64xf32> -> tensor<192x64xf32>
       %15 = zorse.matmul %13, %arg2 : tensor<?x64x192xf32>, tensor<192x64xf32> -> tensor<?x64x64xf32>
-      %dgain, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
-      %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 gain %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
+      %dweight, %dbias = zorse.layer_norm_grad_params %15, %arg4, %arg6, %arg7 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<64xf32>, tensor<64xf32>)
+      %16 = zorse.layer_norm_grad_input %15, %arg4, %arg6, %arg7 weight %arg0 : (tensor<?x64x64xf32>, tensor<?x64x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<64xf32>) -> tensor<?x64x64xf32>
       %17 = arith.addf %arg5, %16 : tensor<?x64x64xf32>
       %18 = zorse.reduce sum %13 dims [0, 1] : tensor<?x64x192xf32> -> tensor<192xf32>
       %19 = zorse.reduce sum %arg5 dims [0, 1] : tensor<?x64x64xf32> -> tensor<64xf32>
-      return %17, %19, %18, %dgain, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
+      return %17, %19, %18, %dweight, %dbias, %14, %1 : tensor<?x64x64xf32>, tensor<64xf32>, tensor<192xf32>, tensor<64xf32>, tensor<64xf32>, tensor<192x64xf32>, tensor<64x64xf32>
     }
   }
   func.func @update.decay(%arg0: tensor<?xf32> {zorse.slot = #zorse.slot<state, 0>}, %arg1: tensor<?xf32> {zorse.slot = #zorse.slot<state, 1>}, %arg2: tensor<?xf32> {zorse.slot = #zorse.slot<state, 2>}, %arg3: tensor<?xf32> {zorse.slot = #zorse.slot<state, 3>}, %arg4: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, learning_rate>}, %arg5: tensor<f64> {zorse.slot = #zorse.slot<scalars, 0, clip_factor>}, %arg6: tensor<i64> {zorse.slot = #zorse.slot<scalars, 0, skip>}, %arg7: tensor<f64> {zorse.slot = #zorse.slot<optimizer_step_slot, 0>}) -> (tensor<?xf32> {zorse.slot = #zorse.slot<state, 0>}, tensor<?xf32> {zorse.slot = #zorse.slot<state, 2>}, tensor<?xf32> {zorse.slot = #zorse.slot<state, 3>}) {

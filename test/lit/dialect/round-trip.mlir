@@ -62,16 +62,16 @@ func.func @norms(%x: tensor<?x64x768xf32>, %g: tensor<768xf32>) {
   %2 = zorse.log_softmax %x : tensor<?x64x768xf32>
   // CHECK: zorse.log_softmax_grad %{{.*}}, %arg0 : tensor<?x64x768xf32>
   %3 = zorse.log_softmax_grad %2, %x : tensor<?x64x768xf32>
-  // CHECK: %[[Y:.*]], %[[S:.*]]:2 = zorse.layer_norm %arg0 gain %arg1 bias %arg1 {epsilon = 1.000000e-05 : f64}
-  %y, %s:2 = zorse.layer_norm %x gain %g bias %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>, tensor<768xf32>) -> (tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+  // CHECK: %[[Y:.*]], %[[S:.*]]:2 = zorse.layer_norm %arg0 weight %arg1 bias %arg1 {epsilon = 1.000000e-05 : f64}
+  %y, %s:2 = zorse.layer_norm %x weight %g bias %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>, tensor<768xf32>) -> (tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
   // CHECK: zorse.layer_norm %arg0 bias %arg1 {epsilon
   %4 = zorse.layer_norm %x bias %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>) -> tensor<?x64x768xf32>
-  // CHECK: zorse.layer_norm_grad_input %arg0, %{{.*}}, %[[S]]#0, %[[S]]#1 gain %arg1
-  %5 = zorse.layer_norm_grad_input %x, %4, %s#0, %s#1 gain %g : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<768xf32>) -> tensor<?x64x768xf32>
+  // CHECK: zorse.layer_norm_grad_input %arg0, %{{.*}}, %[[S]]#0, %[[S]]#1 weight %arg1
+  %5 = zorse.layer_norm_grad_input %x, %4, %s#0, %s#1 weight %g : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>, tensor<768xf32>) -> tensor<?x64x768xf32>
   // CHECK: zorse.layer_norm_grad_params %arg0, %arg0, %[[S]]#0, %[[S]]#1
   %6:2 = zorse.layer_norm_grad_params %x, %x, %s#0, %s#1 : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> (tensor<768xf32>, tensor<768xf32>)
-  // CHECK: zorse.rms_norm %arg0 gain %arg1 {epsilon
-  %7:2 = zorse.rms_norm %x gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>) -> (tensor<?x64x768xf32>, tensor<?x64xf32>)
+  // CHECK: zorse.rms_norm %arg0 weight %arg1 {epsilon
+  %7:2 = zorse.rms_norm %x weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x64x768xf32>, tensor<768xf32>) -> (tensor<?x64x768xf32>, tensor<?x64xf32>)
   // CHECK: zorse.rms_norm_grad_input
   %8 = zorse.rms_norm_grad_input %x, %x, %7#1 : (tensor<?x64x768xf32>, tensor<?x64x768xf32>, tensor<?x64xf32>) -> tensor<?x64x768xf32>
   // CHECK: zorse.rms_norm_grad_params

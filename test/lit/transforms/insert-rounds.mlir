@@ -14,7 +14,7 @@
 // CHECK-SAME:    %[[W:[^:]+]]: tensor<8x8xf32>
 // CHECK-SAME:    %[[BIAS:[^:]+]]: tensor<8xf32>
 func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x8xf32> {zorse.parameter = "table", zorse.trainable = true},
-                 %gain: tensor<8xf32> {zorse.parameter = "gain", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
+                 %norm_weight: tensor<8xf32> {zorse.parameter = "norm_weight", zorse.trainable = true}, %w: tensor<8x8xf32> {zorse.parameter = "w", zorse.trainable = true},
                  %b: tensor<8xf32> {zorse.parameter = "b", zorse.trainable = true},
                  %p: tensor<4x8xf32> {zorse.parameter = "p", zorse.trainable = true})
     -> (tensor<?xf32> {zorse.term = 0 : i64, zorse.role = "numerator", zorse.factor = "1/(4*B)"}) {
@@ -25,7 +25,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   %x = zorse.gather %table, %ids : tensor<16x8xf32>, tensor<?x4xi64> -> tensor<?x4x8xf32>
   // CHECK:         %[[NORM:.+]] = zorse.rms_norm
   // CHECK-NEXT:    %[[N:.+]] = zorse.round %[[NORM]] to
-  %n = zorse.rms_norm %x gain %gain {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
+  %n = zorse.rms_norm %x weight %norm_weight {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf32>, tensor<8xf32>) -> tensor<?x4x8xf32>
   // One rounded copy of the matrix for all readers; a linear layer has its bias in the type of its weight.
   // CHECK:         zorse.matmul %[[N]], %[[COPY:[^ ]+]]
   %h = zorse.matmul %n, %w : tensor<?x4x8xf32>, tensor<8x8xf32> -> tensor<?x4x8xf32>

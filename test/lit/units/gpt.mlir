@@ -108,7 +108,7 @@ module {
     %v2 = zorse.broadcast %p3 dims [1, 2] : tensor<4x8xf64> -> tensor<?x4x8xf64>
     %v3 = arith.addf %v1, %v2 : tensor<?x4x8xf64> loc("embed")
     %v4 = zorse.dropout %v3 {instance = 7 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
-    %v5 = zorse.layer_norm %v4 gain %p4 bias %p5 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_1")
+    %v5 = zorse.layer_norm %v4 weight %p4 bias %p5 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_1")
     %v6 = zorse.matmul %v5, %p6 {transpose_b} : tensor<?x4x8xf64>, tensor<24x8xf64> -> tensor<?x4x24xf64> loc("h.0.attn.c_attn/MatMul")
     %v7 = zorse.broadcast %p7 dims [2] : tensor<24xf64> -> tensor<?x4x24xf64>
     %v8 = arith.addf %v6, %v7 : tensor<?x4x24xf64> loc("h.0.attn.c_attn/Add")
@@ -125,7 +125,7 @@ module {
     %v19 = arith.addf %v17, %v18 : tensor<?x4x8xf64> loc("h.0.attn.c_proj/Add")
     %v20 = zorse.dropout %v19 {instance = 8 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
     %v21 = arith.addf %v4, %v20 : tensor<?x4x8xf64> loc("h.0.add_1")
-    %v22 = zorse.layer_norm %v21 gain %p10 bias %p11 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_2")
+    %v22 = zorse.layer_norm %v21 weight %p10 bias %p11 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.0.ln_2")
     %v23 = zorse.matmul %v22, %p12 {transpose_b} : tensor<?x4x8xf64>, tensor<32x8xf64> -> tensor<?x4x32xf64> loc("h.0.mlp.c_fc/MatMul")
     %v24 = zorse.broadcast %p13 dims [2] : tensor<32xf64> -> tensor<?x4x32xf64>
     %v25 = arith.addf %v23, %v24 : tensor<?x4x32xf64> loc("h.0.mlp.c_fc/Add")
@@ -135,7 +135,7 @@ module {
     %v29 = arith.addf %v27, %v28 : tensor<?x4x8xf64> loc("h.0.mlp.c_proj/Add")
     %v30 = zorse.dropout %v29 {instance = 9 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
     %v31 = arith.addf %v21, %v30 : tensor<?x4x8xf64> loc("h.0.add_2")
-    %v32 = zorse.layer_norm %v31 gain %p16 bias %p17 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_1")
+    %v32 = zorse.layer_norm %v31 weight %p16 bias %p17 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_1")
     %v33 = zorse.matmul %v32, %p18 {transpose_b} : tensor<?x4x8xf64>, tensor<24x8xf64> -> tensor<?x4x24xf64> loc("h.1.attn.c_attn/MatMul")
     %v34 = zorse.broadcast %p19 dims [2] : tensor<24xf64> -> tensor<?x4x24xf64>
     %v35 = arith.addf %v33, %v34 : tensor<?x4x24xf64> loc("h.1.attn.c_attn/Add")
@@ -152,7 +152,7 @@ module {
     %v46 = arith.addf %v44, %v45 : tensor<?x4x8xf64> loc("h.1.attn.c_proj/Add")
     %v47 = zorse.dropout %v46 {instance = 10 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
     %v48 = arith.addf %v47, %v31 : tensor<?x4x8xf64> loc("h.1.add_1")
-    %v49 = zorse.layer_norm %v48 gain %p22 bias %p23 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_2")
+    %v49 = zorse.layer_norm %v48 weight %p22 bias %p23 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.1.ln_2")
     %v50 = zorse.matmul %v49, %p24 {transpose_b} : tensor<?x4x8xf64>, tensor<32x8xf64> -> tensor<?x4x32xf64> loc("h.1.mlp.c_fc/MatMul")
     %v51 = zorse.broadcast %p25 dims [2] : tensor<32xf64> -> tensor<?x4x32xf64>
     %v52 = arith.addf %v50, %v51 : tensor<?x4x32xf64> loc("h.1.mlp.c_fc/Add")
@@ -162,7 +162,7 @@ module {
     %v56 = arith.addf %v54, %v55 : tensor<?x4x8xf64> loc("h.1.mlp.c_proj/Add")
     %v57 = zorse.dropout %v56 {instance = 11 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
     %v58 = arith.addf %v48, %v57 : tensor<?x4x8xf64> loc("h.1.add_2")
-    %v59 = zorse.layer_norm %v58 gain %p28 bias %p29 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_1")
+    %v59 = zorse.layer_norm %v58 weight %p28 bias %p29 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_1")
     %v60 = zorse.matmul %v59, %p30 {transpose_b} : tensor<?x4x8xf64>, tensor<24x8xf64> -> tensor<?x4x24xf64> loc("h.2.attn.c_attn/MatMul")
     %v61 = zorse.broadcast %p31 dims [2] : tensor<24xf64> -> tensor<?x4x24xf64>
     %v62 = arith.addf %v60, %v61 : tensor<?x4x24xf64> loc("h.2.attn.c_attn/Add")
@@ -179,7 +179,7 @@ module {
     %v73 = arith.addf %v71, %v72 : tensor<?x4x8xf64> loc("h.2.attn.c_proj/Add")
     %v74 = zorse.dropout %v73 {instance = 12 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
     %v75 = arith.addf %v58, %v74 : tensor<?x4x8xf64> loc("h.2.add_1")
-    %v76 = zorse.layer_norm %v75 gain %p34 bias %p35 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_2")
+    %v76 = zorse.layer_norm %v75 weight %p34 bias %p35 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("h.2.ln_2")
     %v77 = zorse.matmul %v76, %p36 {transpose_b} : tensor<?x4x8xf64>, tensor<32x8xf64> -> tensor<?x4x32xf64> loc("h.2.mlp.c_fc/MatMul")
     %v78 = zorse.broadcast %p37 dims [2] : tensor<32xf64> -> tensor<?x4x32xf64>
     %v79 = arith.addf %v77, %v78 : tensor<?x4x32xf64> loc("h.2.mlp.c_fc/Add")
@@ -189,7 +189,7 @@ module {
     %v83 = arith.addf %v81, %v82 : tensor<?x4x8xf64> loc("h.2.mlp.c_proj/Add")
     %v84 = zorse.dropout %v83 {instance = 13 : i64, probability = 0.1 : f64} : tensor<?x4x8xf64>
     %v85 = arith.addf %v75, %v84 : tensor<?x4x8xf64> loc("h.2.add_2")
-    %v86 = zorse.layer_norm %v85 gain %p40 bias %p41 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("ln_f")
+    %v86 = zorse.layer_norm %v85 weight %p40 bias %p41 {epsilon = 1.0e-5 : f64} : (tensor<?x4x8xf64>, tensor<8xf64>, tensor<8xf64>) -> tensor<?x4x8xf64> loc("ln_f")
     %v87 = zorse.matmul %v86, %p2 {transpose_b} : tensor<?x4x8xf64>, tensor<11x8xf64> -> tensor<?x4x11xf64> loc("lm_head")
     %v88 = zorse.cross_entropy %v87, %labels {ignore_index = -100 : i64} : (tensor<?x4x11xf64>, tensor<?x4xi64>) -> tensor<?x4xf64> loc("loss")
     %v89 = zorse.reduce sum %v88 dims [1] : tensor<?x4xf64> -> tensor<?xf64> loc("loss")

@@ -17,11 +17,11 @@ using namespace zorse;
 
 static const char *const kTwoClasses = R"(
 func.func @a(%x: tensor<?x5x48xf32> {@@boundary_in0}, %g: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
-  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
+  %y = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
   return %y : tensor<?x5x48xf32>
 }
 func.func @b(%x: tensor<?x5x48xf32> {@@boundary_in0}, %g: tensor<48xf32> {@@parameter0}) -> (tensor<?x5x48xf32> {@@boundary_out0}) {
-  %y = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
+  %y = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x5x48xf32>, tensor<48xf32>) -> tensor<?x5x48xf32>
   %z = zorse.matmul %y, %w {transpose_b} : tensor<?x5x48xf32>, tensor<48x48xf32> -> tensor<?x5x48xf32>
   %s = zorse.silu %z : tensor<?x5x48xf32>
   return %s : tensor<?x5x48xf32>

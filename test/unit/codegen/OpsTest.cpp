@@ -269,7 +269,7 @@ func.func @f(%x: tensor<?x70001x$T> {@@boundary_in0}, %y: tensor<?x3x131x$T> {@@
   %s = zorse.softmax %e : tensor<?x70001x$T>
   %m = arith.mulf %s, %e : tensor<?x70001x$T>
   %t = math.tanh %y : tensor<?x3x131x$T>
-  %n = zorse.layer_norm %t gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x3x131x$T>, tensor<131x$T>) -> tensor<?x3x131x$T>
+  %n = zorse.layer_norm %t weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x3x131x$T>, tensor<131x$T>) -> tensor<?x3x131x$T>
   %r = zorse.reduce sum %n dims [0, 1] : tensor<?x3x131x$T> -> tensor<131x$T>
   return %m, %n, %r : tensor<?x70001x$T>, tensor<?x3x131x$T>, tensor<131x$T>
 })",
@@ -299,7 +299,7 @@ TEST(CodegenOps, SplitBackward) {
 zorse.class @f {
   func.func @forward(%x: tensor<?x6x16x$T> {@@boundary_in0}, %g: tensor<16x$T> {@@parameter0}, %w: tensor<16x48x$T> {@@parameter1}, %v: tensor<48x16x$T> {@@parameter2})
       -> (tensor<?x6x16x$T> {@@boundary_out0}, tensor<?x6x$T> {@@saved0}, tensor<?x6x48x$T> {@@saved1}) {
-    %n, %r = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
+    %n, %r = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> (tensor<?x6x16x$T>, tensor<?x6x$T>)
     %h = zorse.matmul %n, %w : tensor<?x6x16x$T>, tensor<16x48x$T> -> tensor<?x6x48x$T>
     %a = zorse.gelu %h : tensor<?x6x48x$T>
     %y = zorse.matmul %a, %v : tensor<?x6x48x$T>, tensor<48x16x$T> -> tensor<?x6x16x$T>
@@ -312,11 +312,11 @@ zorse.class @f {
     %dv = zorse.matmul_grad_weight %a, %dy : tensor<?x6x48x$T>, tensor<?x6x16x$T> -> tensor<48x16x$T>
     %da = zorse.matmul %dy, %v {transpose_b} : tensor<?x6x16x$T>, tensor<48x16x$T> -> tensor<?x6x48x$T>
     %dh = zorse.gelu_grad %h, %da : tensor<?x6x48x$T>
-    %n = zorse.rms_norm %x gain %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+    %n = zorse.rms_norm %x weight %g {epsilon = 1.0e-6 : f64} : (tensor<?x6x16x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
     %dw = zorse.matmul_grad_weight %n, %dh : tensor<?x6x16x$T>, tensor<?x6x48x$T> -> tensor<16x48x$T>
     %dn = zorse.matmul %dh, %w {transpose_b} : tensor<?x6x48x$T>, tensor<16x48x$T> -> tensor<?x6x16x$T>
     %dg = zorse.rms_norm_grad_params %dn, %x, %r : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>) -> tensor<16x$T>
-    %dx = zorse.rms_norm_grad_input %dn, %x, %r gain %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
+    %dx = zorse.rms_norm_grad_input %dn, %x, %r weight %g : (tensor<?x6x16x$T>, tensor<?x6x16x$T>, tensor<?x6x$T>, tensor<16x$T>) -> tensor<?x6x16x$T>
     return %dx, %dg, %dw, %dv : tensor<?x6x16x$T>, tensor<16x$T>, tensor<16x48x$T>, tensor<48x16x$T>
   }
 })",

@@ -148,7 +148,7 @@ func.func @products(%x: tensor<?x6x40x$T> {@@boundary_in0}, %w: tensor<40x56x$T>
   %dw = zorse.matmul_grad_weight %x, %d : tensor<?x6x40x$T>, tensor<?x6x56x$T> -> tensor<40x56xf32>
   %dx = zorse.matmul %d, %w {transpose_b} : tensor<?x6x56x$T>, tensor<40x56x$T> -> tensor<?x6x40x$T>
   %e = arith.extf %x : tensor<?x6x40x$T> to tensor<?x6x40xf32>
-  %n = zorse.rms_norm %e gain %g {epsilon = 1.0e-5 : f64} : (tensor<?x6x40xf32>, tensor<40xf32>) -> tensor<?x6x40xf32>
+  %n = zorse.rms_norm %e weight %g {epsilon = 1.0e-5 : f64} : (tensor<?x6x40xf32>, tensor<40xf32>) -> tensor<?x6x40xf32>
   %t = zorse.transpose %n [0, 2, 1] : tensor<?x6x40xf32> -> tensor<?x40x6xf32>
   return %a, %b, %dw, %dx, %t : tensor<?x6x56xf32>, tensor<?x6x24x$T>, tensor<40x56xf32>, tensor<?x6x40x$T>, tensor<?x40x6xf32>
 }

@@ -59,21 +59,21 @@ const Case kCases[] = {
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.softmax_grad %0, %1 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.log_softmax_grad %0, %1 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<4xf64>, tensor<4xf64>",
-     "zorse.layer_norm %0 gain %1 bias %2 {epsilon = 1.0e-5 : f64} : (tensor<?x3x4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<?x3x4xf64>, "
+     "zorse.layer_norm %0 weight %1 bias %2 {epsilon = 1.0e-5 : f64} : (tensor<?x3x4xf64>, tensor<4xf64>, tensor<4xf64>) -> (tensor<?x3x4xf64>, "
      "tensor<?x3xf64>, tensor<?x3xf64>)"},
     {"tensor<?x4x4xf64>, tensor<4xf64>",
      "zorse.layer_norm %0 bias %1 {epsilon = 1.0e-5 : f64} : (tensor<?x4x4xf64>, tensor<4xf64>) -> tensor<?x4x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>, tensor<4xf64>",
-     "zorse.layer_norm_grad_input %0, %1, %2, %3 gain %4 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>, tensor<4xf64>) "
+     "zorse.layer_norm_grad_input %0, %1, %2, %3 weight %4 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>, tensor<4xf64>) "
      "-> "
      "tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>",
      "zorse.layer_norm_grad_params %0, %1, %2, %3 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<?x3xf64>) -> (tensor<4xf64>, "
      "tensor<4xf64>)"},
     {"tensor<?x3x4xf64>, tensor<4xf64>",
-     "zorse.rms_norm %0 gain %1 {epsilon = 1.0e-5 : f64} : (tensor<?x3x4xf64>, tensor<4xf64>) -> (tensor<?x3x4xf64>, tensor<?x3xf64>)"},
+     "zorse.rms_norm %0 weight %1 {epsilon = 1.0e-5 : f64} : (tensor<?x3x4xf64>, tensor<4xf64>) -> (tensor<?x3x4xf64>, tensor<?x3xf64>)"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<4xf64>",
-     "zorse.rms_norm_grad_input %0, %1, %2 gain %3 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<4xf64>) -> tensor<?x3x4xf64>"},
+     "zorse.rms_norm_grad_input %0, %1, %2 weight %3 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>, tensor<4xf64>) -> tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>",
      "zorse.rms_norm_grad_params %0, %1, %2 : (tensor<?x3x4xf64>, tensor<?x3x4xf64>, tensor<?x3xf64>) -> tensor<4xf64>"},
     {"tensor<?x3x4xf64>", "zorse.gelu %0 {approximate} : tensor<?x3x4xf64>"},
