@@ -53,17 +53,17 @@ LogicalResult matmulGradWeightRule(MatmulGradWeightOp op, VjpBuilder &b) {
 }
 
 LogicalResult gatherRule(GatherOp op, VjpBuilder &b) {
-  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIds(), b.gradient(), op.getPaddingAttr()));
+  b.set(0, b.create<ScatterAddOp>(op.getTable().getType(), op.getIndices(), b.gradient(), op.getPaddingAttr()));
   return success();
 }
 
 LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
-  Value rows = b.create<GatherOp>(b.gradient(), op.getIds());
+  Value rows = b.create<GatherOp>(b.gradient(), op.getIndices());
   if (op.getPadding()) { // updates of the padding row are discarded
-    auto ids = cast<RankedTensorType>(op.getIds().getType()), type = cast<RankedTensorType>(rows.getType());
-    Value padding = createSplat(b.builder, b.loc, ids, static_cast<double>(*op.getPadding()));
-    Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIds(), padding);
-    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, ids.getRank()));
+    auto indices = cast<RankedTensorType>(op.getIndices().getType()), type = cast<RankedTensorType>(rows.getType());
+    Value padding = createSplat(b.builder, b.loc, indices, static_cast<double>(*op.getPadding()));
+    Value isPadding = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, op.getIndices(), padding);
+    SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, indices.getRank()));
     isPadding = b.create<BroadcastOp>(RankedTensorType::get(type.getShape(), b.builder.getI1Type()), isPadding, dims);
     rows = b.select(isPadding, b.splat(rows, 0.0), rows);
   }
@@ -72,12 +72,12 @@ LogicalResult scatterAddRule(ScatterAddOp op, VjpBuilder &b) {
 }
 
 LogicalResult takeAlongDimRule(TakeAlongDimOp op, VjpBuilder &b) {
-  b.set(0, b.create<TakeAlongDimGradOp>(op.getX().getType(), b.gradient(), op.getIds()));
+  b.set(0, b.create<TakeAlongDimGradOp>(op.getX().getType(), b.gradient(), op.getIndices()));
   return success();
 }
 
 LogicalResult takeAlongDimGradRule(TakeAlongDimGradOp op, VjpBuilder &b) {
-  b.set(0, b.create<TakeAlongDimOp>(b.gradient(), op.getIds()));
+  b.set(0, b.create<TakeAlongDimOp>(b.gradient(), op.getIndices()));
   return success();
 }
 

@@ -21,7 +21,7 @@ struct TakeAlongDim : OpRewritePattern<TakeAlongDimOp> {
     // In lower precision than the loss, fusion would change the casts, so the parts remain.
     if (!logarithm || statisticElementType(rankedType(op.getX()).getElementType()) != rankedType(op.getX()).getElementType())
       return failure();
-    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIds(), Value(), std::nullopt).getLoss();
+    Value loss = CrossEntropyOp::create(rewriter, op.getLoc(), logarithm.getX(), op.getIndices(), Value(), std::nullopt).getLoss();
     rewriter.replaceOpWithNewOp<arith::NegFOp>(op, loss);
     return success();
   }

@@ -165,13 +165,13 @@ Node Expression::newNode(Operation *op) {
   return node;
 }
 
-int Expression::isColumn(Value ids, int64_t size) {
+int Expression::isColumn(Value index, int64_t size) {
   Node equal;
   equal.kind = Node::IsEqual;
-  equal.type = IntegerType::get(ids.getContext(), 1);
+  equal.type = IntegerType::get(index.getContext(), 1);
   // A dimension of size 1 is not in the domain; the last dimension of the domain is then another
   // one.
-  equal.inputs = {size == 1 ? zero(k.b.getI32Type()) : columnNode(), use(ids)};
+  equal.inputs = {size == 1 ? zero(k.b.getI32Type()) : columnNode(), use(index)};
   return add(equal);
 }
 
@@ -190,18 +190,17 @@ int Expression::define(GatherOp gather) {
   node.kind = Node::Load;
   node.element = getElementTypeOrSelf(table->root.getType());
   node.indexStride = table->layout.strides[0];
-  // Ids are indexed by the first dimensions of the result, elements of table rows by the others.
+  // The first dimensions of the result are those of the indices, the others those of table rows.
   auto tableShape = cast<RankedTensorType>(gather.getTable().getType()).getShape();
   node.indexEnd = tableShape[0];
-  size_t lead = squeezedShape(gather.getIds().getType()).size();
+  size_t lead = squeezedShape(gather.getIndices().getType()).size();
   node.strides.assign(lead, 0);
   for (size_t dim = 1; dim < tableShape.size(); ++dim)
     if (tableShape[dim] != 1)
       node.strides.push_back(table->layout.strides[dim]);
   node.strides = overDomain(node.strides);
   node.form = formOf(node.strides);
-  int ids = use(gather.getIds());
-  node.inputs = {ids};
+  node.inputs = {use(gather.getIndices())};
   if (Operation *constant = table->root.getDefiningOp(); constant && isa<arith::ConstantOp>(constant))
     node.base = k.global(cast<DenseElementsAttr>(cast<arith::ConstantOp>(constant).getValue()));
   else
@@ -224,7 +223,7 @@ int Expression::define(TakeAlongDimOp take) {
     Node pick;
     pick.kind = Node::Select;
     pick.type = node.type;
-    pick.inputs = {isColumn(take.getIds(), size), vector, zero(node.type)};
+    pick.inputs = {isColumn(take.getIndices(), size), vector, zero(node.type)};
     return size == 1 ? add(pick) : reduceNode(add(pick), ReduceKind::Sum);
   }
   std::optional<View> view = viewOf(x, aliases);
@@ -238,7 +237,7 @@ int Expression::define(TakeAlongDimOp take) {
   }
   node.strides = overDomain(strides);
   node.form = Form::PerRow;
-  node.inputs = {use(take.getIds())};
+  node.inputs = {use(take.getIndices())};
   node.operand = k.operand(view->root, view->layout.offset);
   return add(node);
 }
@@ -246,7 +245,7 @@ int Expression::define(TakeAlongDimOp take) {
 int Expression::define(TakeAlongDimGradOp grad) {
   Node node = newNode(grad);
   node.kind = Node::Select;
-  int hit = isColumn(grad.getIds(), cast<RankedTensorType>(grad.getType()).getShape().back());
+  int hit = isColumn(grad.getIndices(), cast<RankedTensorType>(grad.getType()).getShape().back());
   node.inputs = {hit, use(grad.getDy()), zero(node.type)};
   return add(node);
 }

@@ -98,7 +98,7 @@ private:
   int useMask(CausalMaskOp mask, mlir::Value operand);
   /// \param query, key  strides of the mask's indices over the domain
   int maskNode(CausalMaskOp mask, llvm::ArrayRef<int64_t> query, llvm::ArrayRef<int64_t> key);
-  int isColumn(mlir::Value ids, int64_t size); ///< whether an id equals the current column
+  int isColumn(mlir::Value index, int64_t size); ///< whether the index equals the current column
   int zero(mlir::Type type);
   int add(Node node);
   int load(mlir::Value value);

@@ -92,26 +92,26 @@ static IntegerAttr paddingAttr(OpBuilder &builder, std::optional<int64_t> paddin
   return padding ? builder.getI64IntegerAttr(*padding) : IntegerAttr();
 }
 
-void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value ids, std::optional<int64_t> padding) {
-  SmallVector<int64_t> shape(tensorType(ids).getShape());
+void GatherOp::build(OpBuilder &builder, OperationState &state, Value table, Value indices, std::optional<int64_t> padding) {
+  SmallVector<int64_t> shape(tensorType(indices).getShape());
   llvm::append_range(shape, tensorType(table).getShape().drop_front());
-  build(builder, state, withShape(tensorType(table), shape), table, ids, paddingAttr(builder, padding));
+  build(builder, state, withShape(tensorType(table), shape), table, indices, paddingAttr(builder, padding));
 }
 
-void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value ids, Value updates, int64_t tableRows, std::optional<int64_t> padding) {
+void ScatterAddOp::build(OpBuilder &builder, OperationState &state, Value indices, Value updates, int64_t tableRows, std::optional<int64_t> padding) {
   SmallVector<int64_t> shape{tableRows};
-  llvm::append_range(shape, tensorType(updates).getShape().drop_front(tensorType(ids).getRank()));
-  build(builder, state, withShape(tensorType(updates), shape), ids, updates, paddingAttr(builder, padding));
+  llvm::append_range(shape, tensorType(updates).getShape().drop_front(tensorType(indices).getRank()));
+  build(builder, state, withShape(tensorType(updates), shape), indices, updates, paddingAttr(builder, padding));
 }
 
-void TakeAlongDimOp::build(OpBuilder &builder, OperationState &state, Value x, Value ids) {
-  build(builder, state, withShape(tensorType(x), tensorType(ids).getShape()), x, ids);
+void TakeAlongDimOp::build(OpBuilder &builder, OperationState &state, Value x, Value indices) {
+  build(builder, state, withShape(tensorType(x), tensorType(indices).getShape()), x, indices);
 }
 
-void TakeAlongDimGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Value ids, int64_t size) {
+void TakeAlongDimGradOp::build(OpBuilder &builder, OperationState &state, Value dy, Value indices, int64_t size) {
   SmallVector<int64_t> shape(tensorType(dy).getShape());
   shape.push_back(size);
-  build(builder, state, withShape(tensorType(dy), shape), dy, ids);
+  build(builder, state, withShape(tensorType(dy), shape), dy, indices);
 }
 
 //===----------------------------------------------------------------------===//

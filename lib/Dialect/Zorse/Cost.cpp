@@ -85,7 +85,7 @@ SmallVector<Value> ReshapeOp::getTouchedValues() { return {}; }
 SmallVector<Value> DetachOp::getTouchedValues() { return {}; }
 SmallVector<Value> GradientOfOp::getTouchedValues() { return {}; }
 /// Reads only the rows of the table that it returns.
-SmallVector<Value> GatherOp::getTouchedValues() { return {getY(), getIds(), getY()}; }
+SmallVector<Value> GatherOp::getTouchedValues() { return {getY(), getIndices(), getY()}; }
 
 OpCost zorse::detail::costOf(double flops, ArrayRef<Value> touched) {
   OpCost cost;

@@ -55,9 +55,9 @@ int64_t HeadData::boundOf(Value value) const {
       continue;
     for (OpOperand &use : next.getUses()) {
       Operation *op = use.getOwner();
-      if (auto gather = dyn_cast<GatherOp>(op); gather && use.get() == gather.getIds())
+      if (auto gather = dyn_cast<GatherOp>(op); gather && use.get() == gather.getIndices())
         atMost(cast<RankedTensorType>(gather.getTable().getType()).getDimSize(0));
-      else if (auto take = dyn_cast<TakeAlongDimOp>(op); take && use.get() == take.getIds())
+      else if (auto take = dyn_cast<TakeAlongDimOp>(op); take && use.get() == take.getIndices())
         atMost(cast<RankedTensorType>(take.getX().getType()).getShape().back());
       else if (auto loss = dyn_cast<CrossEntropyOp>(op); loss && use.get() == loss.getLabels())
         atMost(cast<RankedTensorType>(loss.getLogits().getType()).getShape().back());

@@ -170,7 +170,7 @@ func.func @scatter_add_c2(%u: tensor<?x4xf32>, %i: tensor<?xi64>) {
 // -----
 
 func.func @take_along_dim_c1(%x: tensor<?x4xf32>, %i: tensor<?x4xi64>) {
-  // expected-error @below {{(C1) expects ids of the shape of x without its (static) last dimension}}
+  // expected-error @below {{(C1) expects indices of the shape of x without its (static) last dimension}}
   %y = zorse.take_along_dim %x, %i : tensor<?x4xf32>, tensor<?x4xi64> -> tensor<?x4xf32>
   return
 }
@@ -186,7 +186,7 @@ func.func @take_along_dim_c2(%x: tensor<?x4xf32>, %i: tensor<?xi64>) {
 // -----
 
 func.func @take_along_dim_grad_c1(%x: tensor<?xf32>, %i: tensor<?x2xi64>) {
-  // expected-error @below {{(C1) expects ids of the shape of dy}}
+  // expected-error @below {{(C1) expects indices of the shape of dy}}
   %y = zorse.take_along_dim_grad %x, %i : tensor<?xf32>, tensor<?x2xi64> -> tensor<?x4xf32>
   return
 }

@@ -105,14 +105,14 @@ def Zorse_MatmulGradWeightOp : Zorse_Op<"matmul_grad_weight", [Pure]> {
 }
 
 def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
-  let summary = "Rows of a table by id.";
+  let summary = "Rows of a table by index.";
   let description = [{
-    y[lead..., ...] = table[ids[lead...], ...]. An id outside [0, V) is an error in the data and is reported when the
-    step runs. The row `padding` is read like any other and has no gradient, like padding_idx of a PyTorch embedding.
+    y[lead..., ...] = table[indices[lead...], ...]. An index outside [0, V) is an error in the data and is reported when
+    the step runs. The row `padding` is read like any other and has no gradient, like padding_idx of a PyTorch embedding.
 
     Constraints:
     - (C1) table has rank >= 1 and carries no samples.
-    - (C2) y has the shape of ids followed by that of table without dimension 0, and the element type of table.
+    - (C2) y has the shape of indices followed by that of table without dimension 0, and the element type of table.
     - (C3) padding, if given, is a row of table.
 
     Example: a token embedding.
@@ -120,21 +120,21 @@ def Zorse_GatherOp : Zorse_Op<"gather", [Pure]> {
     %x = zorse.gather %wte, %ids {padding = 1 : i64} : tensor<50257x768xf32>, tensor<?x64xi64> -> tensor<?x64x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_Tensor:$table, Zorse_IdTensor:$ids, OptionalAttr<I64Attr>:$padding);
+  let arguments = (ins Zorse_Tensor:$table, Zorse_IntTensor:$indices, OptionalAttr<I64Attr>:$padding);
   let results = (outs Zorse_Tensor:$y);
-  let assemblyFormat = "$table `,` $ids attr-dict `:` type($table) `,` type($ids) `->` type($y)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$table, "::mlir::Value":$ids, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
+  let assemblyFormat = "$table `,` $indices attr-dict `:` type($table) `,` type($indices) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$table, "::mlir::Value":$indices, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
   let extraClassDeclaration = [{ ::llvm::SmallVector<::mlir::Value> getTouchedValues(); }];
 }
 
 def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {
-  let summary = "Adds rows into a table of zeros by id: the transpose of gather.";
+  let summary = "Adds rows into a table of zeros by index: the transpose of gather.";
   let description = [{
-    y[v, ...] = sum of updates[lead..., ...] over all lead with ids[lead...] = v, in row-major order of lead. The bits
-    therefore do not depend on the number of threads. Row `padding` of y remains zero for all updates.
+    y[v, ...] = sum of updates[lead..., ...] over all lead with indices[lead...] = v, in row-major order of lead. The
+    bits therefore do not depend on the number of threads. Row `padding` of y remains zero for all updates.
 
     Constraints:
-    - (C1) updates has the shape of ids followed by that of y without dimension 0.
+    - (C1) updates has the shape of indices followed by that of y without dimension 0.
     - (C2) y carries no samples and has the element type of updates.
     - (C3) padding, if given, is a row of y.
 
@@ -143,39 +143,39 @@ def Zorse_ScatterAddOp : Zorse_Op<"scatter_add", [Pure]> {
     %dwte = zorse.scatter_add %ids, %dx : tensor<?x64xi64>, tensor<?x64x768xf32> -> tensor<50257x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_IdTensor:$ids, Zorse_FloatTensor:$updates, OptionalAttr<I64Attr>:$padding);
+  let arguments = (ins Zorse_IntTensor:$indices, Zorse_FloatTensor:$updates, OptionalAttr<I64Attr>:$padding);
   let results = (outs Zorse_FloatTensor:$y);
-  let assemblyFormat = "$ids `,` $updates attr-dict `:` type($ids) `,` type($updates) `->` type($y)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$ids, "::mlir::Value":$updates, "int64_t":$tableRows, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
+  let assemblyFormat = "$indices `,` $updates attr-dict `:` type($indices) `,` type($updates) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$indices, "::mlir::Value":$updates, "int64_t":$tableRows, CArg<"std::optional<int64_t>", "std::nullopt">:$padding)>];
 }
 
 def Zorse_TakeAlongDimOp : Zorse_Op<"take_along_dim", [Pure]> {
   let summary = "One element of every last-dimension vector, by index.";
   let description = [{
-    y[lead...] = x[lead..., ids[lead...]], like torch.take_along_dim along the last dimension, which y does not have.
+    y[lead...] = x[lead..., indices[lead...]], like torch.take_along_dim along the last dimension, which y does not have.
 
     Constraints:
-    - (C1) ids has the shape of x without its last dimension, which is not the sample axis.
-    - (C2) y has the shape of ids and the element type of x.
+    - (C1) indices has the shape of x without its last dimension, which is not the sample axis.
+    - (C2) y has the shape of indices and the element type of x.
 
     Example: the log-probability of every label.
     ```mlir
     %p = zorse.take_along_dim %logp, %labels : tensor<?x64x50257xf32>, tensor<?x64xi64> -> tensor<?x64xf32>
     ```
   }];
-  let arguments = (ins Zorse_Tensor:$x, Zorse_IdTensor:$ids);
+  let arguments = (ins Zorse_Tensor:$x, Zorse_IntTensor:$indices);
   let results = (outs Zorse_Tensor:$y);
-  let assemblyFormat = "$x `,` $ids attr-dict `:` type($x) `,` type($ids) `->` type($y)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Value":$ids)>];
+  let assemblyFormat = "$x `,` $indices attr-dict `:` type($x) `,` type($indices) `->` type($y)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$x, "::mlir::Value":$indices)>];
 }
 
 def Zorse_TakeAlongDimGradOp : Zorse_Op<"take_along_dim_grad", [Pure]> {
-  let summary = "Gradient of take_along_dim with respect to x: dy at ids, zero elsewhere.";
+  let summary = "Gradient of take_along_dim with respect to x: dy at indices, zero elsewhere.";
   let description = [{
-    dx[lead..., v] = dy[lead...] where ids[lead...] = v, and 0 elsewhere.
+    dx[lead..., v] = dy[lead...] where indices[lead...] = v, and 0 elsewhere.
 
     Constraints:
-    - (C1) ids has the shape of dy.
+    - (C1) indices has the shape of dy.
     - (C2) dx has the shape of dy with one static dimension appended, and its element type.
 
     Example:
@@ -183,10 +183,10 @@ def Zorse_TakeAlongDimGradOp : Zorse_Op<"take_along_dim_grad", [Pure]> {
     %dx = zorse.take_along_dim_grad %dy, %ids : tensor<?x64xf32>, tensor<?x64xi64> -> tensor<?x64x50257xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$dy, Zorse_IdTensor:$ids);
+  let arguments = (ins Zorse_FloatTensor:$dy, Zorse_IntTensor:$indices);
   let results = (outs Zorse_FloatTensor:$dx);
-  let assemblyFormat = "$dy `,` $ids attr-dict `:` type($dy) `,` type($ids) `->` type($dx)";
-  let builders = [OpBuilder<(ins "::mlir::Value":$dy, "::mlir::Value":$ids, "int64_t":$size)>];
+  let assemblyFormat = "$dy `,` $indices attr-dict `:` type($dy) `,` type($indices) `->` type($dx)";
+  let builders = [OpBuilder<(ins "::mlir::Value":$dy, "::mlir::Value":$indices, "int64_t":$size)>];
 }
 
 #endif // ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD

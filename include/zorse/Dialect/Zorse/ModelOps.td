@@ -163,7 +163,7 @@ def Zorse_CrossEntropyOp : Zorse_Op<"cross_entropy", [Pure]> {
         : (tensor<?x64x50257xf32>, tensor<?x64xi64>) -> (tensor<?x64xf32>, tensor<?x64x2xf32>)
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Optional<Zorse_FloatTensor>:$weights, OptionalAttr<I64Attr>:$ignore_index);
+  let arguments = (ins Zorse_FloatTensor:$logits, Zorse_IntTensor:$labels, Optional<Zorse_FloatTensor>:$weights, OptionalAttr<I64Attr>:$ignore_index);
   let results = (outs Zorse_FloatTensor:$loss, Optional<Zorse_FloatTensor>:$statistics);
   let assemblyFormat = "$logits `,` $labels (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$logits, "::mlir::Value":$labels, "::mlir::Value":$weights, "std::optional<int64_t>":$ignoreIndex,
@@ -186,7 +186,7 @@ def Zorse_CrossEntropyGradOp : Zorse_Op<"cross_entropy_grad", [Pure]> {
         : (tensor<?x64xf32>, tensor<?x64x50257xf32>, tensor<?x64xi64>, tensor<?x64x2xf32>) -> tensor<?x64x50257xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IdTensor:$labels, Zorse_FloatTensor:$statistics, Optional<Zorse_FloatTensor>:$weights,
+  let arguments = (ins Zorse_FloatTensor:$dloss, Zorse_FloatTensor:$logits, Zorse_IntTensor:$labels, Zorse_FloatTensor:$statistics, Optional<Zorse_FloatTensor>:$weights,
                        OptionalAttr<I64Attr>:$ignore_index);
   let results = (outs Zorse_FloatTensor:$dlogits);
   let assemblyFormat = "$dloss `,` $logits `,` $labels `,` $statistics (`weights` $weights^)? attr-dict `:` functional-type(operands, results)";
