@@ -168,7 +168,7 @@ private:
     info.set_name(model.getArgAttrOfType<StringAttr>(i, attributes::kParameter).str());
     info.set_type(element);
     info.set_trainable(bool(function.getArgAttr(place, autodiff::kGradientAttr)));
-    info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kStatistic));
+    info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kRunningStat));
     info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
     auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr);
     copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.getValue().isBF16() ? bundle::BF16 : bundle::F16);

@@ -157,7 +157,7 @@ FailureOr<Value> zorse::onnx_import::runningStatistic(OpContext &op, size_t inde
   NamedAttrList attributes;
   attributes.set(attributes::kParameter, op.state.builder.getStringAttr(tensor.name()));
   attributes.set(attributes::kTrainable, op.state.builder.getBoolAttr(true));
-  attributes.set(attributes::kStatistic, op.state.builder.getUnitAttr());
+  attributes.set(attributes::kRunningStat, op.state.builder.getUnitAttr());
   op.state.argumentAttributes[cast<BlockArgument>(argument).getArgNumber() - op.state.inputNames.size()] =
       attributes.getDictionary(&op.state.context);
   return argument;

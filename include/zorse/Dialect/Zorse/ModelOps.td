@@ -253,7 +253,7 @@ def Zorse_RunningStatOp : Zorse_Op<"running_stat", [Pure, AllTypesMatch<["observ
   let summary = "A statistic of each row in training, and its running value in evaluation.";
   let description = [{
     In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of a separate
-    kind (`zorse.statistic`). Instead of a gradient it has the sum over rows of weight * (running - correction *
+    kind (`zorse.running_stat`). Instead of a gradient it has the sum over rows of weight * (running - correction *
     observed). Once per step, the mean of this sum over all rows is subtracted from it (`@update.statistics`): it moves
     towards the mean of the step by the fraction `weight`. The gradient of observed is that of y.
 
@@ -387,8 +387,8 @@ def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
     including this update): m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 -
     learning_rate * weight_decay) if `decoupled`, otherwise parameter; parameter' = p - learning_rate / (1 - beta1^t) *
     m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`). With
-    `plain_epsilon` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam. Rows are
-    elements of the shard. All results equal the operands if skip is not 0.
+    `epsilon_before_bias_correction` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator
+    Adam. Rows are elements of the shard. All results equal the operands if skip is not 0.
 
     Constraints:
     - (C1) parameter, gradient and both moments have one type, of rank 1.
@@ -403,7 +403,7 @@ def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_FloatTensor:$first_moment, Zorse_FloatTensor:$second_moment,
                        Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip, Zorse_F64Scalar:$optimizer_step,
-                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$plain_epsilon);
+                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$epsilon_before_bias_correction);
   let results = (outs Zorse_FloatTensor:$new_parameter, Zorse_FloatTensor:$new_first_moment, Zorse_FloatTensor:$new_second_moment);
   let assemblyFormat = "$parameter `,` $gradient `,` $first_moment `,` $second_moment `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step attr-dict `:` functional-type(operands, results)";
 }

@@ -42,7 +42,7 @@ inline constexpr llvm::StringLiteral kModel = "model"; ///< symbol of the model'
 inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
-inline constexpr llvm::StringLiteral kStatistic = "zorse.statistic"; ///< with kTrainable: running statistics (zorse.running_stat)
+inline constexpr llvm::StringLiteral kRunningStat = "zorse.running_stat"; ///< with kTrainable: a running statistic, read by zorse.running_stat
 inline constexpr llvm::StringLiteral kConstant = "zorse.constant";   ///< with kTrainable = false: no model parameter, not in checkpoints
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
