@@ -131,7 +131,7 @@ LogicalResult runningStatRule(RunningStatOp op, VjpBuilder &b) {
     dims.push_back(dim);
   Value running = b.create<BroadcastOp>(type, op.getRunning(), dims);
   Value step = b.sub(running, b.mul(observed, op.getCorrection().convertToDouble()));
-  b.set(1, b.create<ReduceOp>(b.mul(step, op.getWeight().convertToDouble()), ReduceKind::Sum, ArrayRef<int64_t>{0}));
+  b.set(1, b.create<ReduceOp>(b.mul(step, op.getMomentum().convertToDouble()), ReduceKind::Sum, ArrayRef<int64_t>{0}));
   return success();
 }
 

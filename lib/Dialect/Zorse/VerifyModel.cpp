@@ -152,9 +152,9 @@ LogicalResult RunningStatOp::verify() {
   if (!carriesSamples(observed) || observed.getShape().drop_front() != running.getShape() || observed.getElementType() != running.getElementType())
     return emitOpError("(C1) expects a statistic of every row and running ones of its shape without the samples, got ")
            << observed << " and " << running;
-  const double weight = getWeight().convertToDouble(), correction = getCorrection().convertToDouble();
-  if (!(weight > 0 && weight <= 1) || !(correction > 0))
-    return emitOpError("(C2) expects 0 < weight <= 1 and a correction above 0, got ") << weight << " and " << correction;
+  const double momentum = getMomentum().convertToDouble(), correction = getCorrection().convertToDouble();
+  if (!(momentum > 0 && momentum <= 1) || !(correction > 0))
+    return emitOpError("(C2) expects 0 < momentum <= 1 and a correction above 0, got ") << momentum << " and " << correction;
   return success();
 }
 

@@ -211,15 +211,15 @@ func.func @dropout_c2(%x: tensor<?x8x99xf32>) {
 
 func.func @running_stat_c1(%x: tensor<?x8xf32>, %r: tensor<7xf32>) {
   // expected-error @below {{(C1) expects a statistic of every row and running ones of its shape without the samples, got 'tensor<?x8xf32>' and 'tensor<7xf32>'}}
-  %y = zorse.running_stat %x, %r {weight = 0.1 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<7xf32>
+  %y = zorse.running_stat %x, %r {momentum = 0.1 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<7xf32>
   return
 }
 
 // -----
 
 func.func @running_stat_c2(%x: tensor<?x8xf32>, %r: tensor<8xf32>) {
-  // expected-error @below {{(C2) expects 0 < weight <= 1 and a correction above 0, got 0.000000e+00 and 1.000000e+00}}
-  %y = zorse.running_stat %x, %r {weight = 0.0 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<8xf32>
+  // expected-error @below {{(C2) expects 0 < momentum <= 1 and a correction above 0, got 0.000000e+00 and 1.000000e+00}}
+  %y = zorse.running_stat %x, %r {momentum = 0.0 : f64, correction = 1.0 : f64} : tensor<?x8xf32>, tensor<8xf32>
   return
 }
 

@@ -114,8 +114,8 @@ func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: 
 
 // CHECK-LABEL: @statistics
 func.func @statistics(%observed: tensor<?x64xf32>, %running: tensor<64xf32>) {
-  // CHECK: zorse.running_stat %arg0, %arg1 {correction = 1.250000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
-  %0 = zorse.running_stat %observed, %running {weight = 0.1 : f64, correction = 1.25 : f64} : tensor<?x64xf32>, tensor<64xf32>
+  // CHECK: zorse.running_stat %arg0, %arg1 {correction = 1.250000e+00 : f64, momentum = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+  %0 = zorse.running_stat %observed, %running {momentum = 0.1 : f64, correction = 1.25 : f64} : tensor<?x64xf32>, tensor<64xf32>
   return
 }
 

@@ -399,7 +399,7 @@ std::vector<Case> cases() {
       {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T, T},
       {"running_stat",
        {X, {"r", "tensor<2x4xf64>", false}},
-       "%y = zorse.running_stat %x, %r {weight = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
+       "%y = zorse.running_stat %x, %r {momentum = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
        T},
       {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
       {"layer_norm", {X}, "%y = zorse.layer_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},

@@ -110,7 +110,7 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %c: tensor<5x4x$T> {@@param
 TEST(CodegenOps, RunningStatIsTheRunningStatisticInEvaluation) {
   static const char *const runningStat = R"(
 func.func @f(%x: tensor<?x48x$T> {@@boundary_in0}, %r: tensor<48x$T> {@@parameter0}) -> (tensor<?x48x$T> {@@boundary_out0}) {
-  %t = zorse.running_stat %x, %r {correction = 1.25 : f64, weight = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
+  %t = zorse.running_stat %x, %r {correction = 1.25 : f64, momentum = 0.1 : f64} : tensor<?x48x$T>, tensor<48x$T>
   %y = arith.mulf %t, %x : tensor<?x48x$T>
   return %y : tensor<?x48x$T>
 })";

@@ -104,7 +104,7 @@ const Case kCases[] = {
     {"", "zorse.sample_number : tensor<?xi64>"},
     {"tensor<?x3x4xf64>", "zorse.dropout %0 {instance = 0 : i64, probability = 0.5 : f64} : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<3x4xf64>",
-     "zorse.running_stat %0, %1 {correction = 1.1 : f64, weight = 0.1 : f64} : tensor<?x3x4xf64>, tensor<3x4xf64>"},
+     "zorse.running_stat %0, %1 {correction = 1.1 : f64, momentum = 0.1 : f64} : tensor<?x3x4xf64>, tensor<3x4xf64>"},
     {"tensor<?x3x4xf64>", "zorse.round %0 to bf16 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>", "zorse.detach %0 : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<?x3x4xf64>", "zorse.gradient_of %0, %1 : tensor<?x3x4xf64>"},

@@ -253,20 +253,20 @@ def Zorse_RunningStatOp : Zorse_Op<"running_stat", [Pure, AllTypesMatch<["observ
   let summary = "A statistic of each row in training, and its running value in evaluation.";
   let description = [{
     In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of a separate
-    kind (`zorse.running_stat`). Instead of a gradient it has the sum over rows of weight * (running - correction *
+    kind (`zorse.running_stat`). Instead of a gradient it has the sum over rows of momentum * (running - correction *
     observed). Once per step, the mean of this sum over all rows is subtracted from it (`@update.statistics`): it moves
-    towards the mean of the step by the fraction `weight`. The gradient of observed is that of y.
+    towards the mean of the step by the fraction `momentum`, as in PyTorch. The gradient of observed is that of y.
 
     Constraints:
     - (C1) observed carries samples, and running has its shape without them.
-    - (C2) 0 < weight <= 1 and correction > 0.
+    - (C2) 0 < momentum <= 1 and correction > 0.
 
     Example:
     ```mlir
-    %used = zorse.running_stat %variance, %running_var {correction = 1.010000e+00 : f64, weight = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
+    %used = zorse.running_stat %variance, %running_var {correction = 1.010000e+00 : f64, momentum = 1.000000e-01 : f64} : tensor<?x64xf32>, tensor<64xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$observed, Zorse_FloatTensor:$running, F64Attr:$weight, F64Attr:$correction);
+  let arguments = (ins Zorse_FloatTensor:$observed, Zorse_FloatTensor:$running, F64Attr:$momentum, F64Attr:$correction);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$observed `,` $running attr-dict `:` type($observed) `,` type($running)";
 }

@@ -43,7 +43,7 @@ inline constexpr llvm::StringLiteral kInput = "zorse.input";
 inline constexpr llvm::StringLiteral kParameter = "zorse.parameter";
 inline constexpr llvm::StringLiteral kTrainable = "zorse.trainable";
 inline constexpr llvm::StringLiteral kRunningStat = "zorse.running_stat"; ///< with kTrainable: a running statistic, read by zorse.running_stat
-inline constexpr llvm::StringLiteral kConstant = "zorse.constant";   ///< with kTrainable = false: no model parameter, not in checkpoints
+inline constexpr llvm::StringLiteral kConstant = "zorse.constant";        ///< with kTrainable = false: no model parameter, not in checkpoints
 inline constexpr llvm::StringLiteral kTerm = "zorse.term";
 inline constexpr llvm::StringLiteral kRole = "zorse.role";
 inline constexpr llvm::StringLiteral kFactor = "zorse.factor";
