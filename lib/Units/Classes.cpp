@@ -20,14 +20,14 @@ bool units::drawsRandomNumbers(Operation *op) {
 
 namespace {
 
-/// Text of an operation without its operands: name, inherent attributes except `instance`, result
+/// Text of an operation without its operands: name, inherent attributes except `rng_id`, result
 /// types.
 std::string signature(Operation *op) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << op->getName() << '{';
   for (NamedAttribute attribute : op->getAttrDictionary())
-    if (attribute.getName() != "instance" && !op->getDiscardableAttr(attribute.getName()))
+    if (attribute.getName() != "rng_id" && !op->getDiscardableAttr(attribute.getName()))
       os << attribute.getName().getValue() << '=' << attribute.getValue() << ';';
   os << '}' << op->getResultTypes();
   return text;
@@ -176,7 +176,7 @@ private:
       }
       numbers[visit.op] = outline.ops.size();
       outline.ops.push_back(visit.op);
-      outline.instances += drawsRandomNumbers(visit.op);
+      outline.randomOps += drawsRandomNumbers(visit.op);
       body += visit.line + "\n";
       visits.pop_back();
     }
@@ -257,13 +257,13 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   for (const auto &[index, values] : known)
     for (Value value : values)
       mapping.map(value, mapping.lookup(values.front()));
-  int64_t instance = 0;
+  int64_t rngId = 0;
   for (Operation *op : outline.ops) {
     if (isa<KnownOp>(op))
       continue;
     Operation *copy = builder.clone(*op, mapping);
     if (drawsRandomNumbers(copy))
-      copy->setAttr("instance", builder.getI64IntegerAttr(instance++));
+      copy->setAttr("rng_id", builder.getI64IntegerAttr(rngId++));
   }
   SmallVector<Value> returned;
   for (Value value : results)

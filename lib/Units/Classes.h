@@ -18,13 +18,12 @@ struct Outline {
   std::vector<mlir::Value> valuesIn;
   std::vector<mlir::Value> valuesOut;
   std::vector<Numerator> losses;
-  unsigned instances = 0; ///< number of random ops, numbered from 0 in the order of `ops`
+  unsigned randomOps = 0; ///< number of random ops, numbered from 0 in the order of `ops`
   std::string key;
 };
 
 /// Returns the unit `order[begin, end)`. Commutative operands are sorted by structure. Names,
-/// locations, random instances and discardable attributes are ignored; the need for a gradient is
-/// not.
+/// locations, `rng_id` and discardable attributes are ignored; the need for a gradient is not.
 Outline outlineUnit(const ModelGraph &graph, int begin, int end);
 
 /// Builds `@<name>.forward` for this outline, with slots and `zorse.gradient`.

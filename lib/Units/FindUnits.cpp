@@ -93,10 +93,10 @@ private:
     Repeat blocks = findBlocks(classOf, kinds);
     model->setAttr(kBlocksAttr, builder.getDenseI64ArrayAttr({blocks.first, blocks.period, blocks.count}));
     std::vector<std::string> labels = nameUnits(blocks, kinds);
-    int64_t instances = 0;
+    int64_t rngIdBase = 0;
     for (auto [u, outline] : llvm::enumerate(outlines)) {
-      addUnit(outline, classes[classOf[u]], labels[u], instances, returned);
-      instances += outline.instances;
+      addUnit(outline, classes[classOf[u]], labels[u], rngIdBase, returned);
+      rngIdBase += outline.randomOps;
     }
     if (!counts.results.empty()) {
       SmallVector<Value> operands;
@@ -116,7 +116,7 @@ private:
 
   Value knownOf(Value value) { return known.at(value.getDefiningOp<KnownOp>().getExpression().str()); }
 
-  void addUnit(const Outline &outline, ClassOp unitClass, const std::string &label, int64_t instances, SmallVectorImpl<Value> &returned) {
+  void addUnit(const Outline &outline, ClassOp unitClass, const std::string &label, int64_t rngIdBase, SmallVectorImpl<Value> &returned) {
     SmallVector<Value> boundary, numbers;
     for (Value value : outline.valuesIn)
       boundary.push_back(values.lookup(value));
@@ -137,7 +137,7 @@ private:
       add(numerator.value);
     auto unit = UnitOp::create(builder, builder.getFusedLoc(locations), types, unitClass.getSymName(), label,
                                ValueRange(SmallVector<Value>(outline.parameters.begin(), outline.parameters.end())),
-                               ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary, numbers, uint64_t(instances),
+                               ValueRange(SmallVector<Value>(outline.inputs.begin(), outline.inputs.end())), boundary, numbers, uint64_t(rngIdBase),
                                builder.getStrArrayAttr(names));
     for (auto [i, value] : llvm::enumerate(outline.valuesOut))
       values[value] = unit.getResult(unsigned(i));

@@ -194,7 +194,7 @@ private:
       bundle::UnitInfo &unit = *summary.mutable_units(int(u));
       unit.set_name(op.getLabel().str());
       unit.set_class_id(classId.lookup(op.getCalleeAttr().getAttr()));
-      unit.set_instance_base(op.getInstanceBase());
+      unit.set_instance_base(op.getRngIdBase());
       for (Value parameter : op.getParameters())
         unit.add_parameters(argumentIndex.lookup(parameter));
       for (Value input : op.getInputs()) {

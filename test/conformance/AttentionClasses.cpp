@@ -60,7 +60,7 @@ private:
     if (kind == 4 || kind == 6)
       attributes += ", softcap = 3.0 : f64";
     if (kind == 7)
-      attributes += ", dropout = 0.2 : f64, instance = 2 : i64";
+      attributes += ", dropout = 0.2 : f64, rng_id = 2 : i64";
     t.shape('Q', {-1, queries, heads, size}).shape('K', {-1, keys, keyHeads, size}).shape('V', {-1, keys, keyHeads, valueSize});
     t.shape('O', {-1, queries, heads, valueSize});
     if (kind == 6) // an additive mask: a maximum score and a sum

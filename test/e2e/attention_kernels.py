@@ -30,10 +30,10 @@ KINDS = {
     "all": "",
     "window": "causal, window = 100 : i64",
     "softcap": "causal, softcap = 30.0 : f64",
-    "dropout": "causal, dropout = 0.1 : f64, instance = 0 : i64",
+    "dropout": "causal, dropout = 0.1 : f64, rng_id = 0 : i64",
     "boolean": "",
     "additive": "",
-    "everything": "causal, softcap = 30.0 : f64, dropout = 0.1 : f64, instance = 0 : i64",
+    "everything": "causal, softcap = 30.0 : f64, dropout = 0.1 : f64, rng_id = 0 : i64",
 }
 # Head counts decide how addresses are computed: fewer key heads than query heads, and equal counts.
 WAYS = {"grouped": {}, "equal": {"key_heads": 4}}

@@ -256,7 +256,7 @@ int Expression::define(DropoutOp dropout) {
   Node stream;
   stream.kind = Node::Stream;
   stream.type = IntegerType::get(k.b.getContext(), 64);
-  stream.instance = dropout.getInstance();
+  stream.rngId = dropout.getRngId();
   stream.operand = k.operand(Value(), 0);
   stream.form = carriesSamples(type) ? Form::PerRow : Form::Uniform;
   stream.strides.assign(domain.size(), 0);
@@ -290,7 +290,7 @@ int Expression::maskNode(CausalMaskOp mask, ArrayRef<int64_t> query, ArrayRef<in
   Node node = newNode(mask);
   auto type = cast<RankedTensorType>(mask.getType());
   node.kind = Node::CausalMask;
-  node.instance = type.getDimSize(1) - type.getDimSize(0);
+  node.offset = type.getDimSize(1) - type.getDimSize(0);
   node.window = mask.getWindow().value_or(0);
   node.hidden = mask.getHidden();
   int i = indexNode(IntegerType::get(k.b.getContext(), 64), overDomain(query));
@@ -388,7 +388,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
     return node.type.isInteger(32) ? toI32(index) : index;
   }
   case Node::CausalMask: {
-    Value last = k.add(inputs[0], k.i64(node.instance));
+    Value last = k.add(inputs[0], k.i64(node.offset));
     Value visible = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, inputs[1], last);
     if (node.window) {
       Value first = arith::SubIOp::create(b, k.loc, last, k.i64(node.window));
@@ -408,7 +408,7 @@ Value Expression::evaluate(const Node &node, ArrayRef<Value> inputs, ArrayRef<Va
   case Node::Select:
     return arith::SelectOp::create(b, k.loc, inputs[0], inputs[1], inputs[2]);
   case Node::Stream:
-    return randomStream(k, unsigned(node.operand), node.instance, node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
+    return randomStream(k, unsigned(node.operand), node.rngId, node.form == Form::Uniform ? Value() : k.offset(indices, node.strides));
   case Node::Dropout: {
     const DropoutRule rule = dropoutRule(k, unsigned(node.operand), node.probability, node.type);
     Value keep = isKept(k, inputs[1], k.offset(indices, node.strides), rule);

@@ -20,10 +20,10 @@ struct Node {
     Compute,    ///< op applied to inputs
     Reduce,     ///< input combined over the last dimension
     Index,      ///< sum of domain indices * strides, i64 or i32; `ofStep`: plus the number of the first sample
-    CausalMask, ///< causal mask for query input 0 and key input 1: `instance` is S' - S, `window` is the window or 0
+    CausalMask, ///< causal mask for query input 0 and key input 1: `offset` is S' - S, `window` is the window or 0
     IsEqual,    ///< input 0 (i32) == input 1 (integer, truncated to i32)
     Select,     ///< input 0 ? input 1 : input 2
-    Stream,     ///< random stream of the sample: `instance`
+    Stream,     ///< random stream of the sample: `rngId`
     Dropout,    ///< inputs x, stream; element index by `strides`
   };
   Kind kind;
@@ -39,7 +39,8 @@ struct Node {
   llvm::SmallVector<int64_t, 6> strides; ///< per dimension of the domain; empty for nodes without strides
   int64_t indexStride = 0;
   int64_t indexEnd = 0; ///< Load: the input must be in [0, indexEnd), otherwise the load gives NaN; 0: the input is known to be valid
-  int64_t instance = 0;
+  int64_t offset = 0;
+  int64_t rngId = 0;
   int64_t window = 0;
   double hidden = 0; ///< Visible, floats: value of hidden elements
   double probability = 0;

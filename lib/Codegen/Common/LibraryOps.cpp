@@ -252,7 +252,7 @@ template <typename Op> bool setAttention(bundle::LibraryCall &call, Op op, const
   integers["value_head_size"] = v.getDimSize(3);
   integers["causal"] = options.causal;
   integers["window"] = options.window.value_or(0);
-  integers["instance"] = options.instance;
+  integers["instance"] = options.rngId;
   auto &reals = *call.mutable_reals();
   reals["scale"] = options.scale;
   reals["softcap"] = options.softcap.value_or(0.0);

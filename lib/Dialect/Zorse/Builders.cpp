@@ -161,7 +161,7 @@ template <typename Op> static AttentionOptions optionsOf(Op op) {
   if (std::optional<APFloat> softcap = op.getSoftcap())
     options.softcap = softcap->convertToDouble();
   options.dropout = op.getDropout().convertToDouble();
-  options.instance = static_cast<int64_t>(op.getInstance());
+  options.rngId = static_cast<int64_t>(op.getRngId());
   return options;
 }
 
@@ -187,14 +187,14 @@ void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Valu
   if (withStatistics)
     lse = attentionStatisticType(type, mask);
   build(builder, state, out, lse, q, k, v, mask, builder.getF64FloatAttr(options.scale), flag(builder, options.causal), windowAttr(builder, options),
-        softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.instance));
+        softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout), builder.getI64IntegerAttr(options.rngId));
 }
 
 void AttentionGradOp::build(OpBuilder &builder, OperationState &state, Value dout, Value q, Value k, Value v, Value out, Value lse, Value mask,
                             const AttentionOptions &options) {
   build(builder, state, q.getType(), k.getType(), v.getType(), dout, q, k, v, out, lse, mask, builder.getF64FloatAttr(options.scale),
         flag(builder, options.causal), windowAttr(builder, options), softcapAttr(builder, options), builder.getF64FloatAttr(options.dropout),
-        builder.getI64IntegerAttr(options.instance));
+        builder.getI64IntegerAttr(options.rngId));
 }
 
 void RopeOp::build(OpBuilder &builder, OperationState &state, Value x, Value cos, Value sin, bool interleaved, bool inverse) {

@@ -177,8 +177,8 @@ LogicalResult DropoutOp::verify() {
   double probability = getProbability().convertToDouble();
   if (!(probability >= 0 && probability < 1))
     return emitOpError("(C1) expects 0 <= probability < 1, got ") << probability;
-  if (static_cast<int64_t>(getInstance()) < 0)
-    return emitOpError("(C2) expects instance >= 0, got ") << static_cast<int64_t>(getInstance());
+  if (static_cast<int64_t>(getRngId()) < 0)
+    return emitOpError("(C2) expects rng_id >= 0, got ") << static_cast<int64_t>(getRngId());
   return success();
 }
 

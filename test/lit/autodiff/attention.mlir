@@ -8,7 +8,7 @@
 // CHECK:         %[[OUT:.+]], %[[LSE:.+]] = zorse.attention
 // CHECK-LABEL: func.func @backward
 // CHECK-NOT:     zorse.attention %
-// CHECK:         zorse.attention_grad {{.*}} {causal, dropout = 1.000000e-01 : f64, instance = 2 : i64, scale = 5.000000e-01 : f64}
+// CHECK:         zorse.attention_grad {{.*}} {causal, dropout = 1.000000e-01 : f64, rng_id = 2 : i64, scale = 5.000000e-01 : f64}
 // CHECK:         zorse.concat
 // CHECK:         zorse.matmul_grad_weight
 zorse.class @attention {
@@ -22,7 +22,7 @@ zorse.class @attention {
     %q = zorse.reshape %q0 : tensor<?x3x4xf32> -> tensor<?x3x2x2xf32>
     %k = zorse.reshape %k0 : tensor<?x3x4xf32> -> tensor<?x3x2x2xf32>
     %v = zorse.reshape %v0 : tensor<?x3x4xf32> -> tensor<?x3x2x2xf32>
-    %y = zorse.attention %q, %k, %v {causal, scale = 0.5 : f64, dropout = 0.1 : f64, instance = 2 : i64}
+    %y = zorse.attention %q, %k, %v {causal, scale = 0.5 : f64, dropout = 0.1 : f64, rng_id = 2 : i64}
         : (tensor<?x3x2x2xf32>, tensor<?x3x2x2xf32>, tensor<?x3x2x2xf32>) -> tensor<?x3x2x2xf32>
     return %y : tensor<?x3x2x2xf32>
   }

@@ -43,11 +43,11 @@ zorse.class @select {
 // CHECK-LABEL: func.func @forward
 // CHECK-NOT:     <saved
 // CHECK-LABEL: func.func @backward
-// CHECK:         zorse.dropout %{{.*}} {instance = 3 : i64, probability = 1.000000e-01 : f64}
+// CHECK:         zorse.dropout %{{.*}} {probability = 1.000000e-01 : f64, rng_id = 3 : i64}
 zorse.class @dropout {
   func.func @forward(%x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
       -> (tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
-    %y = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x4xf32>
+    %y = zorse.dropout %x {probability = 0.1 : f64, rng_id = 3 : i64} : tensor<?x4xf32>
     return %y : tensor<?x4xf32>
   }
 }

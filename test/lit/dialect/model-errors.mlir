@@ -195,15 +195,15 @@ func.func @cross_entropy_grad_c3(%x: tensor<?x8x99xf32>, %i: tensor<?x8xi64>, %d
 
 func.func @dropout_c1(%x: tensor<?x8x99xf32>) {
   // expected-error @below {{(C1) expects 0 <= probability < 1, got 1}}
-  %y = zorse.dropout %x {probability = 1.0 : f64, instance = 0 : i64} : tensor<?x8x99xf32>
+  %y = zorse.dropout %x {probability = 1.0 : f64, rng_id = 0 : i64} : tensor<?x8x99xf32>
   return
 }
 
 // -----
 
 func.func @dropout_c2(%x: tensor<?x8x99xf32>) {
-  // expected-error @below {{(C2) expects instance >= 0, got -1}}
-  %y = zorse.dropout %x {probability = 0.5 : f64, instance = -1 : i64} : tensor<?x8x99xf32>
+  // expected-error @below {{(C2) expects rng_id >= 0, got -1}}
+  %y = zorse.dropout %x {probability = 0.5 : f64, rng_id = -1 : i64} : tensor<?x8x99xf32>
   return
 }
 

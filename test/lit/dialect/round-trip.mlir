@@ -91,8 +91,8 @@ func.func @norms(%x: tensor<?x64x768xf32>, %g: tensor<768xf32>) {
 func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: tensor<1x1x64x64xi1>, %cos: tensor<64x32xf32>, %x: tensor<?x64x768xf32>, %ids: tensor<?x64xi64>) {
   // CHECK: zorse.attention %arg0, %arg1, %arg1 {causal, scale = 1.250000e-01 : f64, window = 3 : i64}
   %o, %l = zorse.attention %q, %k, %k {causal, window = 3 : i64, scale = 0.125 : f64} : (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>) -> (tensor<?x64x12x64xf32>, tensor<?x12x64xf32>)
-  // CHECK: zorse.attention %arg0, %arg1, %arg1 mask %arg2 {dropout = 1.000000e-01 : f64, instance = 7 : i64, scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
-  %0 = zorse.attention %q, %k, %k mask %m {scale = 0.125 : f64, softcap = 50.0 : f64, dropout = 0.1 : f64, instance = 7 : i64} : (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>, tensor<1x1x64x64xi1>) -> tensor<?x64x12x64xf32>
+  // CHECK: zorse.attention %arg0, %arg1, %arg1 mask %arg2 {dropout = 1.000000e-01 : f64, rng_id = 7 : i64, scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
+  %0 = zorse.attention %q, %k, %k mask %m {scale = 0.125 : f64, softcap = 50.0 : f64, dropout = 0.1 : f64, rng_id = 7 : i64} : (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>, tensor<1x1x64x64xi1>) -> tensor<?x64x12x64xf32>
   // CHECK: zorse.attention_grad %{{.*}}, %arg0, %arg1, %arg1, %{{.*}}, %{{.*}} {causal, scale = 1.250000e-01 : f64}
   %1:3 = zorse.attention_grad %o, %q, %k, %k, %o, %l {causal, scale = 0.125 : f64} : (tensor<?x64x12x64xf32>, tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x12x64xf32>, tensor<?x12x64xf32>) -> (tensor<?x64x12x64xf32>, tensor<?x64x4x64xf32>, tensor<?x64x4x64xf32>)
   // CHECK: zorse.causal_mask {window = 8 : i64} : tensor<64x64xf32>
@@ -107,8 +107,8 @@ func.func @model_ops(%q: tensor<?x64x12x64xf32>, %k: tensor<?x64x4x64xf32>, %m: 
   %known = zorse.known "1/(2*B)" : tensor<f64>
   // CHECK: zorse.sample_number : tensor<?xi64>
   %numbers = zorse.sample_number : tensor<?xi64>
-  // CHECK: zorse.dropout %arg4 {instance = 3 : i64, probability = 1.000000e-01 : f64} : tensor<?x64x768xf32>
-  %6 = zorse.dropout %x {probability = 0.1 : f64, instance = 3 : i64} : tensor<?x64x768xf32>
+  // CHECK: zorse.dropout %arg4 {probability = 1.000000e-01 : f64, rng_id = 3 : i64} : tensor<?x64x768xf32>
+  %6 = zorse.dropout %x {probability = 0.1 : f64, rng_id = 3 : i64} : tensor<?x64x768xf32>
   return
 }
 

@@ -2,10 +2,10 @@
 
 // CHECK-LABEL: func.func @model
 // CHECK: %[[H:.*]] = zorse.unit @mlp "block 0 mlp" parameters(%{{.*}}) values(%{{.*}}) -> ["h.0"] : (tensor<8x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
-// CHECK: zorse.unit @mlp "block 1 mlp" parameters(%{{.*}}) values(%[[H]]) instances 3 -> [""] : (tensor<8x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+// CHECK: zorse.unit @mlp "block 1 mlp" parameters(%{{.*}}) values(%[[H]]) rng_id_base 3 -> [""] : (tensor<8x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
 func.func @model(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>, %x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %h = zorse.unit @mlp "block 0 mlp" parameters(%a) values(%x) -> ["h.0"] : (tensor<8x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
-  %y = zorse.unit @mlp "block 1 mlp" parameters(%b) values(%h) instances 3 -> [""] : (tensor<8x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  %y = zorse.unit @mlp "block 1 mlp" parameters(%b) values(%h) rng_id_base 3 -> [""] : (tensor<8x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return %y : tensor<?x8xf32>
 }
 zorse.class @mlp {

@@ -42,7 +42,7 @@ func.func @model(%ids: tensor<?x4xi64> {zorse.input = "ids"}, %table: tensor<16x
   // CHECK-NEXT:    %[[M:.+]] = zorse.round %[[MASKED]] to
   %one = arith.constant dense<1.0> : tensor<f32>
   %ones = zorse.broadcast %one dims [] : tensor<f32> -> tensor<?xf32>
-  %drawn = zorse.dropout %ones {instance = 0 : i64, probability = 0.25 : f64} : tensor<?xf32>
+  %drawn = zorse.dropout %ones {probability = 0.25 : f64, rng_id = 0 : i64} : tensor<?xf32>
   %half = arith.constant dense<0.5> : tensor<f32>
   %halves = zorse.broadcast %half dims [] : tensor<f32> -> tensor<?xf32>
   %scaled = arith.mulf %halves, %drawn : tensor<?xf32>

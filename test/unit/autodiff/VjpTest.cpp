@@ -396,12 +396,12 @@ std::vector<Case> cases() {
       unary("gelu", "zorse.gelu"),
       {"gelu_tanh", {X}, "%y = zorse.gelu %x {approximate} : " T, T},
       unary("silu", "zorse.silu"),
-      {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T, T},
+      {"dropout", {X}, "%y = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T, T},
       {"running_stat",
        {X, {"r", "tensor<2x4xf64>", false}},
        "%y = zorse.running_stat %x, %r {momentum = 0.25 : f64, correction = 1.5 : f64} : " T ", tensor<2x4xf64>",
        T},
-      {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, instance = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
+      {"dropout_then_square", {X}, "%d = zorse.dropout %x {probability = 0.4 : f64, rng_id = 2 : i64} : " T "\n%y = arith.mulf %d, %d : " T, T},
       {"layer_norm", {X}, "%y = zorse.layer_norm %x {epsilon = 0.01 : f64} : (" T ") -> " T, T},
       {"layer_norm_weight",
        {X, {"g", "tensor<4xf64>"}},
@@ -434,7 +434,7 @@ std::vector<Case> cases() {
        "tensor<?x3x4x2xf64>"},
       {"attention_window_cap_dropout",
        {{"q", "tensor<?x4x2x2xf64>"}, {"k", "tensor<?x4x2x2xf64>"}, {"v", "tensor<?x4x2x2xf64>"}},
-       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, instance = 1 : i64, scale = 0.7 : f64} "
+       "%y = zorse.attention %q, %k, %v {causal, window = 2 : i64, softcap = 1.5 : f64, dropout = 0.3 : f64, rng_id = 1 : i64, scale = 0.7 : f64} "
        ": (tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>, tensor<?x4x2x2xf64>) -> tensor<?x4x2x2xf64>",
        "tensor<?x4x2x2xf64>"},
       {"attention_mask",

@@ -105,4 +105,4 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
 INSTANTIATE_TEST_SUITE_P(Sizes, AttentionBarriers,
                          testing::Values(std::pair(64, "scale = 0.125 : f64, causal"), std::pair(80, "scale = 0.112 : f64"),
                                          std::pair(128, "scale = 0.088 : f64, causal"), std::pair(256, "scale = 0.0625 : f64, causal"),
-                                         std::pair(64, "scale = 0.125 : f64, causal, dropout = 0.1 : f64, instance = 0 : i64")));
+                                         std::pair(64, "scale = 0.125 : f64, causal, dropout = 0.1 : f64, rng_id = 0 : i64")));

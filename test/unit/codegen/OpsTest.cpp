@@ -136,7 +136,7 @@ func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}) -> (tensor<?x5x48x$T> {@@bo
 
 static const char *const kDropout = R"(
 func.func @f(%x: tensor<?x5x48x$T> {@@boundary_in0}, %y: tensor<?x5x48x$T> {@@boundary_in1}) -> (tensor<?x5x48x$T> {@@boundary_out0}, tensor<?x5x48x$T> {@@boundary_out1}) {
-  %d = zorse.dropout %x {instance = 3 : i64, probability = 0.4 : f64} : tensor<?x5x48x$T>
+  %d = zorse.dropout %x {probability = 0.4 : f64, rng_id = 3 : i64} : tensor<?x5x48x$T>
   %s = arith.addf %d, %y : tensor<?x5x48x$T>
   %n = zorse.rms_norm %s {epsilon = 1.0e-5 : f64} : (tensor<?x5x48x$T>) -> tensor<?x5x48x$T>
   return %s, %n : tensor<?x5x48x$T>, tensor<?x5x48x$T>

@@ -83,7 +83,7 @@ zorse.class @f {
     %q = zorse.reshape %q0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-    %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
+    %o, %l = zorse.attention %q, %k, %v {causal, scale = 0.35 : f64, dropout = 0.2 : f64, rng_id = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x2x6x$T>)
     %y = zorse.reshape %o : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
     return %y, %h, %o, %l : tensor<?x6x16x$T>, tensor<?x6x48x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>
   }
@@ -96,7 +96,7 @@ zorse.class @f {
     %k = zorse.reshape %k0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %v = zorse.reshape %v0 : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
     %do = zorse.reshape %dy : tensor<?x6x16x$T> -> tensor<?x6x2x8x$T>
-    %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, instance = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
+    %dq, %dk, %dv = zorse.attention_grad %do, %q, %k, %v, %o, %l {causal, scale = 0.35 : f64, dropout = 0.2 : f64, rng_id = 2 : i64} : (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x2x6x$T>) -> (tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>, tensor<?x6x2x8x$T>)
     %a = zorse.reshape %dq : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
     %b = zorse.reshape %dk : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>
     %c = zorse.reshape %dv : tensor<?x6x2x8x$T> -> tensor<?x6x16x$T>

@@ -102,7 +102,7 @@ const Case kCases[] = {
      "zorse.cross_entropy_grad %0, %1, %2, %3 : (tensor<?x3xf64>, tensor<?x3x7xf64>, tensor<?x3xi64>, tensor<?x3x2xf64>) -> tensor<?x3x7xf64>"},
     {"", "zorse.known \"B\" : tensor<f64>"},
     {"", "zorse.sample_number : tensor<?xi64>"},
-    {"tensor<?x3x4xf64>", "zorse.dropout %0 {instance = 0 : i64, probability = 0.5 : f64} : tensor<?x3x4xf64>"},
+    {"tensor<?x3x4xf64>", "zorse.dropout %0 {probability = 0.5 : f64, rng_id = 0 : i64} : tensor<?x3x4xf64>"},
     {"tensor<?x3x4xf64>, tensor<3x4xf64>",
      "zorse.running_stat %0, %1 {correction = 1.1 : f64, momentum = 0.1 : f64} : tensor<?x3x4xf64>, tensor<3x4xf64>"},
     {"tensor<?x3x4xf64>", "zorse.round %0 to bf16 : tensor<?x3x4xf64>"},

@@ -44,7 +44,7 @@ def Zorse_AttentionOp : Zorse_Op<"attention", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Optional<Zorse_MaskTensor>:$mask,
                        F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$instance);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id);
   let results = (outs Zorse_FloatTensor:$out, Optional<Zorse_FloatTensor>:$lse);
   let assemblyFormat = "$q `,` $k `,` $v (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$mask, "const ::zorse::AttentionOptions &":$options,
@@ -71,7 +71,7 @@ def Zorse_AttentionGradOp : Zorse_Op<"attention_grad", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$dout, Zorse_FloatTensor:$q, Zorse_FloatTensor:$k, Zorse_FloatTensor:$v, Zorse_FloatTensor:$out, Zorse_FloatTensor:$lse,
                        Optional<Zorse_MaskTensor>:$mask, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$softcap,
-                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$instance);
+                       DefaultValuedAttr<F64Attr, "0.0">:$dropout, DefaultValuedAttr<I64Attr, "0">:$rng_id);
   let results = (outs Zorse_FloatTensor:$dq, Zorse_FloatTensor:$dk, Zorse_FloatTensor:$dv);
   let assemblyFormat = "$dout `,` $q `,` $k `,` $v `,` $out `,` $lse (`mask` $mask^)? attr-dict `:` functional-type(operands, results)";
   let builders = [OpBuilder<(ins "::mlir::Value":$dout, "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v, "::mlir::Value":$out, "::mlir::Value":$lse,
@@ -226,20 +226,21 @@ def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
 def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
   let summary = "Sets each element to zero with a probability and scales the others to keep the expectation.";
   let description = [{
-    y = x * keep / (1 - probability). `keep` is a function of (seed, step, instance, global sample, element within the
+    y = x * keep / (1 - probability). `rng_id` numbers the operations of a function that draw random numbers; a call of
+    a unit adds its `rng_id_base`. `keep` is a function of (seed, step, this number, global sample, element within the
     sample), not a stored mask. It does not depend on the device, and the gradient is the same operation on dy. The
     operation is pure, because it has no state. In evaluation it is the identity.
 
     Constraints:
     - (C1) 0 <= probability < 1.
-    - (C2) instance >= 0.
+    - (C2) rng_id >= 0.
 
     Example:
     ```mlir
-    %y = zorse.dropout %x {instance = 3 : i64, probability = 1.000000e-01 : f64} : tensor<?x64x768xf32>
+    %y = zorse.dropout %x {probability = 1.000000e-01 : f64, rng_id = 3 : i64} : tensor<?x64x768xf32>
     ```
   }];
-  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$instance);
+  let arguments = (ins Zorse_FloatTensor:$x, F64Attr:$probability, I64Attr:$rng_id);
   let results = (outs Zorse_FloatTensor:$y);
   let assemblyFormat = "$x attr-dict `:` type($x)";
   let hasFolder = 1;

@@ -62,7 +62,8 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
   let description = [{
     After `zorse-find-units`, `@model` is a chain of units, and the model summary is a function of `@model` and the
     classes. The results are the values that later units read, followed by the numerators of the loss. `known` are the
-    numbers that the unit reads (`zorse.known`). `instances` is the number of random instances of earlier units.
+    numbers that the unit reads (`zorse.known`). `rng_id_base` is the number of random operations of earlier units. It
+    is added to `rng_id` of the operations of this unit.
 
     Constraints:
     - (U1) `callee` is a `zorse.class`.
@@ -71,15 +72,15 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
     - (U3) every result has a name, which may be empty.
 
     ```mlir
-    %h1 = zorse.unit @mlp "block 0 mlp" parameters(%w) values(%h0) instances 3 -> ["h.0"] : (tensor<64x8xf32>, tensor<?x8xf32>) -> tensor<?x64xf32>
+    %h1 = zorse.unit @mlp "block 0 mlp" parameters(%w) values(%h0) rng_id_base 3 -> ["h.0"] : (tensor<64x8xf32>, tensor<?x8xf32>) -> tensor<?x64xf32>
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$callee, StrAttr:$label, Variadic<AnyRankedTensor>:$parameters, Variadic<AnyRankedTensor>:$inputs,
-                       Variadic<AnyRankedTensor>:$boundary, Variadic<AnyRankedTensor>:$known, DefaultValuedAttr<I64Attr, "0">:$instance_base,
+                       Variadic<AnyRankedTensor>:$boundary, Variadic<AnyRankedTensor>:$known, DefaultValuedAttr<I64Attr, "0">:$rng_id_base,
                        StrArrayAttr:$names);
   let results = (outs Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "$callee $label (`parameters` `(` $parameters^ `)`)? (`inputs` `(` $inputs^ `)`)? (`values` `(` $boundary^ `)`)? "
-                       "(`known` `(` $known^ `)`)? (`instances` $instance_base^)? `->` $names attr-dict `:` functional-type(operands, results)";
+                       "(`known` `(` $known^ `)`)? (`rng_id_base` $rng_id_base^)? `->` $names attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::zorse::ClassOp unitClass();

@@ -25,7 +25,7 @@ struct AttentionOptions {
   std::optional<int64_t> window; ///< only with causal
   std::optional<double> softcap;
   double dropout = 0.0;
-  int64_t instance = 0; ///< number of the dropout in the model, part of the key of its random numbers; used if dropout > 0
+  int64_t rngId = 0; ///< number of the dropout in the model, part of the key of its random numbers; used if dropout > 0
 };
 
 } // namespace zorse
