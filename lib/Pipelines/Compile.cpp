@@ -109,7 +109,7 @@ std::string settings(const CompileOptions &options, const Model &model) {
 
 void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, const Model &model) {
   passOptions.round = options.precision.rounds() ? elementTypeName(options.precision.rounded) : "";
-  passOptions.wideResidual = options.precision.wideResidual;
+  passOptions.fp32Residual = options.precision.wideResidual;
   passOptions.settings = settings(options, model);
   passOptions.decay = model.decay;
   passOptions.batch = options.batch;

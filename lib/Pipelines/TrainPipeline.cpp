@@ -27,7 +27,7 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
     addRecognitionPasses(passes);
     passes.addPass(units::createHashModel());
     if (!options.round.empty())
-      passes.addPass(createInsertRounds({options.round, options.wideResidual}));
+      passes.addPass(createInsertRounds({options.round, options.fp32Residual}));
   }
   if (makes(Stage::Units)) {
     passes.addPass(units::createHashModel()); // a module that enters the pipeline here

@@ -17,7 +17,7 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
   Option<Stage> from{*this, "from", llvm::cl::desc("Stage of the input module"), llvm::cl::init(Stage::Graph), stages()};
   Option<Stage> to{*this, "to", llvm::cl::desc("Stage of the output module"), llvm::cl::init(Stage::Functions), stages()};
   Option<std::string> round{*this, "round", llvm::cl::desc("Type to which values are rounded: bf16 or f16; none: no rounding"), llvm::cl::init("")};
-  Option<bool> wideResidual{*this, "wide-residual", llvm::cl::desc("Option of zorse-insert-rounds"), llvm::cl::init(false)};
+  Option<bool> fp32Residual{*this, "fp32-residual", llvm::cl::desc("Option of zorse-insert-rounds"), llvm::cl::init(false)};
   Option<std::string> settings{*this, "settings", llvm::cl::desc("Option of zorse-configure"), llvm::cl::init(units::ConfigureOptions().settings)};
   Option<std::string> decay{*this, "decay", llvm::cl::desc("Option of zorse-configure"), llvm::cl::init(units::ConfigureOptions().decay)};
   Option<int64_t> batch{*this, "batch", llvm::cl::desc("Samples of a step"), llvm::cl::init(units::ConfigureOptions().batch)};

@@ -56,7 +56,7 @@ public:
 
     llvm::raw_string_ostream os(outline.key);
     for (Value value : outline.valuesOut)
-      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << narrowText(value) << '\n';
+      os << "out " << reference(value) << (graph.active.contains(value) ? " gradient" : "") << lowPrecisionText(value) << '\n';
     for (const Numerator &numerator : outline.losses)
       os << "loss " << numerator.term << ' ' << reference(numerator.value) << '\n';
     outline.key = body + outline.key;
@@ -71,16 +71,16 @@ private:
   /// Whether an earlier unit computes the value.
   bool isBoundary(Value value) const { return graph.onSpine(value) && !inside(value.getDefiningOp()); }
 
-  std::string narrowText(Value value) const {
-    Type narrow = graph.narrow.lookup(value);
-    return narrow ? " as " + typeText(narrow) : "";
+  std::string lowPrecisionText(Value value) const {
+    Type lowPrecision = graph.lowPrecision.lookup(value);
+    return lowPrecision ? " as " + typeText(lowPrecision) : "";
   }
 
   std::string leafText(Value value) const {
     if (auto argument = dyn_cast<BlockArgument>(value))
       return std::string(graph.isParameter(argument) ? (graph.isTrained(argument) ? "parameter " : "constant ") : "input ") +
-             typeText(value.getType()) + narrowText(value);
-    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + narrowText(value);
+             typeText(value.getType()) + lowPrecisionText(value);
+    return std::string(graph.active.contains(value) ? "value " : "value without gradient ") + typeText(value.getType()) + lowPrecisionText(value);
   }
 
   bool isLeaf(Value value) const { return isa<BlockArgument>(value) || isBoundary(value); }
@@ -199,20 +199,20 @@ Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return
 func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline) {
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  auto slot = [&](SlotAttr slot, bool gradient = false, Type narrow = {}) {
+  auto slot = [&](SlotAttr slot, bool gradient = false, Type lowPrecision = {}) {
     NamedAttrList list;
     list.set(attributes::kSlot, slot);
     if (gradient)
       list.set(autodiff::kGradientAttr, builder.getUnitAttr());
-    if (narrow)
-      list.set(autodiff::kNarrowAttr, TypeAttr::get(narrow));
+    if (lowPrecision)
+      list.set(autodiff::kLowPrecisionAttr, TypeAttr::get(lowPrecision));
     return list.getDictionary(builder.getContext());
   };
   auto at = [&](SlotKind kind, size_t index) { return SlotAttr::get(builder.getContext(), kind, uint32_t(index)); };
   auto add = [&](const auto &values, SlotKind kind, auto gradient) {
     for (auto [i, value] : llvm::enumerate(values)) {
       arguments.push_back(value);
-      argumentAttributes.push_back(slot(at(kind, i), gradient(value), graph.narrow.lookup(value)));
+      argumentAttributes.push_back(slot(at(kind, i), gradient(value), graph.lowPrecision.lookup(value)));
     }
   };
   add(outline.parameters, SlotKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
@@ -233,7 +233,7 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
-    resultAttributes.push_back(slot(at(SlotKind::BoundaryOut, i), graph.active.contains(value), graph.narrow.lookup(value)));
+    resultAttributes.push_back(slot(at(SlotKind::BoundaryOut, i), graph.active.contains(value), graph.lowPrecision.lookup(value)));
   }
   for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
     results.push_back(numerator.value);

@@ -29,7 +29,7 @@ public:
   UnitFinder(ModuleOp module, ModelGraph &&analysed, int longSpan)
       : module(module), graph(std::move(analysed)), model(graph.model), builder(module.getContext()) {
     std::vector<int> ends = findUnits(graph, longSpan);
-    findNarrowValues(graph, ends);
+    findLowPrecisionValues(graph, ends);
     int begin = 0;
     for (int end : ends) {
       outlines.push_back(outlineUnit(graph, begin, end));

@@ -170,7 +170,7 @@ private:
     info.set_trainable(bool(function.getArgAttr(place, autodiff::kGradientAttr)));
     info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kRunningStat));
     info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
-    auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr);
+    auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr);
     copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.getValue().isBF16() ? bundle::BF16 : bundle::F16);
     setShape(info, cast<RankedTensorType>(argument.getType()));
     if (info.trainable() && !info.statistic())
@@ -215,8 +215,8 @@ private:
       func::FuncOp forward = unit.unitClass().definer();
       for (auto [place, value] : llvm::zip(placesOf(forward, SlotKind::BoundaryOut, true), unit.getResults())) {
         auto type = cast<RankedTensorType>(value.getType());
-        if (auto narrow = forward.getResultAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr))
-          type = RankedTensorType::get(type.getShape(), narrow.getValue());
+        if (auto lowPrecision = forward.getResultAttrOfType<TypeAttr>(place, autodiff::kLowPrecisionAttr))
+          type = RankedTensorType::get(type.getShape(), lowPrecision.getValue());
         FailureOr<bundle::ElementType> element = elementTypeOf(value.getLoc(), type);
         if (failed(element))
           return failure();

@@ -148,7 +148,7 @@ std::string units::settingsText(const bundle::ModelSummary &settings) {
 
 void units::addFunctionPasses(OpPassManager &passes, const UnitPassOptions &options) {
   passes.addPass(autodiff::createJoinBackward());
-  passes.addPass(autodiff::createNarrowStorage());
+  passes.addPass(autodiff::createLowPrecisionStorage());
   passes.addPass(autodiff::createChooseSaved(options.saved));
   passes.addPass(autodiff::createSliceJoint());
   if (options.sampling)

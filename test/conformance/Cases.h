@@ -1,6 +1,6 @@
 // Makes the functions that the suite compiles, as text: one per kernel class, element type and shape.
 //
-// Low-precision values are read and written in two bytes and computed in f32, as in the output of zorse-narrow-storage.
+// Low-precision values are read and written in two bytes and computed in f32, as in the output of zorse-low-precision-storage.
 // Parameters, statistics and gradients of parameters are f32 (docs/concepts/precision.md).
 #pragma once
 

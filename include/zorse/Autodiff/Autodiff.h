@@ -36,7 +36,7 @@ inline constexpr llvm::StringLiteral kGradientAttr = "zorse.gradient";
 /// Argument and result attribute (a type). On a boundary value: the value has been rounded to that
 /// type, and only one unit reads it. On a parameter: the parameter is read as a copy in that type,
 /// and the copy's gradient is the parameter's gradient.
-inline constexpr llvm::StringLiteral kNarrowAttr = "zorse.narrow";
+inline constexpr llvm::StringLiteral kLowPrecisionAttr = "zorse.low_precision";
 
 /// Registers the differentiation rules of all zorse, arith and math operations that a model may
 /// contain.
@@ -83,9 +83,9 @@ mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
 /// Runs between steps 1 and 2 for models with roundings that compute in f32. Stores every value
 /// that is the result of a rounding, or a view of one, in two bytes. Products and attention read
 /// and write such values directly; other operations widen them first. Boundary values with
-/// `zorse.narrow` on the argument or result, and their gradients, are also passed in two bytes. No
+/// `zorse.low_precision` on the argument or result, and their gradients, are also passed in two bytes. No
 /// number changes: roundings become conversions.
-void narrowStorage(mlir::func::FuncOp joint);
+void useLowPrecisionStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses the values that the forward saves for the backward, and appends them to the
 /// results of the joint function in slots `saved`.
@@ -148,11 +148,11 @@ int64_t savedBytesPerRow(mlir::Type tensorType);
 /// The steps as passes over all classes of a module. The last one also builds the parts of
 /// backwards and recomputations that programs call.
 std::unique_ptr<mlir::Pass> createJoinBackward();
-std::unique_ptr<mlir::Pass> createNarrowStorage();
+std::unique_ptr<mlir::Pass> createLowPrecisionStorage();
 std::unique_ptr<mlir::Pass> createChooseSaved(RecomputePolicy policy);
 std::unique_ptr<mlir::Pass> createSliceJoint();
 
-/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-narrow-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
+/// Registers `zorse-differentiate` and its steps `zorse-join-backward`, `zorse-low-precision-storage`, `zorse-choose-saved`, `zorse-slice-joint`.
 void registerPasses();
 
 } // namespace zorse::autodiff

@@ -92,15 +92,15 @@ def LiftConstants : Pass<"zorse-lift-constants", "::mlir::ModuleOp"> {
 def InsertRounds : Pass<"zorse-insert-rounds", "::mlir::ModuleOp"> {
   let summary = "Makes low precision explicit: inserts zorse.round at values that become bf16 or f16";
   let description = [{
-    A value is *narrow* if it is the result of a rounding, a view of one, or looked up in one. The pass rounds operands
-    and results of matrix products and attention (after the addition of a bias), results of norms, and results of other
-    elementwise operations with only narrow operands. It does not round statistics, softmaxes, exponentials, logarithms,
-    powers, reductions and losses. docs/concepts/precision.md has the table and its reasons.
+    A value has *low precision* if it is the result of a rounding, a view of one, or looked up in one. The pass rounds
+    operands and results of matmuls and attention (after the addition of a bias), results of norms, and results of other
+    elementwise operations with only low-precision operands. It does not round statistics, softmaxes, exponentials,
+    logarithms, powers, reductions and losses. docs/concepts/precision.md has the table and its reasons.
 
     Constraints: a recognized `@model` of f32, or of f64 for tests, without roundings.
   }];
   let options = [Option<"to", "to", "std::string", "\"bf16\"", "Type to which values are rounded: bf16 or f16">,
-                 Option<"wideResidual", "wide-residual", "bool", "false",
+                 Option<"fp32Residual", "fp32-residual", "bool", "false",
                         "Rows of tables and sums with them stay f32, as under torch.autocast; otherwise they are rounded, as in a module of bf16">];
   let dependentDialects = ["::zorse::ZorseDialect"];
 }

@@ -1,5 +1,5 @@
 // RUN: zorse-opt %s --zorse-insert-rounds | FileCheck %s --check-prefixes=CHECK,COMPUTE
-// RUN: zorse-opt %s --zorse-insert-rounds="to=f16 wide-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
+// RUN: zorse-opt %s --zorse-insert-rounds="to=f16 fp32-residual" | FileCheck %s --check-prefixes=CHECK,WIDE
 // RUN: not zorse-opt %s --zorse-insert-rounds --zorse-insert-rounds 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not zorse-opt %s --zorse-insert-rounds=to=f32 2>&1 | FileCheck %s --check-prefix=TYPE
 // Matmuls have rounded operands and results; a bias is rounded, and added before the result is rounded. Norms have rounded results; softmaxes and losses stay f32.

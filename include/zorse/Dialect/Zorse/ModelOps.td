@@ -277,15 +277,15 @@ def Zorse_RunningStatOp : Zorse_Op<"running_stat", [Pure, AllTypesMatch<["observ
 //===----------------------------------------------------------------------===//
 
 def Zorse_RoundOp : Zorse_ElementwiseOp<"round", [Pure, AllTypesMatch<["x", "y"]>]> {
-  let summary = "x rounded to the numbers of a narrower float type, in its own type.";
+  let summary = "A simulated cast: x rounded to the numbers of bf16 or f16, in its own type.";
   let description = [{
     y is the number of type `to` nearest to x, ties to even. Numbers that are too large become infinite, and NaN remains
     NaN. Every y can be stored as `to` without loss. Roundings are operations of the model, so that no plan, fusion or
     recomputation can add or remove one (docs/concepts/precision.md).
 
-    The gradient of x is the gradient of y, rounded in the same way: gradients of narrow values are narrow. With
-    `straight_through` it is not rounded. This is used for the reading of parameters, which have gradients that are
-    never rounded.
+    The gradient of x is the gradient of y, rounded in the same way: gradients of low-precision values have low
+    precision. With `straight_through` it is not rounded. This is used for the reading of parameters, which have
+    gradients that are never rounded.
 
     With `per_operator`, y is the result of a 16-bit operator of the model's file, and gradients are rounded as in
     PyTorch: every contribution to the gradient of y, and every sum of two contributions. The derivative of the operator

@@ -68,7 +68,7 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
     Constraints:
     - (U1) `callee` is a `zorse.class`.
     - (U2) operands and results are those of the class's forward, in the order of their slots. Shapes are equal. Types
-      are equal, unless the class stores rounded values in two bytes (`zorse-narrow-storage`).
+      are equal, unless the class stores rounded values in two bytes (`zorse-low-precision-storage`).
     - (U3) every result has a name, which may be empty.
 
     ```mlir

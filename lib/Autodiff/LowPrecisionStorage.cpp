@@ -22,19 +22,19 @@ bool isOnlyRounded(Value value) {
   return !value.use_empty() && llvm::all_of(value.getUsers(), [](Operation *user) { return isa<RoundOp>(user); });
 }
 
-class Narrower {
+class StorageConverter {
 public:
-  Narrower(func::FuncOp function, Type half) : function(function), half(half), builder(function.getContext()) {}
+  StorageConverter(func::FuncOp function, Type half) : function(function), half(half), builder(function.getContext()) {}
 
   void run() {
     hoistRounds();
-    narrowArguments();
+    convertArguments();
     SmallVector<Operation *> ops;
     for (Operation &op : function.getBody().front().without_terminator())
       ops.push_back(&op);
     for (Operation *op : ops)
       visit(op);
-    narrowResults();
+    convertResults();
     eraseDeadOps(function.getBody().front());
     Operation *terminator = function.getBody().front().getTerminator();
     function.setFunctionType(FunctionType::get(function.getContext(), function.getBody().front().getArgumentTypes(), terminator->getOperandTypes()));
@@ -61,32 +61,32 @@ private:
     }
   }
 
-  /// Widens the value to its original type for operations that compute with it.
-  void widen(Value wide, Value narrow) {
-    auto again = arith::ExtFOp::create(builder, wide.getLoc(), wide.getType(), narrow);
-    wide.replaceAllUsesExcept(again, again);
-    narrowOf[again] = narrow;
+  /// Converts the value to its original type for operations that compute with it.
+  void widen(Value computed, Value lowPrecision) {
+    auto again = arith::ExtFOp::create(builder, computed.getLoc(), computed.getType(), lowPrecision);
+    computed.replaceAllUsesExcept(again, again);
+    lowPrecisionOf[again] = lowPrecision;
   }
 
-  bool isNarrow(Value value) const { return narrowOf.contains(value); }
+  bool isLowPrecision(Value value) const { return lowPrecisionOf.contains(value); }
 
-  void narrowArguments() {
+  void convertArguments() {
     builder.setInsertionPointToStart(&function.getBody().front());
     DenseSet<uint32_t> outs;
     for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (function.getResultAttr(i, kNarrowAttr))
+      if (function.getResultAttr(i, kLowPrecisionAttr))
         outs.insert(slotOfResult(function, i).getIndex());
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
       SlotAttr slot = slotOfArgument(function, i);
       bool gradient = isSlot(slot, SlotKind::BoundaryOutGradient) && outs.contains(slot.getIndex());
-      if (!gradient && !function.getArgAttr(i, kNarrowAttr))
+      if (!gradient && !function.getArgAttr(i, kLowPrecisionAttr))
         continue;
-      Type wide = argument.getType();
+      Type computed = argument.getType();
       argument.setType(withElement(argument, half));
-      auto again = arith::ExtFOp::create(builder, argument.getLoc(), wide, argument);
+      auto again = arith::ExtFOp::create(builder, argument.getLoc(), computed, argument);
       argument.replaceAllUsesExcept(again, again);
-      narrowOf[again] = argument;
+      lowPrecisionOf[again] = argument;
     }
   }
 
@@ -94,29 +94,29 @@ private:
     builder.setInsertionPointAfter(op);
     if (auto round = dyn_cast<RoundOp>(op))
       return store(round);
-    auto operandsNarrow = [&](unsigned first, unsigned count) {
-      return llvm::all_of(op->getOperands().slice(first, count), [&](Value v) { return isNarrow(v); });
+    auto operandsLowPrecision = [&](unsigned first, unsigned count) {
+      return llvm::all_of(op->getOperands().slice(first, count), [&](Value v) { return isLowPrecision(v); });
     };
-    auto readNarrow = [&](unsigned first, unsigned count) {
+    auto readLowPrecision = [&](unsigned first, unsigned count) {
       for (unsigned i = first; i < first + count; ++i)
-        op->setOperand(i, narrowOf.lookup(op->getOperand(i)));
+        op->setOperand(i, lowPrecisionOf.lookup(op->getOperand(i)));
     };
-    if (movesElements(op) && operandsNarrow(0, op->getNumOperands())) {
-      readNarrow(0, op->getNumOperands());
+    if (movesElements(op) && operandsLowPrecision(0, op->getNumOperands())) {
+      readLowPrecision(0, op->getNumOperands());
       retype(op->getResult(0));
-    } else if (isa<GatherOp>(op) && operandsNarrow(0, 1)) {
-      readNarrow(0, 1);
+    } else if (isa<GatherOp>(op) && operandsLowPrecision(0, 1)) {
+      readLowPrecision(0, 1);
       retype(op->getResult(0));
-    } else if (isa<MatmulOp, MatmulGradWeightOp>(op) && operandsNarrow(0, 2)) {
-      readNarrow(0, 2);
+    } else if (isa<MatmulOp, MatmulGradWeightOp>(op) && operandsLowPrecision(0, 2)) {
+      readLowPrecision(0, 2);
       if (isOnlyRounded(op->getResult(0)))
         retype(op->getResult(0));
     } else if (auto attention = dyn_cast<AttentionOp>(op);
-               attention && operandsNarrow(0, 3) && isOnlyRounded(attention.getOut()) && !isFloatMask(attention.getMask())) {
-      readNarrow(0, 3);
+               attention && operandsLowPrecision(0, 3) && isOnlyRounded(attention.getOut()) && !isFloatMask(attention.getMask())) {
+      readLowPrecision(0, 3);
       retype(attention.getOut());
-    } else if (auto grad = dyn_cast<AttentionGradOp>(op); grad && operandsNarrow(0, 5) && !isFloatMask(grad.getMask())) {
-      readNarrow(0, 5);
+    } else if (auto grad = dyn_cast<AttentionGradOp>(op); grad && operandsLowPrecision(0, 5) && !isFloatMask(grad.getMask())) {
+      readLowPrecision(0, 5);
       if (llvm::all_of(op->getResults(), isOnlyRounded))
         for (Value result : op->getResults())
           retype(result);
@@ -127,62 +127,62 @@ private:
 
   /// Changes the type of the result to two bytes.
   void retype(Value result) {
-    Type wide = result.getType();
+    Type computed = result.getType();
     result.setType(withElement(result, half));
-    auto again = arith::ExtFOp::create(builder, result.getLoc(), wide, result);
+    auto again = arith::ExtFOp::create(builder, result.getLoc(), computed, result);
     result.replaceAllUsesExcept(again, again);
-    narrowOf[again] = result;
+    lowPrecisionOf[again] = result;
   }
 
   void store(RoundOp round) {
     // If the producer has already rounded the value, it is unchanged.
-    Value narrow = narrowOf.lookup(round.getX());
-    if (!narrow)
-      narrow = arith::TruncFOp::create(builder, round.getLoc(), withElement(round.getX(), half), round.getX());
-    widen(round.getY(), narrow);
+    Value lowPrecision = lowPrecisionOf.lookup(round.getX());
+    if (!lowPrecision)
+      lowPrecision = arith::TruncFOp::create(builder, round.getLoc(), withElement(round.getX(), half), round.getX());
+    widen(round.getY(), lowPrecision);
     round.erase();
   }
 
-  void narrowResults() {
+  void convertResults() {
     Operation *terminator = function.getBody().front().getTerminator();
     builder.setInsertionPoint(terminator);
     DenseSet<uint32_t> ins;
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      if (SlotAttr slot = slotOfArgument(function, i); isSlot(slot, SlotKind::BoundaryIn) && function.getArgAttr(i, kNarrowAttr))
+      if (SlotAttr slot = slotOfArgument(function, i); isSlot(slot, SlotKind::BoundaryIn) && function.getArgAttr(i, kLowPrecisionAttr))
         ins.insert(slot.getIndex());
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned i = operand.getOperandNumber();
       SlotAttr slot = slotOfResult(function, i);
       bool gradient = isSlot(slot, SlotKind::BoundaryInGradient) && ins.contains(slot.getIndex());
-      if (!gradient && !function.getResultAttr(i, kNarrowAttr))
+      if (!gradient && !function.getResultAttr(i, kLowPrecisionAttr))
         continue;
-      Value value = operand.get(), narrow = narrowOf.lookup(value);
+      Value value = operand.get(), lowPrecision = lowPrecisionOf.lookup(value);
       // All contributions to this gradient have been summed, because only this unit reads the
       // value. The producer's unit would round the sum in the same way.
-      if (!narrow)
-        narrow = arith::TruncFOp::create(builder, value.getLoc(), withElement(value, half), value);
-      operand.set(narrow);
+      if (!lowPrecision)
+        lowPrecision = arith::TruncFOp::create(builder, value.getLoc(), withElement(value, half), value);
+      operand.set(lowPrecision);
     }
   }
 
   func::FuncOp function;
   Type half;
   OpBuilder builder;
-  DenseMap<Value, Value> narrowOf; ///< from a widened value to the stored one
+  DenseMap<Value, Value> lowPrecisionOf; ///< from a widened value to the stored one
 };
 
 } // namespace
 
-void autodiff::narrowStorage(func::FuncOp joint) {
+void autodiff::useLowPrecisionStorage(func::FuncOp joint) {
   auto rounds = joint.getBody().front().getOps<RoundOp>();
   Type half;
   for (RoundOp round : rounds)
     half = round.getTo();
   for (BlockArgument argument : joint.getArguments())
-    if (auto attribute = joint.getArgAttrOfType<TypeAttr>(argument.getArgNumber(), kNarrowAttr))
+    if (auto attribute = joint.getArgAttrOfType<TypeAttr>(argument.getArgNumber(), kLowPrecisionAttr))
       half = attribute.getValue();
   if (!half)
     return;
   dropPairs(joint);
-  Narrower(joint, half).run();
+  StorageConverter(joint, half).run();
 }

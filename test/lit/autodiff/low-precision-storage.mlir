@@ -1,5 +1,5 @@
-// RUN: zorse-opt %s --zorse-join-backward --zorse-narrow-storage | FileCheck %s
-// RUN: zorse-opt %s --zorse-join-backward --zorse-narrow-storage --zorse-choose-saved --zorse-slice-joint | FileCheck %s --check-prefix=SLICED
+// RUN: zorse-opt %s --zorse-join-backward --zorse-low-precision-storage | FileCheck %s
+// RUN: zorse-opt %s --zorse-join-backward --zorse-low-precision-storage --zorse-choose-saved --zorse-slice-joint | FileCheck %s --check-prefix=SLICED
 // Rounded values are two bytes wide: at cuts, as saved tensors, and as operands and results of matmuls. Gradients of parameters stay f32.
 
 // CHECK-LABEL: zorse.class @mlp {
@@ -24,8 +24,8 @@
 // SLICED-SAME:    tensor<?x64xbf16> {zorse.slot = #zorse.slot<saved, 0>}
 zorse.class @mlp {
   func.func @forward(%w: tensor<64x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
-                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient, zorse.narrow = bf16})
-      -> (tensor<?x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient, zorse.narrow = bf16}) {
+                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient, zorse.low_precision = bf16})
+      -> (tensor<?x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient, zorse.low_precision = bf16}) {
     %c = zorse.round %w to bf16 {straight_through} : tensor<64x4xf32>
     %h = zorse.matmul %x, %c {transpose_b} : tensor<?x4xf32>, tensor<64x4xf32> -> tensor<?x64xf32>
     %hr = zorse.round %h to bf16 : tensor<?x64xf32>
