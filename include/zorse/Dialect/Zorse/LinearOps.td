@@ -1,4 +1,4 @@
-// Matrix products, reductions, and indexed access.
+// Matmuls, reductions, and indexed access.
 #ifndef ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD
 #define ZORSE_DIALECT_ZORSE_LINEAR_OPS_TD
 
@@ -32,7 +32,7 @@ def Zorse_ReduceOp : Zorse_Op<"reduce", [Pure]> {
 }
 
 def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
-  let summary = "Matrix product over the last two dimensions.";
+  let summary = "Matmul over the last two dimensions.";
   let description = [{
     a is [batch..., M, K], or [batch..., K, M] with `transpose_a`. b is [K, N] for every batch (a weight), or [batch...,
     K, N] with the batch dimensions of a; with `transpose_b`, the last two dimensions are [N, K]. The result is
@@ -61,7 +61,7 @@ def Zorse_MatmulOp : Zorse_Op<"matmul", [Pure]> {
 }
 
 def Zorse_BiasedMatmulOp : Zorse_Op<"biased_matmul", [Pure]> {
-  let summary = "A linear layer: a product with a weight, and a bias that is added to every row.";
+  let summary = "A linear layer: a matmul with a weight, and a bias that is added to every row.";
   let description = [{
     y = a b + bias. The sum is computed in f32 and rounded once. Code generation creates this operation from
     `zorse.matmul`, an addition and a rounding for devices with a library that adds the bias. Models do not contain it.
