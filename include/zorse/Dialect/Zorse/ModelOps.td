@@ -253,10 +253,11 @@ def Zorse_DropoutOp : Zorse_Op<"dropout", [Pure, AllTypesMatch<["x", "y"]>]> {
 def Zorse_RunningStatOp : Zorse_Op<"running_stat", [Pure, AllTypesMatch<["observed", "y"]>]> {
   let summary = "A statistic of each row in training, and its running value in evaluation.";
   let description = [{
-    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter of a separate
-    kind (`zorse.running_stat`). Instead of a gradient it has the sum over rows of momentum * (running - correction *
-    observed). Once per step, the mean of this sum over all rows is subtracted from it (`@update.statistics`): it moves
-    towards the mean of the step by the fraction `momentum`, as in PyTorch. The gradient of observed is that of y.
+    In training y = observed; in evaluation y = running, repeated for every row. `running` is a parameter with the
+    argument attribute `zorse.running_stat`. Instead of a gradient it has the sum over rows of momentum * (running -
+    correction * observed). Once per step, the mean of this sum over all rows is subtracted from it
+    (`@update.statistics`): it moves towards the mean of the step by the fraction `momentum`, as in PyTorch. The
+    gradient of observed is that of y.
 
     Constraints:
     - (C1) observed carries samples, and running has its shape without them.
