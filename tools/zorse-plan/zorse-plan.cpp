@@ -45,8 +45,6 @@ Result<step::Plan> readPlan(const std::string &path, const LoadedModel &model, c
   Result<step::Plan> plan = step::readPlanFile(path, model.summary);
   if (plan.failed())
     return plan;
-  if (!model.summary.content_hash().empty() && !plan->model.empty() && plan->model != model.summary.content_hash())
-    return userError(path + ": was made for another model (" + plan->model + "; this one is " + model.summary.content_hash() + ")");
   Status status = cluster ? planning::applyCluster(*plan, *cluster, productType(model.summary)) : Status::success();
   if (status.succeeded())
     status = step::validatePlan(*plan, model.summary);
