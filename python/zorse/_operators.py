@@ -549,6 +549,15 @@ def _global_pool(node, operands, types):
     return operands[0].mean(over, True) if node.op == "GlobalAveragePool" else operands[0].amax(over, True)
 
 
+@_is("LRN")
+def _local_response_norm(node, operands, types):
+    x, a = operands[0], node.attributes
+    size, channels = a["size"], x.shape[1]
+    squares = F.pad(x * x, [0, 0] * (x.dim() - 2) + [(size - 1) // 2, size // 2])
+    total = sum(squares.narrow(1, k, channels) for k in range(size))
+    return x / (a.get("bias", 1.0) + a.get("alpha", 1e-4) / size * total) ** a.get("beta", 0.75)
+
+
 @_is("Pad")
 def _pad(node, operands, types):
     x, n, mode = operands[0], operands[0].dim(), node.attributes.get("mode", "constant")

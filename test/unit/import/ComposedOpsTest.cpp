@@ -191,6 +191,11 @@ TEST(ComposedOps, Norms) {
   EXPECT_ERROR(one("GroupNormalization", {"image", "c", "c"}, {{"num_groups", 3}}, 21), "expects groups that divide its 4 channels, found 3");
   EXPECT_ERROR(one("InstanceNormalization", {"image", "d", "d"}), "(InstanceNormalization): expects 4 scales and biases, one per channel");
   EXPECT_ERROR(one("InstanceNormalization", {"image", "m", "c"}), "expects operand 1 to have one dimension and no samples");
+  EXPECT_OK(one("LRN", {"image"}, {{"size", 3}}));
+  EXPECT_OK(one("LRN", {"image"}, {{"size", 1000}})); // all channels
+  EXPECT_ERROR(one("LRN", {"image"}), "LRN: attribute 'size' is missing");
+  EXPECT_ERROR(one("LRN", {"image"}, {{"size", 0}}), "(LRN): expects a size of 1 or more, found 0");
+  EXPECT_ERROR(one("LRN", {"ids"}, {{"size", 3}}), "(LRN): expects floats of samples x channels x positions");
   EXPECT_ERROR(one("BatchNormalization", {"image", "c", "c", "d", "c"}), "expects 4 elements in operand 3, one per channel, found 5");
 }
 
