@@ -110,6 +110,15 @@ def _activation(node, operands, types):
                                           torch.where(x > a.get("lambd", 0.5), x - a.get("bias", 0.0), torch.zeros_like(x)))}[node.op]()
 
 
+@_is("BiasGelu", "FastGelu", "QuickGelu")
+def _runtime_gelu(node, operands, types):
+    """Of the domain com.microsoft."""
+    x = operands[0] if _given(operands, 1) is None else operands[0] + operands[1]
+    if node.op == "QuickGelu":
+        return x * torch.sigmoid(node.attributes.get("alpha", 1.702) * x)
+    return F.gelu(x, approximate="tanh" if node.op == "FastGelu" else "none")
+
+
 @_is("Div")
 def _div(node, operands, types):
     a, b = operands

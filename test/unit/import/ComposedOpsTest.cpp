@@ -36,6 +36,7 @@ void set(onnx::Node &node, const Attributes &attributes) {
 /// Imports a graph with one node; the loss is the mean of the node's first result. Operands: ids, labels [2, 6], w [11,
 /// 4], image [2, 4, 8, 8], row [2, 5], other [2, 5], places and three [2, 3], the weights k [4, 4, 3, 3], c [4], d [5],
 /// m [5, 7], n [3, 5], the integers i0 to i7 as vectors of one element, and the empty none [0, 1] and nothing [0, 5].
+/// \param op  "Name", or "domain.Name" outside of the default domain
 Outcome one(const std::string &op, const std::vector<std::string> &inputs, const Attributes &attributes = {}, int64_t opset = 20,
             const std::vector<std::string> &outputs = {"y"}) {
   Graph graph(2, opset);
@@ -56,7 +57,10 @@ Outcome one(const std::string &op, const std::vector<std::string> &inputs, const
   graph.input("word", 1, {2, 3, 5});
   graph.weight("wi", {1, 16, 5});
   graph.weight("wh", {1, 16, 4});
-  set(graph.node(op, inputs, outputs), attributes);
+  onnx::Node &node = graph.node(op.substr(op.rfind('.') + 1), inputs, outputs);
+  if (op.find('.') != std::string::npos)
+    node.set_domain(op.substr(0, op.rfind('.')));
+  set(node, attributes);
   graph.node("Cast", {outputs[0]}, {"floats"});
   Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "to", 1);
   std::string last = "floats";
@@ -90,6 +94,17 @@ TEST(ComposedOps, ActivationsNameWhatTheyCannotDo) {
   EXPECT_ERROR(one("PRelu", {"row", "c"}), "(PRelu): expects a slope that broadcasts to the first operand");
   EXPECT_ERROR(one("Celu", {"row"}, {{"alpha", 0.0F}}), "(Celu): divides by its alpha, which is 0");
   EXPECT_ERROR(one("Mish", {"ids"}), "(Mish): expects floats, found int64");
+}
+
+TEST(ComposedOps, ActivationsOfOnnxruntime) {
+  for (const char *op : {"com.microsoft.Gelu", "com.microsoft.FastGelu", "com.microsoft.QuickGelu"})
+    EXPECT_OK(one(op, {"row"}));
+  EXPECT_OK(one("com.microsoft.FastGelu", {"row", "d"}));
+  EXPECT_OK(one("com.microsoft.BiasGelu", {"row", "d"}));
+  EXPECT_OK(one("com.microsoft.QuickGelu", {"row"}, {{"alpha", 1.0F}}));
+  EXPECT_ERROR(one("com.microsoft.BiasGelu", {"row"}), "(com.microsoft.BiasGelu): expects at least 2 inputs; input 1 is missing");
+  EXPECT_ERROR(one("com.microsoft.QuickGelu", {"ids"}), "(com.microsoft.QuickGelu): expects floats, found int64");
+  EXPECT_ERROR(one("QuickGelu", {"row"}), "1 operator is not supported: QuickGelu");
 }
 
 TEST(ComposedOps, SamplesAreNotCompared) {
