@@ -21,7 +21,7 @@ bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.get
 /// Whether torch.autocast and modules of bf16 compute the operation in the type of its operands. Functions with results
 /// that would lose range, or the difference of close numbers, are computed in f32 there, and here.
 bool isElementwise(Operation *op) {
-  if (isa<GeluOp, SiluOp, DropoutOp, RopeOp>(op))
+  if (op->hasTrait<IsActivation>() || isa<DropoutOp, RopeOp>(op))
     return true;
   if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp, math::PowFOp, math::FPowIOp,
           math::RsqrtOp, math::TanOp, math::SinhOp, math::CoshOp>(op))

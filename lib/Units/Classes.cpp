@@ -276,7 +276,7 @@ StringRef units::kindOf(const Outline &outline, bool first) {
   bool attention = false, activation = false, heavy = false, table = false;
   for (Operation *op : outline.ops) {
     attention |= isa<AttentionOp, SoftmaxOp>(op);
-    activation |= isa<GeluOp, SiluOp, arith::MaximumFOp>(op);
+    activation |= op->hasTrait<IsActivation>() || isa<arith::MaximumFOp>(op);
     heavy |= isComputeIntensive(op);
     table |= isa<GatherOp>(op);
   }

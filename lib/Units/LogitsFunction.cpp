@@ -49,7 +49,7 @@ public:
     if (auto broadcast = dyn_cast<BroadcastOp>(op); broadcast && !llvm::is_contained(broadcast.getDims(), 1))
       return BroadcastOp::create(builder, loc, one(type), whole(broadcast.getX()), broadcast.getDims());
     bool elementwise = op->getNumResults() == 1 && op->getNumOperands() > 0 &&
-                       (op->hasTrait<OpTrait::Elementwise>() || isa<RoundOp, GeluOp, SiluOp, DetachOp>(op)) &&
+                       (op->hasTrait<OpTrait::Elementwise>() || op->hasTrait<IsActivation>() || isa<RoundOp, DetachOp>(op)) &&
                        llvm::all_of(op->getOperandTypes(), [&](Type operand) {
                          auto ranked = dyn_cast<RankedTensorType>(operand);
                          return ranked && ranked.getShape() == type.getShape();

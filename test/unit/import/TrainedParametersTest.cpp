@@ -67,6 +67,20 @@ TEST(TrainedParameters, AmbiguousFormsAreAsked) {
   EXPECT_TRUE(withFactor("val_3", {}).ok);                               // 0.01: a typical handwritten constant
 }
 
+TEST(TrainedParameters, ABiasIsAnUnambiguousUse) {
+  for (const char *op : {"BiasGelu", "FastGelu"}) {
+    Graph graph;
+    graph.weight("b", {4});
+    graph.node("Gather", {"w", "ids"}, {"x"});
+    graph.node(op, {"x", "b"}, {"y"}).set_domain("com.microsoft");
+    graph.node("ReduceMean", {"y"}, {"loss"});
+    Graph::attribute(*graph.model.mutable_graph()->mutable_node(graph.model.graph().node_size() - 1), "keepdims", 0);
+    graph.output("loss");
+    Outcome outcome = import(graph.write("bias.onnx"));
+    EXPECT_TRUE(isTrained(outcome, "b")) << op << ": " << outcome.text;
+  }
+}
+
 TEST(TrainedParameters, PatternsMatchSomething) {
   ImportOptions options;
   options.trainable["q.*"] = TrainableChoice::Freeze;

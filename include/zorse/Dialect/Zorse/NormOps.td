@@ -14,6 +14,8 @@ class Zorse_UnaryOp<string mnemonic, list<Trait> traits = []> : Zorse_Elementwis
   let hasVerifier = 0;
 }
 
+class Zorse_ActivationOp<string mnemonic> : Zorse_UnaryOp<mnemonic, [Zorse_IsActivation]>;
+
 //===----------------------------------------------------------------------===//
 // Softmax
 //===----------------------------------------------------------------------===//
@@ -245,7 +247,7 @@ def Zorse_RmsNormGradParamsOp : Zorse_Op<"rms_norm_grad_params", [Pure]> {
 // Activations
 //===----------------------------------------------------------------------===//
 
-def Zorse_GeluOp : Zorse_UnaryOp<"gelu"> {
+def Zorse_GeluOp : Zorse_ActivationOp<"gelu"> {
   let summary = "x * Phi(x), exact or by the tanh approximation.";
   let description = [{
     Exact: x/2 * (1 + erf(x / sqrt(2))). With `approximate`: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) (Hendrycks and Gimpel, 2016).
@@ -258,7 +260,7 @@ def Zorse_GeluOp : Zorse_UnaryOp<"gelu"> {
   let arguments = (ins Zorse_FloatTensor:$x, UnitAttr:$approximate);
 }
 
-def Zorse_SiluOp : Zorse_UnaryOp<"silu"> {
+def Zorse_SiluOp : Zorse_ActivationOp<"silu"> {
   let summary = "x / (1 + exp(-x)).";
   let description = [{
     Example:

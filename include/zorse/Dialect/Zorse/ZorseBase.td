@@ -76,4 +76,9 @@ class Zorse_ElementwiseOp<string mnemonic, list<Trait> traits = []> : Zorse_Op<m
   }];
 }
 
+// An activation function: elementwise, and computed in the type of its operand.
+def Zorse_IsActivation : NativeOpTrait<"IsActivation"> {
+  let cppNamespace = "::zorse";
+}
+
 #endif // ZORSE_DIALECT_ZORSE_BASE_TD

@@ -28,6 +28,9 @@ struct AttentionOptions {
   int64_t rngId = 0; ///< number of the dropout in the model, part of the key of its random numbers; used if dropout > 0
 };
 
+/// Trait of activation functions: elementwise operations that are computed in the type of their operand.
+template <typename ConcreteOp> class IsActivation : public mlir::OpTrait::TraitBase<ConcreteOp, IsActivation> {};
+
 } // namespace zorse
 
 #define GET_OP_CLASSES
