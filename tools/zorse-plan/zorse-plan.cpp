@@ -281,7 +281,7 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
 /// those, unless devices are excluded.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem, const step::Plan &plan, const planning::Report &report,
-                                          const planning::SearchOptions &search) {
+                                          const planning::SearchOptions &search, bool given) {
   planning::PlanAgain again = [&](const planning::Cluster &other) -> std::optional<planning::Replanned> {
     Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
     if (otherCosts.failed())
@@ -294,7 +294,7 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem, cons
     return result.failed() ? std::nullopt : std::optional(planning::Replanned{result->evaluation.step, result->price});
   };
   return planning::explain(problem, plan, report, search.excluded.empty() ? again : planning::PlanAgain(),
-                           search.objective == planning::Objective::CostPerSample);
+                           search.objective == planning::Objective::CostPerSample, given);
 }
 
 /// Prints and writes the requested reports. A plan that does not fit is reported, and is an error.
@@ -306,7 +306,7 @@ int describe(const Options &o, const planning::Problem &problem, const step::Pla
     return fail(o.plan.empty() ? report.message() : o.plan + ": " + report.message());
   std::vector<planning::Reason> reasons;
   if (o.explain || !o.html.empty())
-    reasons = explainPlan(problem, plan, *report, search);
+    reasons = explainPlan(problem, plan, *report, search, !o.plan.empty());
   if (!o.quiet) {
     std::cout << planning::drawPlan(plan, problem.summary.units_size()) << "\n" << planning::printReport(*report, 32, !o.verbose);
     if (!found.empty())
