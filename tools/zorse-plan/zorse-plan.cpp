@@ -94,6 +94,8 @@ int compare(const Options &o, const planning::Problem &problem, const LoadedMode
     Result<step::Plan> plan = readPlan(path, model, cluster);
     if (plan.failed())
       return fail(plan.message());
+    if (plan->batch != problem.batch)
+      return fail(step::otherBatch(path, plan->batch * plan->samplesPerRow, problem.batch * plan->samplesPerRow));
     Result<planning::Report> report = planning::makeReport(problem, *plan);
     if (report.failed())
       return fail(path + ": " + report.message());
@@ -189,6 +191,7 @@ Status adaptToModel(const std::string &path, Inputs &inputs) {
       return assumed.error();
     assumptions = std::move(*assumed);
   }
+  assumptions.insert(assumptions.end(), model.assumptions.begin(), model.assumptions.end());
   if (model.layers) {
     assumptions.insert(assumptions.end(), model.layers->assumptions.begin(), model.layers->assumptions.end());
     planning::Profile own = model.layers->profile;
@@ -229,6 +232,12 @@ Status takePlan(const Options &o, Inputs &inputs) {
 
 Status readInputs(Options &o, Inputs &inputs) {
   const std::string path = o.model.empty() ? o.summary : o.model;
+  if (o.batch == 0 && !o.compare.empty()) { // the plans contain it
+    Result<step::PlanHead> head = step::readPlanHead(o.compare.front());
+    if (head.failed())
+      return head.error();
+    o.batch = head->batch;
+  }
   Status status = readFiles(o, inputs);
   if (status.succeeded())
     status = readModel(o, path, inputs);
@@ -387,6 +396,8 @@ static int runTool(int argc, char **argv) {
     if (!path->empty())
       if (runtime::Status status = runtime::checkWritable(*path); status.failed())
         return fail(std::string(option) + ": " + status.message());
+  if (!o.shape.empty() && app.count("--precision") > 0)
+    return fail("--precision: is for models that are compiled; add it to --model-shape, as in --model-shape llama-7b,precision=bf16");
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   Status status = model.resolve(o.compile);
   if (status.succeeded())

@@ -97,11 +97,10 @@ private:
     if (fill(*fullest) > 1)
       say("the plan does not fit: " + fullest->name + " exceeds its memory by " + showBytes(double(fullest->memory - fullest->available)));
     else if (full)
-      say("memory binds on " + std::to_string(full) + (full == 1 ? " device" : " devices") + "; " + fullest->name + " is " +
+      say(std::to_string(full) + (full == 1 ? " device is" : " devices are") + " more than 95 % full; " + fullest->name + " is " +
           showPercent(fill(*fullest)) + " full, most of it " + largest(fullest->use));
     else
-      say("memory does not bind: the fullest device, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) +
-          " left");
+      say("no device is full: the fullest, " + fullest->name + ", has " + showBytes(double(fullest->available - fullest->memory)) + " left");
   }
 
   std::optional<Evaluation> estimateOf(const step::Plan &other) const {

@@ -323,7 +323,7 @@ std::string zorse::planning::printOutcomes(std::vector<PlannerOutcome> outcomes,
       table.add({o.name, o.title, showSeconds(o.step), showCount(static_cast<double>(batch) / o.step * std::max(tokens, 1.0)),
                  format("%.3f", outcomes.front().step / o.step)});
     else
-      none += o.name + ": " + o.why.substr(0, o.why.find('\n')) + "\n";
+      none += (o.why.rfind(o.name + ": ", 0) == 0 ? "" : o.name + ": ") + o.why.substr(0, o.why.find('\n')) + "\n";
   }
   return table.print({1}) + none;
 }
