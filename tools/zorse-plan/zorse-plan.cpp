@@ -261,8 +261,12 @@ Result<planning::SearchOptions> searchOptions(const Options &o, const planning::
     search.splitBackward = o.split == "yes";
   for (const std::string &name : o.exclude) {
     auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(), [&](const planning::ClusterDevice &d) { return d.name == name; });
-    if (it == cluster.devices.end())
-      return userError("--exclude: the cluster has no device '" + name + "'");
+    if (it == cluster.devices.end()) {
+      std::string known;
+      for (size_t d = 0; d < cluster.devices.size() && d < 8; ++d)
+        known += (d ? ", " : "") + cluster.devices[d].name;
+      return userError("--exclude: the cluster has no device '" + name + "'; its devices are " + known + (cluster.devices.size() > 8 ? ", ..." : ""));
+    }
     search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
   }
   if (!o.quiet && isatty(2))
