@@ -139,13 +139,13 @@ std::string Network::name(uint32_t resource, const std::vector<std::string> &dev
   switch (kind) {
   case Kind::DeviceLinkOut:
   case Kind::DeviceLinkIn:
-    return "port of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
+    return "device link of " + (owner < deviceNames.size() ? deviceNames[owner] : "device " + std::to_string(owner)) +
            (kind == Kind::DeviceLinkOut ? ", out" : ", in");
   case Kind::Bus:
     return "bus of node " + nodeNames[owner];
   case Kind::NicOut:
   case Kind::NicIn:
-    return "card of node " + nodeNames[owner] + (kind == Kind::NicOut ? ", out" : ", in");
+    return "NIC of node " + nodeNames[owner] + (kind == Kind::NicOut ? ", out" : ", in");
   case Kind::Fabric:
     return "fabric of site " + siteNames[owner];
   case Kind::UplinkOut:

@@ -58,7 +58,7 @@ def main():
                 cells = [(u, v, s, s + 1, devices[i % len(devices)]) for s in range(BATCH) for i, (u, v) in enumerate(RANGES)]
                 plan = z.plan(folder, f"{len(devices)}", BATCH, devices, cells)
                 z.compile(os.path.join(z.SMALL, "gpt-tiny-dropout.onnx"), bundle, cuda.cluster(folder, devices), BATCH, LENGTH, plan)
-            entries = int(re.search(r"(\d+) entries a step", z.call("zorse-run", bundle, "--simulate", *words)[1]).group(1))
+            entries = int(re.search(r"(\d+) instructions a step", z.call("zorse-run", bundle, "--simulate", *words)[1]).group(1))
             pairs = [(seconds_of(bundle, text, MANY, words) - seconds_of(bundle, text, FEW, words)) / (MANY - FEW) / entries * 1e6 for _ in range(PAIRS)]
             figure = statistics.median(pairs)
             if not words:

@@ -51,7 +51,7 @@ def main():
 
         alone = os.path.join(folder, "alone.json")
         _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--batch-sizes", "4,1", "--max-seconds", 1)
-        expect("block attention: rows 1 4, forward" in said and "round 1:" in said, said)
+        expect("block attention: batch sizes 1 4, forward" in said and "round 1:" in said, said)
         profile, devices = devices_of(alone)
         expect(sorted(devices) == ["a", "b", "c"], f"devices {sorted(devices)}")
         check_times(devices["a"], [1, 4], splits)

@@ -47,8 +47,9 @@ namespace {
 void line(const char *name, const std::string &text) { printf("  %s %s\n", dim(fit(name, 9)).c_str(), text.c_str()); }
 
 void printUnits(const bundle::ModelSummary &s) {
+  const std::string per = samplesPerRow(s) > 1 ? "/group" : "/sample"; // a batch norm group, or a sample
   std::vector<std::vector<std::string>> table = {
-      {">", "unit", ">class", ">parameters", ">forward FLOPs/row", ">backward", ">saved/row", ">deferred/row", ">passes on/row"}};
+      {">", "unit", ">class", ">parameters", ">forward FLOPs" + per, ">backward", ">saved" + per, ">for W" + per, ">output" + per}};
   for (int u = 0; u < s.units_size(); ++u) {
     const bundle::UnitInfo &unit = s.units(u);
     double parameters = 0, passed = 0;
@@ -138,7 +139,7 @@ void printOverview(const InspectedBundle &what) {
              .c_str());
   line("digest", what.bundle.digest);
   line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
-                    std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
+                    std::to_string(s.groups_size()) + " parameter groups; " + std::to_string(s.units_size()) + " units of " +
                     std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.bodies_size()) + " bodies for " +
                     what.bundle.bodies.arch());
   std::string blocks =

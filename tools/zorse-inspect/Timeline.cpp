@@ -134,8 +134,8 @@ void printTimeline(const InspectedBundle &what) {
     }
   }
   printf("\n  %s %s\n", fit("", margin - 2).c_str(), dim("0 " + std::string(std::max(0, width - 12), '-') + " " + showDuration(end)).c_str());
-  printf("  %s forward of the device's micro-batch, %s its backward, %s weight gradients of a split backward, %s update, %s norm and decision, %s "
-         "send, %s receive, %s gather, %s reduce\n",
+  printf("  %s forwards of the device's micro-batches (+ from the 11th on), %s their backwards (* from the 27th on), %s weight gradients of a split "
+         "backward, %s update, %s gradient norm and clipping, %s send, %s receive, %s gather, %s reduce\n",
          onColour("012", 0).c_str(), onColour("abc", 2).c_str(), onColour("=", 8).c_str(), onColour("U", 3).c_str(), onColour("N", 1).c_str(),
          onColour(">", 5).c_str(), onColour("<", 5).c_str(), onColour("G", 4).c_str(), onColour("R", 6).c_str());
 }

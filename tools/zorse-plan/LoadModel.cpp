@@ -90,6 +90,10 @@ Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
       if (device.flopsPerSecond[planning::speedIndex(bundle::BF16)] <= 0)
         shape.computeType = bundle::F16;
   LoadedModel model;
+  if (!precision)
+    model.assumptions.push_back(shape.computeType == bundle::F16
+                                    ? "the model computes in f16, because not every device has bf16 (--model-shape ...,precision=f32 changes it)"
+                                    : "the model computes in bf16 (--model-shape ...,precision=f16 changes it)");
   Result<bundle::ModelSummary> summary = planning::makeSummary(shape);
   if (summary.failed())
     return summary.error();

@@ -119,13 +119,13 @@ private:
       return min + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
-      say("omitted: " + std::to_string(rows.back()) + " rows need " + std::to_string((min + workspace) >> 20) + " MiB of the " +
+      say("omitted: " + std::to_string(rows.back()) + " samples need " + std::to_string((min + workspace) >> 20) + " MiB of the " +
           std::to_string(options.memory >> 20) + " MiB available");
       rows.pop_back();
     }
     if (min + workspace > options.memory)
       return userError("the unit functions need " + std::to_string((min + workspace) >> 20) + " MiB for " + std::to_string(rows.back()) +
-                       " rows, but the limit is " + std::to_string(options.memory >> 20) +
+                       " samples, but the limit is " + std::to_string(options.memory >> 20) +
                        " MiB; set smaller batch sizes with --batch-sizes or a higher limit with --max-memory");
     Result<std::unique_ptr<DeviceMemory>> shared = device.allocate(bundle::DEVICE, std::max<uint64_t>(workspace, 64), {});
     if (shared.failed())
@@ -170,7 +170,7 @@ private:
           longest = std::max(longest, (now() - start) / static_cast<double>(c.sets.size()));
         }
         if (r > 0 && longest > kLongestCall) {
-          say("omitted: " + c.name + " takes " + std::to_string(longest) + " s for " + std::to_string(c.rows[r]) + " rows");
+          say("omitted: " + c.name + " takes " + std::to_string(longest) + " s for " + std::to_string(c.rows[r]) + " samples");
           c.rows.resize(r);
         }
       }
@@ -275,7 +275,7 @@ private:
         times.points.push_back(point);
       }
       profile.classes[classes[i].name] = {times};
-      std::string line = classes[i].name + ": rows";
+      std::string line = classes[i].name + ": batch sizes";
       for (int64_t rows : classes[i].rows)
         line += " " + std::to_string(rows);
       for (size_t task = 0; task < kTasks; ++task)

@@ -37,9 +37,9 @@ struct CpuCommunicationCost {
 
 /// Network topology. Immutable; threads may share it.
 ///
-///     in a node       sender's port out · bus · receiver's port in              latency: of the port, once, and the bus
-///     in a site       card out · fabric · card in                               of the fabric and both cards
-///     between sites   card out · uplink out · pair · uplink in · card in        of the pair, both uplinks and both cards
+///     in a node       sender's device link out · bus · receiver's device link in   latency: of the device link, once, and the bus
+///     in a site       NIC out · fabric · NIC in                                             of the fabric and both NICs
+///     between sites   NIC out · uplink out · pair · uplink in · NIC in                      of the pair, both uplinks and both NICs
 ///
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes
@@ -72,7 +72,7 @@ public:
   size_t resources() const { return bandwidths.size(); }
   double bandwidth(uint32_t resource) const { return bandwidths[resource]; } ///< bytes/s, > 0
   double secondsPerByte(uint32_t resource) const { return inverse[resource]; }
-  /// Returns a resource's name for reports: "card of node n1, out", "port of a100:3, in".
+  /// Returns a resource's name for reports: "NIC of node n1, out", "device link of a100:3, in".
   /// `deviceNames`: per device; empty: numbers.
   std::string name(uint32_t resource, const std::vector<std::string> &deviceNames = {}) const;
 

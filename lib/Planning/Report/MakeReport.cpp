@@ -53,7 +53,7 @@ Sets pipelinesOf(const step::Plan &plan) {
 }
 
 std::string scheduleName(const step::Schedule &schedule) {
-  return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", backward split" : "");
+  return step::scheduleRule(schedule.kind).name + std::string(schedule.splitBackward ? ", split backward" : "");
 }
 
 class ReportBuilder {
@@ -319,6 +319,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   report.batch = plan.batch * plan.samplesPerRow;
   report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;
+  report.givenDurations = plan.durations.has_value();
   report.entries = graph->numInstructions;
   Result<Efficiency> efficiency = planning::efficiency(problem, plan);
   if (efficiency.failed())

@@ -214,8 +214,8 @@ std::string factorBars(const Efficiency &e) {
                   100 * std::clamp(value, 0.0, 1.0), what);
   };
   bar("&eta;", e.eta, "bound on the step time, divided by the step time");
-  bar("idle", e.idle, "devices left out");
-  bar("kernel", e.kernel, "speed of the kernels at the chosen rows");
+  bar("idle", e.idle, "devices without work");
+  bar("kernel", e.kernel, "speed of the kernels at the chosen micro-batch sizes");
   bar("balance", e.balance, "stages of unequal time");
   bar("recompute", e.recompute, "recomputed activations");
   bar("bubble", e.bubble, "waiting inside the pipeline");
@@ -247,14 +247,14 @@ std::string zorse::planning::writeReportPage(const Report &report, const step::P
     used += d.cells > 0;
   std::string page = "<p class=lead>" + showSeconds(report.step) + " a step of " + std::to_string(report.batch) + " samples, ";
   page += report.tokensPerSample ? showCount(report.tokensPerSecond()) + " tokens/s" : showCount(report.samplesPerSecond()) + " samples/s";
-  page += format(", %.1f&nbsp;%% of the bound, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) +
+  page += format(", efficiency %.1f&nbsp;%%, %zu of %zu devices, ", 100 * report.efficiency.eta, used, report.devices.size()) +
           escape(report.schedule) + "</p>\n";
   page += "<div class=two><div>" + factorBars(report.efficiency) + "</div><div>" + reasonsList(reasons) + "</div></div>\n";
   page += "<h2>Time</h2>\n<p class=hint>Wheel: zoom; drag: move; double click: all.";
   if (shown.size() < used)
     page += format(" %zu of %zu devices are drawn: of every stage, one of each type first.", shown.size(), used);
-  page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Who computes "
-          "what</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
+  page += "</p>\n<canvas id=timeline></canvas>\n<h2>Memory over the step</h2>\n<div id=memory></div>\n<h2>Tiling: "
+          "units and samples</h2>\n<div id=tilinglegend class=legend></div><canvas id=tiling></canvas>\n";
   page += "<h2>Tables</h2>\n<pre>" + escape(printReport(report, 256, /*folded=*/false)) + "</pre>\n";
   return html::page((report.model.empty() ? "model" : report.model) + " on " + (report.cluster.empty() ? "cluster" : report.cluster), page, data,
                     html::kPlanScript);

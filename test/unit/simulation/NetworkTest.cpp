@@ -31,10 +31,10 @@ TEST(Network, RoutesCrossWhatTheDocumentationSays) {
   };
   using List = std::vector<std::string>;
   EXPECT_EQ(names(0, 0), List());
-  EXPECT_EQ(names(0, 1), (List{"port of device 0, out", "bus of node n0", "port of device 1, in"}));
-  EXPECT_EQ(names(1, 2), (List{"card of node n0, out", "fabric of site s0", "card of node n1, in"}));
+  EXPECT_EQ(names(0, 1), (List{"device link of device 0, out", "bus of node n0", "device link of device 1, in"}));
+  EXPECT_EQ(names(1, 2), (List{"NIC of node n0, out", "fabric of site s0", "NIC of node n1, in"}));
   EXPECT_EQ(names(3, 4),
-            (List{"card of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "card of node n2, in"}));
+            (List{"NIC of node n1, out", "uplink of site s0, out", "link from site s0 to site s1", "uplink of site s1, in", "NIC of node n2, in"}));
   EXPECT_EQ(network.route(0, 0).latency, 0);
   EXPECT_DOUBLE_EQ(network.route(0, 1).latency, 0.125);        // latency of the port
   EXPECT_DOUBLE_EQ(network.route(1, 2).latency, 1 + 2 * 0.25); // latencies of the fabric and both NICs
