@@ -18,7 +18,7 @@ from .options import Path, check
 
 @dataclass(frozen=True)
 class Evaluation:
-    step: int  #: step of the snapshot; 0 without a snapshot
+    step: int  #: step of the checkpoint; 0 without one
     loss: float
 
     @property
@@ -31,7 +31,7 @@ def evaluate(bundle: Bundle | Path, data: Any, *, load_weights: Path | None = No
              eval_iters: int = 0, throttle: Sequence[str] = (), **renamed: Any) -> Evaluation:
     """The mean loss over data, without dropout: `zorse-run --eval-only`.
 
-    data: as for zorse.train. load_weights: checkpoint with the parameters; checkpoint_dir: a snapshot, or a directory of snapshots (uses the newest);
+    data: as for zorse.train. load_weights: a file of parameters; checkpoint_dir: a checkpoint, or a directory of checkpoints (uses the newest);
     default: parameters of the bundle. eval_iters: maximum number of batches; 0: all samples. Raises ZorseError with zorse-run's message.
     """
     check(renamed)

@@ -129,7 +129,7 @@ def _note(error: BaseException, run: Run, source: _Source, resumable: bool) -> N
     where = "the module has them, and they" if source.module is not None else "they"
     last = f"of step {run.steps[-1].step}" if run.steps else "that the run had"
     error.add_note(f"zorse: the weights {last} are not lost: {where} are in {run.weights.path} (the exception's attribute run has the whole result)" +
-                   ("; resume=True resumes from the newest snapshot" if resumable else ""))
+                   ("; resume=True resumes from the newest checkpoint" if resumable else ""))
     error.run = run  # type: ignore[attr-defined]
 
 

@@ -28,7 +28,7 @@ def example(name, folder, steps):
 
 
 def snapshots(folder):
-    return sorted(name for name in os.listdir(os.path.join(folder, "snapshots")) if name.startswith("step-"))
+    return sorted(name for name in os.listdir(os.path.join(folder, "checkpoints")) if name.startswith("step-"))
 
 
 def slurm(folder):
@@ -93,7 +93,7 @@ def leader_worker_set(folder):
         if line.startswith("step 12/12"):
             break
     end = time.monotonic() + 30 * z.PATIENCE
-    while time.monotonic() < end and not (os.path.exists(os.path.join(folder, "snapshots")) and snapshots(folder) and snapshots(folder)[-1].startswith("step-00000012")):
+    while time.monotonic() < end and not (os.path.exists(os.path.join(folder, "checkpoints")) and snapshots(folder) and snapshots(folder)[-1].startswith("step-00000012")):
         time.sleep(0.05)
     time.sleep(1)
     alive = [p.poll() is None for p in both]
