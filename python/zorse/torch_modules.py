@@ -3,6 +3,7 @@ inputs."""
 from __future__ import annotations
 
 import contextlib
+import difflib
 import glob
 import inspect
 import os
@@ -131,9 +132,16 @@ def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             raise ZorseError(f"{type(module).__name__} takes {', '.join(known[:6])}, ..., and tokens are for models of input_ids and labels; give arrays by the names of "
                              "its inputs, such as {'pixel_values': ..., 'labels': ...}")
         return {} if "vocabulary" in given else {"vocabulary": _smallest_table(module)}
+    parameters = inspect.signature(module.forward).parameters.values()
     unknown = [name for name in arrays if name not in known]
-    if unknown and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in inspect.signature(module.forward).parameters.values()):
-        raise ZorseError(f"data: {type(module).__name__} has no input '{unknown[0]}'; its inputs are {', '.join(known)}")
+    missing = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty and p.name not in arrays]
+    if unknown and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        near = difflib.get_close_matches(unknown[0], missing or known, 1)
+        raise ZorseError(f"data: {type(module).__name__} has no input '{unknown[0]}'; its inputs are {', '.join(known)}. " +
+                         (f"Did you mean '{near[0]}'?" if near else f"If the loss is computed from '{unknown[0]}', wrap the module in one whose forward also takes "
+                                                                    f"'{unknown[0]}' and returns the loss"))
+    if missing and not is_of_transformers(module):
+        raise ZorseError(f"data: {type(module).__name__} also needs an input '{missing[0]}'; the data have {', '.join(arrays)}")
     inputs = {}
     for name in sorted(arrays, key=lambda n: known.index(n) if n in known else len(known)):
         value = torch.as_tensor(np.array(arrays[name]) if not hasattr(arrays[name], "detach") else arrays[name].detach().cpu().clone()).contiguous()
@@ -143,6 +151,18 @@ def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             value = value.float() if value.is_floating_point() else value.long()
         inputs[name] = value
     return {"inputs": inputs}
+
+
+def check_loss(module: Any, path: Any) -> None:
+    """Checks that the file at `path`, which `module` was exported to, has a scalar output, which
+    is the loss."""
+    import onnx
+
+    shapes = [[d.dim_param or d.dim_value for d in output.type.tensor_type.shape.dim] for output in onnx.load(path, load_external_data=False).graph.output]
+    if not any(shape in ([], [1]) for shape in shapes):
+        found = " and ".join(f"[{', '.join(map(str, shape))}]" for shape in shapes)
+        raise ZorseError(f"expected a module that returns its loss, a single number; the forward of {type(module).__name__} returns {'a tensor' if len(shapes) == 1 else 'tensors'} "
+                         f"of shape {found}. Wrap it in a module whose forward also takes the labels and returns the loss, such as F.cross_entropy(self.model(x), labels)")
 
 
 def export(module: Any, path: Any, **arguments: Any) -> Any:
