@@ -102,10 +102,25 @@ def returning_loss(module: Any, names: list[str]) -> Iterator[None]:
             module.__dict__["forward"] = before
 
 
-def _arrays(data: Any) -> dict[str, Any] | None:
-    """Inputs by name with their first samples; None: a stream of tokens."""
-    if isinstance(data, Mapping):
+def _with_labels(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The first samples of the data in which no integers are all negative: the loss of samples
+    whose labels are all ignored (-100) is not a number."""
+    samples = min((len(value) for value in data.values()), default=0)
+    kept = np.ones(min(samples, 4096), dtype=bool)
+    for value in data.values():
+        array = np.asarray(value[:len(kept)].detach().cpu() if hasattr(value, "detach") else value[:len(kept)])
+        if array.dtype.kind == "i" and array.size:
+            kept &= (array.reshape(len(kept), -1) >= 0).any(1)
+    chosen = np.flatnonzero(kept)[:_ROWS]
+    if len(chosen) < _ROWS:
         return {name: value[:_ROWS] for name, value in data.items()}
+    return {name: value[chosen] if hasattr(value, "shape") else [value[i] for i in chosen] for name, value in data.items()}
+
+
+def _arrays(data: Any) -> dict[str, Any] | None:
+    """Inputs by name with a few samples; None: a stream of tokens."""
+    if isinstance(data, Mapping):
+        return _with_labels(data)
     if not isinstance(data, (str, os.PathLike)) or not re.match(r"\w+=", os.fspath(data)):
         return None
     found: dict[str, Any] = {}
@@ -113,8 +128,8 @@ def _arrays(data: Any) -> dict[str, Any] | None:
         name, _, path = word.rpartition("=") if "=" in word else ("", "", "")  # a further shard has no name
         files = sorted(glob.glob(path)) if name else []
         if files and files[0].endswith(".npy"):
-            found[name] = np.load(files[0], mmap_mode="r")[:_ROWS]
-    return found or None
+            found[name] = np.load(files[0], mmap_mode="r")
+    return _with_labels(found) or None
 
 
 def _smallest_table(module: Any) -> int:
@@ -136,7 +151,7 @@ def example(module: Any, data: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [name for name in arrays if name not in known]
     missing = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty and p.name not in arrays]
     if unknown and not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        near = difflib.get_close_matches(unknown[0], missing or known, 1)
+        near = missing if len(missing) == 1 else difflib.get_close_matches(unknown[0], missing or known, 1)
         raise ZorseError(f"data: {type(module).__name__} has no input '{unknown[0]}'; its inputs are {', '.join(known)}. " +
                          (f"Did you mean '{near[0]}'?" if near else f"If the loss is computed from '{unknown[0]}', wrap the module in one whose forward also takes "
                                                                     f"'{unknown[0]}' and returns the loss"))

@@ -254,6 +254,21 @@ class Check:
         self.says("an input of another name", lambda: train(Classifier(), {"x": x, "labels": data["label"]}), "has no input 'labels'", "Did you mean 'label'?")
         self.says("an input that is missing", lambda: train(Classifier(), {"x": x}), "also needs an input 'label'", "the data have x")
         self.says("labels that are not whole numbers", lambda: train(Classifier(), {"x": x, "label": x[:, 0]}), "cannot take a training step", "'label' float32 [2]")
+        few = {"x": x, "label": np.where(np.arange(32) % 8 < 3, -100, data["label"])}
+        self.holds("the first samples may be without labels", all(np.isfinite(train(Classifier(), few).losses)))
+        for name, usual in (("learning_rate", "lr"), ("batch_size", "global_batch_size"), ("epochs", "max_steps")):
+            try:
+                train(Classifier(), data, **{name: 1})
+                found = "nothing"
+            except TypeError as error:
+                found = str(error)
+            self.holds(f"{name}: {found[:100]}", f"did you mean '{usual}'?" in found)
+        try:
+            zorse.train(Classifier(), data, max_steps=1, global_batch_size=8, cluster=["a"])
+            found = "nothing"
+        except TypeError as error:
+            found = str(error)
+        self.holds(f"a list of devices: {found[:100]}", "cluster: expected the path of a cluster file" in found)
         module = Classifier()
         run = train(module, data)
         with torch.no_grad():
