@@ -338,6 +338,7 @@ def sampling(folder):
             "--prompt", ",".join(["1"] * 16))
     refused("a token that is none", "expected ids from 0 to", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--prompt", "70000")
     refused("no ids", "expected token ids separated by commas", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--generate-interval", 1, "--prompt", "Hi")
+    refused("evaluations without data", "--eval-interval needs --eval-data", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--eval-interval", 1)
     refused("options without it", "--max-new-tokens needs --generate-interval", "zorse-run", one, "--data", TOKENS, "--max-steps", 1, "--max-new-tokens", 4)
 
 

@@ -262,6 +262,10 @@ bool checkTogether(const CLI::App &app, const Options &o) {
     fprintf(stderr, "error: --ignore-tensors needs --load-weights, the file with the tensors to ignore\n");
     return false;
   }
+  if (o.evaluation.empty() && o.evaluateEvery > 0) {
+    fprintf(stderr, "error: --eval-interval needs --eval-data, the data to evaluate on\n");
+    return false;
+  }
   if (o.checkpointDirectory.empty() && (o.saveInterval > 0 || o.resume)) {
     fprintf(stderr, "error: %s needs --checkpoint-dir DIR, the directory of the checkpoints\n", o.resume ? "--resume" : "--save-interval");
     return false;
