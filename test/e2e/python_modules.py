@@ -223,7 +223,7 @@ class Check:
                 x = self.table(input_ids).mean()
                 return x if x.item() > 0 else -x
 
-        self.says("an unsupported module gives a short message", lambda: self.train(Branches()), "PyTorch cannot export the module")
+        self.says("an unsupported module gives a short message", lambda: self.train(Branches()), "PyTorch cannot export the module", "python_modules.py, line", "such as torch.where")
 
     def mistakes(self):
         """Messages say what to do; the result of a run evaluates its trained weights."""
