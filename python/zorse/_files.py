@@ -25,6 +25,8 @@ def model_file(model: Any) -> str:
 def cluster_file(cluster: Path | Mapping[str, Any] | None, folder: str) -> str:
     """Returns the path of a cluster file (docs/reference/cluster-yaml.md): the given one, or a new one in `folder` with the contents of the mapping; None: with the devices
     of this machine."""
+    if cluster is not None and not isinstance(cluster, (Mapping, str, os.PathLike)):
+        raise TypeError(f"cluster: expected the path of a cluster file, or its contents as a dictionary {{'nodes': [{{'name': ..., 'devices': [...]}}]}}, got {type(cluster).__name__}")
     if cluster is not None and not isinstance(cluster, Mapping):
         return os.fspath(cluster)
     path = os.path.join(folder, "cluster.yaml")

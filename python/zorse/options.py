@@ -205,6 +205,29 @@ _RENAMED = {
     "warmup": "warmup_steps",
 }  #: old names of options and arguments
 
+_USUAL = {
+    "global_batch_size": "batch_size train_batch_size per_device_train_batch_size gradient_accumulation_steps",
+    "max_steps": "epochs num_epochs n_epochs max_epochs num_train_epochs num_steps train_steps",
+    "seq_length": "seq_len sequence_length max_length max_seq_length block_size context_length",
+    "lr": "learning_rate",
+    "lr_scheduler_type": "scheduler lr_scheduler lr_schedule",
+    "warmup_steps": "num_warmup_steps lr_warmup_steps warmup_iters",
+    "max_grad_norm": "grad_clip clip_grad clip_grad_norm gradient_clipping gradient_clip_val",
+    "weight_decay": "wd",
+    "betas": "beta1 beta2 adam_beta1 adam_beta2",
+    "eps": "epsilon adam_epsilon",
+    "optimizer": "optim opt optimiser",
+    "precision": "dtype torch_dtype mixed_precision amp bf16 fp16",
+    "eval_data": "val_data valid_data validation_data eval_dataset",
+    "eval_interval": "eval_steps eval_every",
+    "checkpoint_dir": "checkpoints save_dir ckpt_dir",
+    "save_interval": "save_steps save_every",
+    "resume": "resume_from_checkpoint",
+    "output": "output_dir out_dir",
+    "on_step": "callback callbacks",
+    "cluster": "devices hosts",
+}  #: options and arguments, with the names that they have elsewhere
+
 
 def check(given: Mapping[str, Any], *kinds: type) -> None:
     """Raises TypeError for an option that none of `kinds` has, and suggests the closest one."""
@@ -217,7 +240,8 @@ def check(given: Mapping[str, Any], *kinds: type) -> None:
             other = next((f for f, kind in (("compile", CompileOptions), ("plan", PlanOptions), ("train", RunOptions)) if name in get_type_hints(kind)), None)
             if other:
                 raise TypeError(f"there is no option '{name}' here; it is one of zorse.{other}")
-            near = difflib.get_close_matches(name, known, 1)
+            usual = [n for n, names in _USUAL.items() if kinds and name in names.split()]
+            near = usual or difflib.get_close_matches(name, known, 1)
             raise TypeError(f"there is no option '{name}'" + (f"; did you mean '{near[0]}'?" if near else "; known options: " + ", ".join(known)))
 
 

@@ -61,7 +61,7 @@ def memory(c):
     run = lambda *words, steps=2: z.call("zorse-run", bundle, "--data", DATA, "--max-steps", steps, *words, ok=False)
     c.expect("clipping turned on for a run", run("--max-grad-norm=1"), "--max-grad-norm=1", "optimizer_in_backward", "false")
     c.expect("skipping asked of a run", run("--on-nonfinite=skip"), "--on-nonfinite=skip", "optimizer_in_backward", "false")
-    c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "snapshot")
+    c.expect("a step that is not finite and has been applied", run("--lr=1e38", steps=6), "not finite", "has been applied", "checkpoint")
 
 
 def models(c):
@@ -282,7 +282,7 @@ def overwrites(c, good):
     index = os.path.join(snapshots, os.listdir(snapshots)[0] if os.listdir(snapshots)[0].startswith("step") else os.listdir(snapshots)[1], "index.json")
     with open(index, "rb") as f:
         files[index] = f.read()
-    keeps("zorse-export -o: the snapshot", files, z.call("zorse-export", snapshots, "-o", index, ok=False), "lies in the snapshot")
+    keeps("zorse-export -o: the snapshot", files, z.call("zorse-export", snapshots, "-o", index, ok=False), "lies in the checkpoint")
     keeps("zorse-export -o: the original", files, z.call("zorse-export", snapshots, "--onnx", model, "-o", model, ok=False), "same file")
 
 

@@ -155,7 +155,7 @@ def restarted(launcher, folder, words):
         code, _, _ = job.end()
         ranks = outcome(folder, "restarted", lambda more: None)
         text = job.text()
-        good = code == 0 and ranks == threads and (launcher != "processes" or "restart 1 of 1 from snapshot" in text)
+        good = code == 0 and ranks == threads and (launcher != "processes" or "restart 1 of 1 from checkpoint" in text)
         return good, f"started again: exit code {code}, {'equal to the uninterrupted run' if ranks == threads else 'differs from the uninterrupted run'}" + ("" if good else "\n" + text)
     finally:
         job.close()

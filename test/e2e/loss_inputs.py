@@ -96,7 +96,7 @@ REFUSALS = {  # name -> (text, words of the error)
     "a loss of 0": ("((l - q) ** 2).sum() * 0", ("the number 0", "nothing to train", "a factor of 0")),
     "a loss of data alone": ("(q ** 2).mean()", ("nothing to train",)),
     "a loss of data alone, divided by the number of samples": ("(q ** 2).sum() / (2 * q.shape[0])", ("nothing to train",)),
-    "a loss with a value per sample": ("each(l, y).sum(1)", ("expects one scalar output, the loss",)),
+    "a loss with a value per sample": ("each(l, y).sum(1)", ("expects one scalar output, the loss", "of shape [", "Return the loss from forward")),
 }
 ALL = slice(None)
 SKIPS = {  # name -> (text, batch, changes of the first batch)

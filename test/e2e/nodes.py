@@ -159,7 +159,7 @@ def main():
                                  lambda nodes: os.kill(children(nodes[1])[1], signal.SIGKILL), at=12))
             equal = outcome(folder, "broken", broken) == unbroken
             codes, outputs, _ = said[0]
-            good = equal and codes == [0, 0] and "restart 1 of 1 from snapshot step-000000" in outputs[0]
+            good = equal and codes == [0, 0] and "restart 1 of 1 from checkpoint step-000000" in outputs[0]
             note(good, f"a rank of the second node killed, with a restart: exit codes {codes}, {'equal to' if equal else 'differs from'} the uninterrupted run" + ("" if good else "\n" + "\n--\n".join(outputs)))
 
             for node in (0, 1):

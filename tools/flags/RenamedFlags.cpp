@@ -72,6 +72,7 @@ const Renamed kRenamed[] = {
     {"shifted-in-graph", "labels-shifted-in-graph"},
     {"shuffle", "shuffle-seed"},
     {"simulate-evaluation", "simulate-eval"},
+    {"snapshot", "checkpoint"},
     {"snapshot-every", "save-interval"},
     {"snapshots", "checkpoint-dir"},
     {"speed-times", "compute-scale"},

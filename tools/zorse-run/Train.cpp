@@ -33,7 +33,7 @@ class LocalTrainer {
 public:
   LocalTrainer(const Options &options, const Bundle &bundle, DataSource &data, ProcessContext &process, uint64_t &stepsDone)
       : o(options), bundle(bundle), data(data), process(process), stepsDone(stepsDone), gradients(bundle), lossRows(bundle),
-        again(process.group, "checkpoint: ") {}
+        again(process.group, "weights: ") {}
 
   ~LocalTrainer() {
     if (process.member)
@@ -178,7 +178,7 @@ private:
       return resumed.error();
     say(note);
     if (!*resumed) {
-      say(o.checkpointDirectory + ": no snapshot found; the run starts from the beginning");
+      say(o.checkpointDirectory + ": no checkpoint found; the run starts from the beginning");
       return inCheckpoint ? loadInitial(Initial::All) : Status::success(); // the snapshot was removed in the meantime
     }
     training.firstStep = (*resumed)->step + 1;
@@ -217,11 +217,11 @@ private:
       auto newest = std::find_if(directories->begin(), directories->end(), [](const CheckpointDirectory &directory) { return directory.complete; });
       chosen = newest == directories->end() ? std::string() : chosen + "/" + newest->name;
     }
-    Result<std::vector<std::string>> all = process.group.allGatherBytes("snapshot to evaluate", chosen);
+    Result<std::vector<std::string>> all = process.group.allGatherBytes("checkpoint to evaluate", chosen);
     if (all.failed())
       return all.error();
     if (all->front().empty())
-      return userError("--checkpoint-dir " + o.checkpointDirectory + ": expected a snapshot, or a directory with complete ones, found none");
+      return userError("--checkpoint-dir " + o.checkpointDirectory + ": expected a checkpoint, or a directory with complete ones, found none");
     Result<uint64_t> step = loadCheckpointParameters(all->front(), *executor, bundle);
     if (step.failed())
       return step.error();
@@ -267,7 +267,7 @@ private:
     };
     if (process.output && !o.quiet && !inParts)
       options.written = [this](uint64_t step, const std::string &path) {
-        process.output->line("snapshot of step " + std::to_string(step) + ": " + path);
+        process.output->line("checkpoint of step " + std::to_string(step) + ": " + path);
       };
     Result<std::unique_ptr<CheckpointManager>> opened = CheckpointManager::open(*executor, bundle, group, options, runConfig);
     if (opened.failed())
@@ -318,14 +318,14 @@ private:
         for (const bundle::Arena &arena : program.arenas())
           planned += arena.bytes();
       std::string batch = std::to_string(bundle.samples()) + (bundle.sequence > 0 ? " x " + std::to_string(bundle.sequence) : "");
-      printf("%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
-             bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
-             bytesText(planned).c_str(),
-             checkpoints
-                 ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the checkpoint" : "snapshots"))
-                       .c_str()
-                 : "",
-             (unsigned long long)data.samplesPerEpoch());
+      printf(
+          "%s: %s, %zu device%s%s, batch %s, %s, %s planned%s; %llu samples an epoch\n", o.bundle.c_str(), bundle.model.c_str(),
+          bundle.devices.size(), bundle.devices.size() == 1 ? "" : "s", alone() ? "" : ", a process each", batch.c_str(), bundle.precision.c_str(),
+          bytesText(planned).c_str(),
+          checkpoints
+              ? (", " + bytesText(checkpoints->memory()) + (alone() ? "" : " per rank") + " for " + (inParts ? "the weights" : "checkpoints")).c_str()
+              : "",
+          (unsigned long long)data.samplesPerEpoch());
       for (const std::string &line : o.evaluate ? std::vector<std::string>() : data.description())
         printf("data: %s\n", line.c_str());
       for (const std::string &line : evaluation ? evaluation->description() : std::vector<std::string>())
@@ -403,7 +403,7 @@ private:
     partsFailed = inParts && status.failed();
     if (alone() || o.checkpoint.empty() || inParts)
       return status;
-    Result<std::vector<std::string>> failed = process.group.allGatherBytes("last snapshot", status.failed() ? "failed" : "");
+    Result<std::vector<std::string>> failed = process.group.allGatherBytes("last checkpoint", status.failed() ? "failed" : "");
     if (failed.failed())
       return failed.error();
     bool any = std::any_of(failed->begin(), failed->end(), [](const std::string &text) { return !text.empty(); });
@@ -470,7 +470,7 @@ private:
       const char *what;
       std::function<Status()> write;
     } const outputs[] = {
-        {o.checkpoint, "checkpoint", [&] { return writeCheckpoint(); }},
+        {o.checkpoint, "weights", [&] { return writeCheckpoint(); }},
         {o.metrics, "metrics", [&] { return process.output->writeMetrics(); }},
         {o.tensorboard, "events for TensorBoard", [&] { return process.output->closeTensorBoard(); }},
         {o.gradients, "gradients", [&] { return gradients.write(o.gradients); }},
@@ -542,7 +542,7 @@ private:
     auto newest = std::find_if(directories->begin(), directories->end(),
                                [&](const CheckpointDirectory &folder) { return folder.complete && folder.step == stepsDone; });
     if (newest == directories->end())
-      return userError(directory + ": contains no snapshot of step " + std::to_string(stepsDone) +
+      return userError(directory + ": contains no checkpoint of step " + std::to_string(stepsDone) +
                        "; expected a directory that all ranks share. Nothing was " + "written to " + o.checkpoint);
     Result<CheckpointReader> checkpoint = CheckpointReader::open(directory + "/" + newest->name);
     if (checkpoint.failed())
@@ -576,11 +576,11 @@ private:
   LossRows lossRows;
   std::unique_ptr<Executor> executor;
   std::unique_ptr<TextGenerator> generator;       // destroyed before the executor: uses its device memory
-  PrefixedGroup again;                            // exchanges about the checkpoint's parts
+  PrefixedGroup again;                            // exchanges about the parts of the weights
   std::unique_ptr<CheckpointManager> checkpoints; // destroyed before the executor
   RunConfig runConfig;
   bool unchanged = false;                      // no update was applied
-  bool inParts = false;                        // the checkpoint is merged from its parts, not from the last snapshot
+  bool inParts = false;                        // the weights are merged from parts, not from the last checkpoint
   bool partsFailed = false;                    // collecting the parts failed, and the error has been printed
   std::string partsDirectory;                  // as sent by rank 0
   std::optional<bundle::DraftDirectory> parts; // rank 0: the same directory

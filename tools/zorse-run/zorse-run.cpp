@@ -152,7 +152,7 @@ Result<int> runLauncher(const Options &o, int argc, char **argv, const std::opti
       Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
       for (const CheckpointDirectory &directory : directories.failed() ? std::vector<CheckpointDirectory>() : *directories)
         if (directory.complete)
-          return "snapshot " + directory.name;
+          return "checkpoint " + directory.name;
       return {};
     };
   launching.nextGeneration = [&o, last = uint64_t(0)]() mutable {

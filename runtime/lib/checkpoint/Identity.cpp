@@ -204,7 +204,7 @@ std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfi
     return std::string(text);
   };
   return std::string("the ") + nameOf(kSchedules, now.training.schedule()) + " decay of the learning rate ends with the run, at step " +
-         std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the snapshot's run: step " +
+         std::to_string(decayEnd(now)) + " now and at step " + std::to_string(decayEnd(before)) + " in the checkpoint's run: step " +
          std::to_string(step + 1) + " has the learning rate " + rate(now) + ", and would have had " + rate(before) + "; --lr-decay-steps " +
          std::to_string(decayEnd(before)) + " keeps the decay as it was, and the steps after it at its end";
 }
@@ -212,7 +212,7 @@ std::string zorse::runtime::explainDecay(const RunConfig &before, const RunConfi
 std::string zorse::runtime::listed(const std::vector<Difference> &differences) {
   std::string text;
   for (const Difference &difference : differences)
-    text += "\n  " + difference.what + ": " + difference.before + " in the snapshot, " + difference.now + " here";
+    text += "\n  " + difference.what + ": " + difference.before + " in the checkpoint, " + difference.now + " here";
   return text;
 }
 

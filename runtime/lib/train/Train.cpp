@@ -210,7 +210,7 @@ private:
            "; the bundle updates every group as soon as its gradients are there (\"optimizer_in_backward\": true), so that the step has been "
            "applied, and the "
            "run "
-           "stops. Resume from a snapshot of an earlier step (remove those of step " +
+           "stops. Resume from a checkpoint of an earlier step (remove those of step " +
            step + " and later), or compile with \"optimizer_in_backward\": false, where such steps are skipped";
   }
 
