@@ -20,18 +20,11 @@ def device_types(cluster):
     return types
 
 
-def cells_of(plan):
-    """Cells of a plan: its own, or those of its stages, whose devices take turns in shares of their samples."""
-    if "cells" in plan:
-        return plan["cells"]
-    raise ValueError("the plan has no cells: zorse-compile --emit=plan writes them")
-
-
 def check_cover(plan):
     """A plan of cells covers units × samples exactly once."""
-    units = max(c["units"][1] for c in cells_of(plan))
+    units = max(c["units"][1] for c in plan["cells"])
     seen = set()
-    for cell in cells_of(plan):
+    for cell in plan["cells"]:
         for u in range(*cell["units"]):
             for s in range(*cell["samples"]):
                 if (u, s) in seen:
@@ -45,7 +38,7 @@ def check_cover(plan):
 def draw_tiling(svg, x, y, width, height, plan, types, title, kinds, short=None):
     units, batch = check_cover(plan), plan["global_batch_size"]
     svg.text(x, y - 8, title, "h")
-    for cell in cells_of(plan):
+    for cell in plan["cells"]:
         (u0, u1), (s0, s1), device = cell["units"], cell["samples"], cell["device"]
         cx, cy, cw, ch = x + width * s0 / batch, y + height * u0 / units, width * (s1 - s0) / batch, height * (u1 - u0) / units
         svg.rect(cx, cy, cw, ch, f"t{kinds.index(types[device])}", cls="j", tip=f"{device}: units {u0}-{u1}, samples {s0}-{s1}")
@@ -61,7 +54,7 @@ def draw_tiling(svg, x, y, width, height, plan, types, title, kinds, short=None)
 def tiling(figure, _):
     svg = Svg(figure["title"], "Tilings of a training step: units downwards, samples to the right; each rectangle is one cell, one micro-batch of one device.")
     across, width, height = figure.get("across", 2), figure.get("width", 290), figure.get("height", 150)
-    types = device_types(figure["cluster"])
+    types = figure.get("types") or device_types(figure["cluster"])
     kinds = sorted(set(types.values()), key=list(types.values()).index)
     bottom = 0
     for i, panel in enumerate(figure["panels"]):
