@@ -21,7 +21,7 @@ docs/figures/figures.json lists the figures with data, docs/figures/diagrams.jso
     curves         losses of committed metrics files, which are measured once
     token-rows     arrays that zorse.data writes from a few sentences
     attention      blocks and tiles of the attention kernel under a causal mask
-    diagram, sequence, decisions, dependencies, grid   drawn as the list describes them
+    diagram, sequence, decisions, dependencies   drawn as the list describes them
 
 Simulated and predicted times do not depend on the machine. Exit code 77: a figure needs a tool that is not built.
 """

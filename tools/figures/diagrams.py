@@ -138,24 +138,4 @@ def dependencies(figure, _):
     return svg.write()
 
 
-def grid(figure, _):
-    """Cells in rows and columns, colored by their text."""
-    svg = Svg(figure["title"], figure.get("description", ""))
-    y, left = 20, 12 + max(text_width(row[0], 12) for panel in figure["panels"] for row in panel["rows"])
-    for panel in figure["panels"]:
-        svg.text(8, y, panel["title"], "h")
-        w = (692 - left) / len(panel["columns"])
-        for i, column in enumerate(panel["columns"]):
-            svg.text(left + w * (i + 0.5), y + 20, column, "n")
-        for r, (name, *cells) in enumerate(panel["rows"]):
-            top = y + 28 + 28 * r
-            svg.text(left - 6, top + 17, name, "s e")
-            for i, cell in enumerate(cells):
-                if cell:
-                    svg.rect(left + w * i + 1, top, w - 2, 25, figure["fills"].get(cell, "o"), rx=2)
-                    svg.text(left + w * (i + 0.5), top + 17, cell, "n")
-        y += 28 + 28 * len(panel["rows"]) + 30
-    return svg.write()
-
-
-KINDS = {"grid": grid, "diagram": diagram, "sequence": sequence, "decisions": decisions, "dependencies": dependencies}
+KINDS = {"diagram": diagram, "sequence": sequence, "decisions": decisions, "dependencies": dependencies}
