@@ -194,6 +194,8 @@ def figures(*words):
     tool = os.path.join(z.ROOT, "tools", "docs_figures.py")
     done = subprocess.run([sys.executable, tool, "--check", "--bin", z.BIN, *words], capture_output=True, text=True, cwd=z.ROOT)
     holds("figures are as their sources, and pages show them", done.returncode == 0, (done.stdout + done.stderr)[-4000:])
+    done = subprocess.run([sys.executable, os.path.join(DOCS, "figures", "readme_tiling.py"), "--check"], capture_output=True, text=True)
+    holds("the figure of the README is as its source", done.returncode == 0, done.stdout + done.stderr)
 
 
 def main():
