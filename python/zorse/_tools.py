@@ -171,7 +171,7 @@ def call(name: str, words: Sequence[str], quiet: bool = True) -> None:
 
 
 def main() -> NoReturn:
-    """Entry point of the tools of an installed package on the PATH: runs the tool of its own name."""
+    """Entry point of the tools of an installed package on the PATH: runs the tool with the name of this program."""
     name = os.path.basename(sys.argv[0])
     inside = os.path.join(_HERE, "bin", name)
     try:

@@ -259,7 +259,7 @@ def whole(form, data, batch, N):
 
 def evaluated_in_groups(folder):
     """The forward reads B before a batch norm with groups of 2, and the loss a sum of weights: the last batch has the
-    numbers of its own samples, whatever pads its last group."""
+    numbers of its samples only, whatever pads its last group."""
     of_batch = [onnx.node("Shape", ["x"], ["shape"]), onnx.constant("zero", (), [0], onnx.INT64), onnx.node("Gather", ["shape", "zero"], ["samples"], axis=0),
                 onnx.node("Cast", ["samples"], ["number"], to=onnx.FLOAT), onnx.node("Mul", ["x", "number"], ["c"])]
     nodes = [*of_batch, onnx.node("MatMul", ["c", "w"], ["h"]), onnx.node("BatchNormalization", ["h", "scale", "bias", "running", "spread"], ["z", "r", "s"], training_mode=1),

@@ -1,5 +1,5 @@
 """Two nodes, each started once as Kubernetes starts pods, with one rank on the first and three on the second. Metrics
-are bit-identical to threads of one process. If a rank is killed or a node is told to end, the other node ends, too.
+are bit-identical to threads of one process. If a rank is killed or a node receives SIGTERM, the other node ends, too.
 
     nodes.py
 

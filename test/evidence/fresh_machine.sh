@@ -48,7 +48,7 @@ mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' 'C
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Copies the configuration of apt and pip: package sources and trusted keys. No package is copied.
+# Copies the configuration of apt and pip: package sources and keys. No package is copied.
 configure() {
   local root=$1 path
   for path in /etc/apt /usr/share/keyrings /etc/ssl/certs /usr/share/ca-certificates /usr/local/share/ca-certificates /etc/pip.conf /etc/resolv.conf /etc/hosts; do

@@ -206,7 +206,7 @@ def bundles(binaries):
                 if units > 40:
                     sys.exit(f"{model}: {done.stderr}")
             packed = pack(out)
-            if name != "shared":  # as long as two other bundles
+            if name != "shared":  # its size is that of two other bundles
                 write("bundle", name, packed)
             # The fields that this target reads: plan, summary, bodies, programs.
             write("programs", name, b"".join(field(number, value) for number, _, value in fields(packed) if number in (2, 5, 6, 7)))

@@ -92,7 +92,7 @@ struct Strategy {
   std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order
   /// Number of parts per unit. Stages can share units: with four parts, a quarter of a unit in a
   /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
-  /// stages then count parts. There are as many ways as parts, a power of two. On way w, a stage
+  /// stages then count parts. The number of ways is `parts`, a power of two. On way w, a stage
   /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
   /// assigned to the ways round-robin, `samplesPerVariant` samples at a time (Layout/AssignStageCells.h).
   int32_t boundaryDenominator = 1;

@@ -1,4 +1,4 @@
-// Walks: moves from several initial layouts; the worse walks are dropped one after the other.
+// Walks: moves from several initial layouts; the worse walks are dropped one at a time.
 
 #include "Candidates.h"
 

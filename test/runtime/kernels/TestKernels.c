@@ -8,7 +8,7 @@ struct call {
   int64_t bases[2];
 };
 
-/* Beside each, as <name>_needs: what it touches (abi/KernelAbi.h): operands, points; of each operand bytes fixed, per row and per point, and whether
+/* Next to each, as <name>_needs: what it accesses (abi/KernelAbi.h): operands, points; of each operand bytes fixed, per row and per point, and whether
  * it is written. */
 
 /* operand 1[p] (+)= 2 * operand 0[p]; one f32 per point. */
