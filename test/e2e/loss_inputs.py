@@ -325,8 +325,8 @@ def guessed(folder):
     np.arange(32, dtype=np.uint16).tofile(tokens)
     z.compile(model, bundle, z.cluster(folder, ["a"]), 2, 0, None, SGD, "f64")
     _, out, err = z.call("zorse-run", bundle, "--eval-only", "--data", tokens, "--data-type", "uint16")
-    good = "input 'numbers' is taken for token ids by its name; numbers=FILE.npy" in out + err
-    print(f"{'ok  ' if good else 'FAIL'} an input that is taken for ids by its name is named" + ("" if good else f": {out + err}"), flush=True)
+    good = "input 'numbers' is assumed to hold token ids by its name; numbers=FILE.npy" in out + err
+    print(f"{'ok  ' if good else 'FAIL'} an input that is assumed to hold ids by its name is named" + ("" if good else f": {out + err}"), flush=True)
     return [good]
 
 

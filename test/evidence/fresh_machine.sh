@@ -24,7 +24,7 @@ for word in "$@"; do
   esac
 done
 if [ "$(id -u)" -ne 0 ] || ! unshare --mount --pid --fork true 2>/dev/null; then
-  echo "skipped: a root of its own needs to be made by root, and namespaces"
+  echo "skipped: a separate root needs the user root, and namespaces"
   exit 77
 fi
 if [ -z "$folder" ]; then

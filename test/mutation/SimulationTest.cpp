@@ -114,9 +114,10 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
   }
   EXPECT_LE(heldBackCases, int(kCases / 4));
   EXPECT_LE(laterCases, int(kCases / 10));
-  printf("%llu plans on random networks: the first step differs by at most %.4f %%, but for %d that begin cells earlier than their list and %d where "
-         "arrivals wait for earlier ones\n",
-         (unsigned long long)kCases, worst * 100, heldBackCases, laterCases);
+  printf(
+      "%llu plans on random networks: the first step differs by at most %.4f %%, except for %d that begin cells earlier than their list and %d where "
+      "arrivals wait for earlier ones\n",
+      (unsigned long long)kCases, worst * 100, heldBackCases, laterCases);
 }
 
 } // namespace

@@ -234,7 +234,7 @@ static LogicalResult importSoftmax(OpContext &op) {
   if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() == axis && !op.state.isFromInputs(x.value()))
-    return op.error("normalises activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
+    return op.error("normalizes activations over the samples; every op must treat samples apart. A softmax of inputs alone may run over them");
   if (x.view.sampleAxis() == axis) {
     Decomposition make(op);
     return make.result(normalisedOverSamples(make, x, axis, op.node.op == "LogSoftmax"));
@@ -279,7 +279,7 @@ static LogicalResult importNorm(OpContext &op) {
   if (!x.isTensor() || !isFloat(x.type) || axis < 0)
     return op.error("expects float activations and a valid axis");
   if (x.view.sampleAxis() >= axis)
-    return op.error("normalises over the samples; every op must treat samples apart");
+    return op.error("normalizes over the samples; every op must treat samples apart");
   if ((op.isUsed(1) || op.isUsed(2)) && failed(normStatistics(op, x, axis)))
     return failure();
   FactorList last;

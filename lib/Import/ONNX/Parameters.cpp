@@ -272,7 +272,7 @@ static void reportModes(ImportState &state) {
   if (!state.frozenNorms.empty())
     warn(state,
          std::to_string(state.frozenNorms.size()) + (state.frozenNorms.size() == 1 ? " batch norm (" : " batch norms (") +
-             firstOf(state.frozenNorms, 3) + ") normalise by running statistics, which training does not change" +
+             firstOf(state.frozenNorms, 3) + ") normalize by running statistics, which training does not change" +
              (state.normsMayTrain ? "; --batch-norm-group-size=G takes the statistics of groups of G samples, as training in PyTorch does" : ""));
   if (state.inertDropouts > 0) {
     bool exportedInTraining = state.dropouts > 0 || state.metadata.training.value_or(false);

@@ -133,9 +133,9 @@ static LogicalResult importBatchNorm(OpContext &op) {
   const bool training = told || (op.state.options.batchNormRows > 0 && trains);
   if (told && op.state.options.batchNormRows == 0)
     return op.error(
-        "normalises by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G, the "
+        "normalizes by statistics of the batch (training_mode = 1), which mix samples; plans keep samples apart. Give --batch-norm-group-size=G, the "
         "statistics of groups of G samples (the batch, as on one device, or what each device of data parallelism has), use nn.GroupNorm or "
-        "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalises by their running statistics");
+        "nn.LayerNorm, or export with these layers in evaluation mode (module.eval()), which normalizes by their running statistics");
   if (failed(checkChannels(op, x, training ? 2 : 4)))
     return failure();
   const int64_t channels = x.view.size(1);
@@ -163,7 +163,7 @@ static LogicalResult importMeanVarianceNorm(OpContext &op) {
   Decomposition make(op);
   ImportedValue mean = make.reduce("ReduceMean", x, axes, true), square = make.reduce("ReduceMean", make("Mul", {x, x}), axes, true);
   if (make.hasFailed() || mean.isLoss())
-    return make.hasFailed() ? failure() : op.error("normalises over the samples; every op must treat samples apart");
+    return make.hasFailed() ? failure() : op.error("normalizes over the samples; every op must treat samples apart");
   ImportedValue deviation = make("Sqrt", {make("Sub", {square, make("Mul", {mean, mean})})});
   return make.result(make("Div", {make("Sub", {x, mean}), make("Add", {deviation, make.number(1e-9, x)})}));
 }

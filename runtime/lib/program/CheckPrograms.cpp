@@ -304,7 +304,7 @@ private:
       const size_t contributors = terms.empty() ? size_t(r.contributors_size()) : holdersOf(terms, {device_, run.begin, run.end}).size();
       max = std::max(max, contributors);
       if (contributors == 0)
-        fail("nobody contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
+        fail("no device contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
     }
     return max;
   }

@@ -138,7 +138,7 @@ const std::vector<Mistake> &mistakes() {
              }
          return false;
        }},
-      {"one half of a transfer by way of the host",
+      {"one half of a transfer through the host",
        [](const ProgramCase &, Programs &p, Random &r) {
          for (bundle::Program &program : p)
            for (Entry &entry : *program.mutable_entries())

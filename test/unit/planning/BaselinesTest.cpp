@@ -179,7 +179,7 @@ TEST(Baselines, MemoryThatDoesNotSufficeIsSaid) {
     EXPECT_EQ(error.rfind(std::string(baseline.name) + ": ", 0), 0u) << error;
   }
   EXPECT_EQ(findBaseline("sailor")->plan, sailor);
-  EXPECT_EQ(findBaseline("nobody"), nullptr);
+  EXPECT_EQ(findBaseline("unknown"), nullptr);
 }
 
 } // namespace
