@@ -247,8 +247,6 @@ void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, M
   };
   if (training.clip_norm() > 0)
     refuse("gradients are clipped by their norm", "compile with --max-grad-norm=0");
-  if (training.skip_nonfinite())
-    refuse("steps that are not finite are to be skipped", "unset skip_nonfinite of the training options");
   if (training.loss_scale() > 0)
     refuse("the loss is scaled, with steps that overflow skipped", "compile for bf16 or f32");
 }

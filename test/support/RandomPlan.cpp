@@ -223,7 +223,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
     drawOrder(random, plan);
   drawResidency(seed, plan, summary);
   const auto &training = summary.training();
-  if (training.clip_norm() == 0 && !training.skip_nonfinite() && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
+  if (training.clip_norm() == 0 && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
     plan.optimizerStep = OptimizerStep::InBackward;
   plan.blocking = Random(seed ^ 0x626C6F636Bull).chance(15);
   randomActivations(plan, seed);

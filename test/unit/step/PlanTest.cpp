@@ -95,7 +95,6 @@ TEST(PlanText, Commit) {
     auto summary = syntheticModel();
     auto &training = *summary.mutable_training();
     training.set_clip_norm(0);
-    training.set_skip_nonfinite(false);
     change(training);
     auto plan = readPlan(withCells(kWhole, R"(, "state": {"optimizer_in_backward": true})"), summary);
     EXPECT_FALSE(plan.failed()) << plan.message();
@@ -106,7 +105,6 @@ TEST(PlanText, Commit) {
   EXPECT_NE(
       refused([](auto &training) { training.set_clip_norm(1); }).find("compile with --max-grad-norm=0, or say \"optimizer_in_backward\": false"),
       std::string::npos);
-  EXPECT_NE(refused([](auto &training) { training.set_skip_nonfinite(true); }).find("unset skip_nonfinite"), std::string::npos);
   EXPECT_NE(refused([](auto &training) { training.set_loss_scale(1024); }).find("the loss is scaled"), std::string::npos);
 }
 

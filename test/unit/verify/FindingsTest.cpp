@@ -206,7 +206,6 @@ TEST(Findings, PlaceOfUpdates) {
 TEST(Findings, CommitByGroup) { // a decision that precedes all sums must not read any
   SyntheticOptions options;
   options.clipNorm = 0;
-  options.skipNonFinite = false;
   Case test(options, oneDevice());
   test.view.commitsByGroup = true;
   expectFinding(test, Code::WrongValue, {"decides by bytes that hold", "expects sums without anything added"});
@@ -635,7 +634,6 @@ TEST(Findings, Report) {
 TEST(Findings, NormWithoutClipping) { // clipping can be enabled when the run starts, and the norm is printed
   SyntheticOptions options;
   options.clipNorm = 0;
-  options.skipNonFinite = false;
   Case test(options, oneDevice());
   for (int e = test.programs[0].entries_size() - 1; e > 0; --e)
     if (task(bundle::Compute::NORM)(test.programs[0].entries(e)))
