@@ -6,7 +6,7 @@
     tools/docs_figures.py --only NAME ...   only figures with these names
     tools/docs_figures.py --bin DIR         folder of the tools (default: $ZORSE_BIN, or build/release/bin)
 
-docs/figures/figures.json lists the figures. Kinds:
+docs/figures/figures.json lists the figures. A figure with "themes" is written once per theme. Kinds:
 
     tiling      plan.json and cluster.yaml: units down, samples across, one color per device type
     timeline    a plan, compiled with --simulate-only and simulated with --trace: one row per device, idle time hatched
@@ -34,13 +34,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "docs" / "figures"
 LIST = SOURCES / "figures.json"
 
-STYLE = """svg{--fg:#1f2328;--soft:#59636e;--line:#c4ccd4;--panel:#f6f8fa;--f:#a8c7f5;--f2:#7aa6ea;--b:#a9dcb4;--b2:#74c287;--w:#f6d58e;--w2:#e5b654;--o:#c9cdd3;
---t0:#a8c7f5;--t1:#f6d58e;--t2:#a9dcb4;--t3:#e3b9e8;--t4:#f4b8a9;--t5:#b5dfe0;--bad:#d1242f;--hatch:#b9c1ca}
-@media (prefers-color-scheme:dark){svg{--fg:#e6edf3;--soft:#9198a1;--line:#444c56;--panel:#1c2128;--f:#2d5796;--f2:#3f73bf;--b:#2b6a3c;--b2:#3a8a50;--w:#80611c;--w2:#a37d28;--o:#565d66;
---t0:#2d5796;--t1:#80611c;--t2:#2b6a3c;--t3:#6b3d72;--t4:#80402f;--t5:#2b6466;--bad:#ff7b72;--hatch:#4b535d}}
-text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--fg)}
+LIGHT = """svg{--fg:#1f2328;--soft:#59636e;--line:#c4ccd4;--panel:#f6f8fa;--f:#a8c7f5;--f2:#7aa6ea;--b:#a9dcb4;--b2:#74c287;--w:#f6d58e;--w2:#e5b654;--o:#c9cdd3;
+--t0:#a8c7f5;--t1:#f6d58e;--t2:#a9dcb4;--t3:#e3b9e8;--t4:#f4b8a9;--t5:#b5dfe0;--bad:#d1242f;--hatch:#b9c1ca}"""
+DARK = """svg{--fg:#e6edf3;--soft:#9198a1;--line:#444c56;--panel:#1c2128;--f:#2d5796;--f2:#3f73bf;--b:#2b6a3c;--b2:#3a8a50;--w:#80611c;--w2:#a37d28;--o:#565d66;
+--t0:#2d5796;--t1:#80611c;--t2:#2b6a3c;--t3:#6b3d72;--t4:#80402f;--t5:#2b6466;--bad:#ff7b72;--hatch:#4b535d}"""
+SHAPES = """text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--fg)}
 .s{fill:var(--soft);font-size:11px}.u{font-size:11px}.h{font-size:13px;font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}.n{font-size:10px;text-anchor:middle}.c{font-family:ui-monospace,"DejaVu Sans Mono",monospace;font-size:11px}
 .l{stroke:var(--line);fill:none}.a{stroke:var(--soft);fill:none;stroke-width:1.4}.d{stroke-dasharray:4 3}.x{stroke:var(--bad);fill:none;stroke-width:1.6}.box{fill:var(--panel);stroke:var(--line)}"""
+STYLE = LIGHT + "\n@media (prefers-color-scheme:dark){" + DARK + "}\n" + SHAPES
+STYLES = {None: STYLE, "light": LIGHT + "\n" + SHAPES, "dark": DARK + "\n" + SHAPES}  # by theme; None: that of the reader
 
 
 class Missing(Exception):
@@ -161,6 +163,8 @@ def tiling(figure, _):
         bottom = y + height
         if figure.get("owners"):
             draw_owners(svg, x + width + 60, y, 240, plan, types, kinds, figure)
+        if figure.get("shares"):
+            draw_shares(svg, x + width + 24, y + 12, plan, types, kinds)
     svg.text(40, bottom + 30, "samples of the step →   units ↓ (0: embedding, last: head and loss)", "s")
     x = 40
     for i, kind in enumerate(kinds):
@@ -182,6 +186,18 @@ def draw_owners(svg, x, y, width, plan, types, kinds, figure):
             if w >= 7 * len(label):
                 svg.text(at + w / 2, top + 21, label, "n")
             at += w
+
+
+def draw_shares(svg, x, y, plan, types, kinds):
+    """Lists the devices with their shares of units × samples, by type."""
+    svg.text(x, y - 20, "shares of units × samples", "h")
+    work = dict.fromkeys(types, 0)
+    for cell in plan["cells"]:
+        (u0, u1), (s0, s1) = cell["units"], cell["samples"]
+        work[cell["device"]] += (u1 - u0) * (s1 - s0)
+    for i, device in enumerate(sorted(work, key=lambda d: kinds.index(types[d]))):
+        svg.rect(x, y + 26 * i, 12, 12, f"var(--t{kinds.index(types[device])})", stroke="var(--fg)")
+        svg.text(x + 18, y + 26 * i + 10, f"{device}: {percent(work[device] / sum(work.values()))}")
 
 
 # ---- simulations
@@ -418,7 +434,9 @@ def make(figures, tools):
     files = {}
     for figure in figures:
         own = {plan: result for (name, plan), result in simulated.items() if name == figure["name"]}
-        files[f"docs/figures/{figure['name']}.svg"] = KINDS[figure["kind"]](figure, reports if figure["kind"] == "efficiency" else own)
+        text = KINDS[figure["kind"]](figure, reports if figure["kind"] == "efficiency" else own)
+        for theme in figure.get("themes", [None]):
+            files[f"docs/figures/{figure['name']}{'-' + theme if theme else ''}.svg"] = text.replace(STYLE, STYLES[theme])
     return files, simulated
 
 
@@ -477,7 +495,7 @@ def main():
             print(f"wrote {name}")
     if options.check and not options.only:
         for path in sorted(SOURCES.glob("*.svg")):
-            if path.stem not in names:
+            if path.relative_to(ROOT).as_posix() not in files:
                 bad += 1
                 print(f"FAIL {path.relative_to(ROOT)}: docs/figures/figures.json does not list it")
     print(f"{len(files) - bad} of {len(files)} files are as their sources" if options.check else f"{len(files)} files")
