@@ -1,7 +1,6 @@
 // Findings in uneven collectives: shards, extents and contributors. One change to correct programs each.
 #include "FindingsSupport.h"
 
-
 using namespace zorse;
 using namespace zorse::test;
 using verify::Code;
