@@ -283,6 +283,6 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
 Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
   Result<StepGraph> graph = lowerInstructions(summary, plan, options);
   if (!graph.failed() && options.until == LoweringStage::All)
-    insertWaits(*graph, plan.blocking);
+    insertWaits(*graph, plan.overlapCommunication);
   return graph;
 }

@@ -80,7 +80,7 @@ public:
     if (root.contains("schedule"))
       readSchedule(root["schedule"]);
     plan.schedule.splitBackward = toSwitch(root, "", "split_backward", false);
-    plan.blocking = !toSwitch(root, "", "overlap_communication", true);
+    plan.overlapCommunication = toSwitch(root, "", "overlap_communication", true);
     if (root.contains("durations"))
       readDurations(root["durations"]);
     return std::move(plan);

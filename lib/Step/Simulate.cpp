@@ -49,7 +49,7 @@ public:
     for (uint32_t after : next.items)
       ++missing[after];
     busy.assign(x.plan.devices.size() * kQueues, 0);
-    if (x.plan.blocking) {
+    if (!x.plan.overlapCommunication) {
       heldBy.assign(x.plan.devices.size(), SIZE_MAX);
       holds.assign(x.plan.devices.size(), 0);
     }
@@ -100,7 +100,7 @@ private:
 
   size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
-  bool blocks(const ScheduledOp &op) const { return x.plan.blocking && op.work != Work::Fixed; }
+  bool blocks(const ScheduledOp &op) const { return !x.plan.overlapCommunication && op.work != Work::Fixed; }
   size_t computing(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + kCompute; }
 
   bool shares(uint32_t instruction) const { return sharedHardwareQueue(queueOf(instruction) % kQueues) != kQueues; }

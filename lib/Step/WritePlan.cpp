@@ -174,7 +174,7 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     writeOrder(out, plan);
   else
     out += scheduleText(plan);
-  if (plan.blocking)
+  if (!plan.overlapCommunication)
     out += ",\n  \"overlap_communication\": false";
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward}, {"backward", plan.durations->backward}};

@@ -225,7 +225,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   const auto &training = summary.training();
   if (training.clip_norm() == 0 && training.loss_scale() == 0 && Random(seed ^ 0x636F6D6D6974ull).chance(60))
     plan.optimizerStep = OptimizerStep::InBackward;
-  plan.blocking = Random(seed ^ 0x626C6F636Bull).chance(15);
+  plan.overlapCommunication = !Random(seed ^ 0x626C6F636Bull).chance(15);
   randomActivations(plan, seed);
   return plan;
 }

@@ -63,7 +63,7 @@ struct Problem {
   const bundle::BodyLibrary *bodies = nullptr;  ///< exact workspaces and slots, if compiled; null otherwise
   MemoryOptimizations memoryOptimizations = {}; ///< techniques of layouts that have none themselves
   std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for reports
-  bool blocking = false;                        ///< Plan::blocking of every layout
+  bool overlapCommunication = true;             ///< Plan::overlapCommunication of every layout
 };
 
 struct Member {

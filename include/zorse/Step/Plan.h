@@ -179,10 +179,9 @@ struct Plan {
   OptimizerStep optimizerStep = OptimizerStep::AfterBackward;
   std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies; none: all state stays on the device
   Schedule schedule;
-  /// If true, transfers and collectives block their devices: none of them computes, or takes part
-  /// in another transfer, until they end. If false, they have separate queues and overlap with
-  /// compute.
-  bool blocking = false;
+  /// If true, transfers and collectives have separate queues and overlap with compute. If false, they
+  /// block their devices: none of them computes, or takes part in another transfer, until they end.
+  bool overlapCommunication = true;
   std::vector<std::vector<TaskId>> order; ///< Explicit only: per device, every F and B (and W) of its cells exactly once.
   std::optional<CellDurations> durations;
   LinkSpeed intraNode, interNode;

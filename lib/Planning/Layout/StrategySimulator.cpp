@@ -18,7 +18,7 @@ step::Plan emptyPlan(const Problem &problem) {
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
   plan.samplesPerRow = samplesPerRow(problem.summary);
-  plan.blocking = problem.blocking;
+  plan.overlapCommunication = problem.overlapCommunication;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);
