@@ -151,7 +151,7 @@ Status expandGraph(PlanLowering &x) {
 /// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
 /// there is no list: the expansion then reports the error.
 std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
-  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.gather == Gather::Phase; }) &&
+  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.reshardAfterForward.value_or(false); }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   PlanLowering x(summary, plan, options, *options.tables, nullptr, replicas);

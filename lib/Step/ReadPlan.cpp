@@ -384,7 +384,7 @@ private:
       if (list[i].contains("reshard_after_forward")) {
         if (list[i].contains("devices"))
           fail(path, "has \"reshard_after_forward\" and \"devices\": all readers of a group gather it at the same times; leave one of the keys out");
-        rule.gather = toSwitch(list[i], path, "reshard_after_forward", false) ? Gather::Phase : Gather::Step;
+        rule.reshardAfterForward = toSwitch(list[i], path, "reshard_after_forward", false);
       }
       if (list[i].contains("buffer_count")) {
         const int64_t images = toInteger(list[i]["buffer_count"], path + ".buffer_count");
@@ -394,7 +394,8 @@ private:
           fail(path, "has \"buffer_count\" and \"groups\": buffers are counted in chunks, with all their groups; leave one of the keys out");
         rule.bufferCount = static_cast<uint32_t>(images);
       }
-      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer && !rule.gather && !rule.bufferCount)
+      if (!rule.parameters && !rule.optimizerStates && !rule.gradients && !rule.optimizer && !rule.reshardAfterForward.has_value() &&
+          !rule.bufferCount)
         fail(path, "expected at least one of \"parameters\", \"optimizer_states\", \"gradients\", \"optimizer\", \"reshard_after_forward\" and "
                    "\"buffer_count\"");
       plan.offload.push_back(std::move(rule));

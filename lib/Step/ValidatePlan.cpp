@@ -202,7 +202,7 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
       if (!list.empty() && *std::max_element(list.begin(), list.end()) >= count)
         messages.add(name + ": names " + what + " " + std::to_string(*std::max_element(list.begin(), list.end())) + " of " + std::to_string(count));
     };
-    if ((rule.gather && !rule.devices.empty()) || (rule.bufferCount && !rule.groups.empty()))
+    if ((rule.reshardAfterForward.has_value() && !rule.devices.empty()) || (rule.bufferCount && !rule.groups.empty()))
       messages.add(name + ": gathers are of groups on all devices, images of devices for all groups");
     if (rule.bufferCount && (*rule.bufferCount < 1 || *rule.bufferCount > kMaxBufferCount))
       messages.add(name + ": images are " + std::to_string(*rule.bufferCount) + ", expected 1 to " + std::to_string(kMaxBufferCount));

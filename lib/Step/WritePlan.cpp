@@ -39,8 +39,8 @@ ordered_json toJson(const OffloadRule &rule, const Plan &plan) {
   write("optimizer_states", rule.optimizerStates);
   write("gradients", rule.gradients);
   write("optimizer", rule.optimizer);
-  if (rule.gather)
-    row["reshard_after_forward"] = *rule.gather == Gather::Phase;
+  if (rule.reshardAfterForward.has_value())
+    row["reshard_after_forward"] = *rule.reshardAfterForward;
   if (rule.bufferCount)
     row["buffer_count"] = *rule.bufferCount;
   return row;

@@ -125,10 +125,10 @@ void drawResidency(uint64_t seed, Plan &plan, const zorse::bundle::ModelSummary 
       if (random.chance(60))
         *tier = random.chance(75) ? MemoryTier::Host : MemoryTier::Device;
     if (rule.devices.empty() && random.chance(60))
-      rule.gather = random.chance(80) ? Gather::Phase : Gather::Step;
+      rule.reshardAfterForward = random.chance(80);
     if (rule.groups.empty() && random.chance(40))
       rule.bufferCount = static_cast<uint32_t>(random.between(1, 4));
-    if (rule.parameters || rule.optimizerStates || rule.gradients || rule.gather || rule.bufferCount)
+    if (rule.parameters || rule.optimizerStates || rule.gradients || rule.reshardAfterForward.has_value() || rule.bufferCount)
       plan.offload.push_back(std::move(rule));
   }
   if (Random update(seed ^ 0x757064617465ull); !plan.offload.empty() && update.chance(40)) { // host updates on some devices, for some groups

@@ -45,7 +45,7 @@ struct MemoryOptimizations {
   MemoryOptimization defaultOptimization;                         ///< technique of devices that are not in `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
-  /// freed in between (step::Gather::Phase). Applies to all devices.
+  /// freed in between. Applies to all devices.
   bool reshardAfterForward = false;
 
   bool any() const { return defaultOptimization.any() || !overrides.empty() || reshardAfterForward; }

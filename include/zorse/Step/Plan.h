@@ -97,16 +97,13 @@ struct StatePlacement {
 ///   cannot be undone, so it must not depend on other groups (no clipping by norm and no skipping).
 enum class OptimizerStep : uint8_t { AfterBackward, InBackward };
 
-/// How often a group's parameters are gathered: once a step, or by phase, that is, before the
-/// forwards and again before the backwards of every chunk. By phase, the gathered copy is freed in
-/// between (reshard after forward).
-enum class Gather : uint8_t { Step, Phase };
-
 /// Residency of some groups on some devices. Fields that are not set keep their previous values.
 struct OffloadRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
   std::optional<MemoryTier> parameters, optimizerStates, gradients, optimizer;
-  std::optional<Gather> gather; ///< applies to all devices
+  /// true: a group's parameters are gathered by phase, that is, before the forwards and again before the
+  /// backwards of every chunk, and freed in between. false: once a step. Applies to all devices.
+  std::optional<bool> reshardAfterForward;
   /// Applies to all groups of the devices: maximum number of chunks with parameters gathered by
   /// phase, and of cells with offloaded activations, that are on the device at the same time.
   std::optional<uint32_t> bufferCount;
@@ -192,7 +189,7 @@ struct Plan {
   int32_t findDevice(const std::string &name) const;
 
   StatePlacement placementOf(uint32_t device, uint32_t group) const;
-  Gather gatherOf(uint32_t group) const;
+  bool reshardAfterForward(uint32_t group) const;
   uint32_t bufferCountOf(uint32_t device) const;
 };
 

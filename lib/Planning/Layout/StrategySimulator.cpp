@@ -69,7 +69,7 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
   }
   if (optimizations.reshardAfterForward) {
     step::OffloadRule rule;
-    rule.gather = step::Gather::Phase;
+    rule.reshardAfterForward = true;
     plan.offload.push_back(std::move(rule));
   }
 }
