@@ -66,17 +66,11 @@ struct Problem {
   bool overlapCommunication = true;             ///< Plan::overlapCommunication of every layout
 };
 
-struct Member {
-  uint32_t device = 0;        ///< index in the cluster
-  int64_t samples = 0;        ///< number of the pipeline's samples
-  int64_t microBatchSize = 1; ///< micro-batch size; the last micro-batch may be smaller
-};
-
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
 /// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
-  std::vector<Member> members;
+  std::vector<step::StageDevice> members;
 };
 
 struct Pipeline {

@@ -231,7 +231,7 @@ Problem CanonicalProblem::on(const Problem &problem) const {
 Strategy CanonicalProblem::restore(Strategy strategy) const {
   for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
-      for (Member &member : stage.members)
+      for (step::StageDevice &member : stage.members)
         member.device = original[member.device];
   auto &others = strategy.memoryOptimizations.overrides;
   for (auto &other : others)

@@ -143,7 +143,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
   std::map<uint32_t, const Stage *> stageOf;
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members)
+      for (const step::StageDevice &member : stage.members)
         stageOf[member.device] = &stage;
   for (size_t i = 0; i < lacking.size() && i < 8; ++i) {
     auto [bytes, d] = lacking[i];
