@@ -286,8 +286,7 @@ private:
   void readState(const json &state) {
     checkKeys(state, "state", {"default_sharding", "optimizer_in_backward", "groups"}, kRenamedPlanKeys);
     plan.optimizerStep = toSwitch(state, "state", "optimizer_in_backward", false) ? OptimizerStep::InBackward : OptimizerStep::AfterBackward;
-    plan.defaultSharding = static_cast<ShardSizing>(
-        toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, static_cast<size_t>(plan.defaultSharding)));
+    plan.defaultSharding = kDefaultShardings[toChoice(state, "state", "default_sharding", {"proportional", "equal", "first"}, 0)];
     if (!state.contains("groups"))
       return;
     std::set<uint32_t> named;

@@ -79,11 +79,12 @@ struct Drawer {
 
   std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
     plan.owners.clear();
-    plan.defaultSharding = step::ShardSizing(between(0, 3));
+    const int64_t sharding = between(0, 3);
+    plan.defaultSharding = step::kDefaultShardings[sharding];
     const int64_t kind = between(0, 4);
     static const char *const defaults[] = {"in proportion", "equal", "first"};
     if (kind == 0)
-      return defaults[int(plan.defaultSharding)];
+      return defaults[sharding];
     for (int g = 0; g < summary.groups_size(); ++g) {
       if (!summary.groups(g).trainable() || chance(25))
         continue;

@@ -185,7 +185,7 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   for (size_t i = plan.cells.size(); i > 1; --i) // the order of the list has no meaning
     std::swap(plan.cells[i - 1], plan.cells[random.between(0, static_cast<int64_t>(i))]);
 
-  plan.defaultSharding = static_cast<ShardSizing>(random.between(0, 3));
+  plan.defaultSharding = kDefaultShardings[random.between(0, 3)];
   plan.schedule.kind = random.chance(70) ? ScheduleKind::OneForwardOneBackward : ScheduleKind::GPipe;
   for (int g = 0; g < summary.groups_size(); ++g) {
     if (!summary.groups(g).trainable() || random.chance(50))

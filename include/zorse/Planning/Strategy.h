@@ -78,9 +78,7 @@ struct Pipeline {
   std::vector<Stage> stages; ///< in the order of their units; together they contain all units
 };
 
-/// Which members of the stages that use a state own it: all in equal shares, in proportion to the
-/// samples they contribute, or in proportion to their free memory.
-enum class ShardSizing : uint8_t { Equal, Proportional, ByFreeMemory };
+using step::ShardSizing; // all but FirstOnly
 
 struct Strategy {
   std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order

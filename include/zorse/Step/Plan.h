@@ -68,11 +68,16 @@ struct GroupOwners {
   std::vector<Owner> owners; ///< in the order of their extents.
 };
 
+/// Which of the devices that contribute to the gradient of a group own its state.
 enum class ShardSizing : uint8_t {
-  Proportional, ///< the contributors, in proportion to the samples they add to the group's gradient.
-  Equal,        ///< the contributors, equal shares.
-  FirstOnly,    ///< the contributor with the group's first cell owns all of it.
+  Equal,        ///< all, equal shares
+  Proportional, ///< all, in proportion to the samples they add to the group's gradient
+  ByFreeMemory, ///< all, in proportion to their free memory; only in strategies of the planner, which lists the owners in the plan
+  FirstOnly,    ///< the contributor with the group's first cell owns all of it; not in strategies of the planner
 };
+
+/// The values of Plan::defaultSharding, in the order of their names in plan.json.
+inline constexpr ShardSizing kDefaultShardings[] = {ShardSizing::Proportional, ShardSizing::Equal, ShardSizing::FirstOnly};
 
 /// Memory that a device can access: its own, or that of its host.
 enum class MemoryTier : uint8_t { Device, Host };
