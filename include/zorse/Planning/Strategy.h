@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zorse/Planning/CostModel.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
