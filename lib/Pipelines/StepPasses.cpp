@@ -31,7 +31,7 @@ using namespace zorse::pipelines;
 namespace {
 
 /// Returns freed memory to the system. Memory freed by a search or an expansion is fragmented, and
-/// the next expansion needs as much again.
+/// the next expansion needs the same amount.
 void releaseFreed() {
 #ifdef __GLIBC__
   malloc_trim(0);

@@ -125,7 +125,7 @@ class UnitCalls {
 public:
   UnitCalls() = default;
   explicit UnitCalls(const LoweringTables &tables);
-  /// Valid as long as this object.
+  /// Valid while this object exists.
   const std::vector<UnitCall> &of(int32_t unit, UnitTask task) const { return calls[static_cast<size_t>(unit) * kTasks + static_cast<size_t>(task)]; }
 
 private:
@@ -137,7 +137,7 @@ class CellTemplates {
 public:
   /// \param split  whether backwards are split
   CellTemplates(const LoweringTables &tables, bool split) : tables(tables), split(split) {}
-  /// Valid as long as this object.
+  /// Valid while this object exists.
   const CellTemplate &of(const Cell &cell);
   const CellInside &inside(const CellTemplate &shape);
 

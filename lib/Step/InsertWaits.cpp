@@ -97,7 +97,8 @@ private:
 
 class DeviceReplay {
 public:
-  DeviceReplay(StepGraph &graph, DeviceProgram &program, bool blocking) : graph(graph), program(program), blocking(blocking), pieces(findAccesses()) {
+  DeviceReplay(StepGraph &graph, DeviceProgram &program, bool overlapCommunication)
+      : graph(graph), program(program), overlapCommunication(overlapCommunication), pieces(findAccesses()) {
     uint32_t n = program.entries.size();
     position.resize(n);
     for (uint32_t i = 0; i < n; ++i) {
@@ -215,7 +216,7 @@ private:
             needed[q] = std::max(needed[q], b.readers[q]);
       });
     }
-    if (blocking)
+    if (!overlapCommunication)
       blockOn(entry, now, needed);
 
     // Entries that the own queue implies.
@@ -282,10 +283,11 @@ private:
 
   StepGraph &graph;
   DeviceProgram &program;
-  const bool blocking;
-  VectorClock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
-  std::vector<Access> accesses;                        ///< of all entries; declared before `pieces`, which needs their number
-  std::vector<uint32_t> firstAccess;                   ///< per entry, and the total
+  const bool overlapCommunication;
+  VectorClock moved = nothing(),
+              computed = nothing();  ///< last communication and compute before the current entry, per queue; only if communication blocks
+  std::vector<Access> accesses;      ///< of all entries; declared before `pieces`, which needs their number
+  std::vector<uint32_t> firstAccess; ///< per entry, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> entriesOf;
@@ -295,11 +297,11 @@ private:
 } // namespace
 
 /// Devices are independent: two threads process them, and their waits are appended in device order.
-void zorse::step::insertWaits(StepGraph &graph, bool blocking) {
+void zorse::step::insertWaits(StepGraph &graph, bool overlapCommunication) {
   std::vector<std::vector<Wait>> found(graph.devices.size());
   auto replay = [&](size_t begin, size_t end) {
     for (size_t d = begin; d < end; ++d) {
-      DeviceReplay replay(graph, graph.devices[d], blocking);
+      DeviceReplay replay(graph, graph.devices[d], overlapCommunication);
       replay.run();
       found[d] = std::move(replay.found);
     }

@@ -101,9 +101,9 @@ Status listStep(PlanLowering &x, const std::vector<uint64_t> &less) {
 
 /// Adds the missing bytes of each device to `less`. Schedules estimate memory before the list is known. A reduction by
 /// less than a cell's bytes has no effect, so if a device's missing bytes do not change, its reduction is doubled.
-/// \param lacked  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
+/// \param previous  missing bytes per device in the previous try. \returns false if memory suffices or fewer samples in
 /// flight cannot help
-bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &lacked) {
+bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vector<uint64_t> &less, std::vector<uint64_t> &previous) {
   if (!scheduleRule(x.plan.schedule.kind).canReduceInFlight())
     return false;
   bool missing = false;
@@ -113,9 +113,9 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
     if (limit == 0 || total <= limit || use.peakInFlightCells <= 1)
       continue;
     less.resize(x.plan.devices.size(), 0);
-    lacked.resize(x.plan.devices.size(), 0);
-    less[d] += lacked[d] == total - limit ? less[d] : total - limit;
-    lacked[d] = total - limit;
+    previous.resize(x.plan.devices.size(), 0);
+    less[d] += previous[d] == total - limit ? less[d] : total - limit;
+    previous[d] = total - limit;
     missing = true;
   }
   return missing;
@@ -124,12 +124,12 @@ bool findShortfall(const PlanLowering &x, uint64_t MemoryUse::*needed, std::vect
 /// Lists the step and measures its memory. Retries with fewer samples in flight while a device's memory is
 /// insufficient.
 template <typename Measure> Status listToFit(PlanLowering &x, Measure measure, uint64_t MemoryUse::*needed) {
-  std::vector<uint64_t> less, lacked;
+  std::vector<uint64_t> less, previous;
   for (int tries = 0; tries < x.options.tries; ++tries) {
     if (Status status = listStep(x, less); status.failed())
       return status;
     measure();
-    if (!findShortfall(x, needed, less, lacked))
+    if (!findShortfall(x, needed, less, previous))
       break;
   }
   return Status::success();
@@ -151,7 +151,7 @@ Status expandGraph(PlanLowering &x) {
 /// Returns the hints from a preliminary list without limits, for a plan that gathers by phase or offloads. Empty if
 /// there is no list: the expansion then reports the error.
 std::optional<UnshardHints> findHints(const bundle::ModelSummary &summary, const Plan &plan, const StepOptions &options, const Replicas *replicas) {
-  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.gather == Gather::Phase; }) &&
+  if (std::none_of(plan.offload.begin(), plan.offload.end(), [](const OffloadRule &rule) { return rule.reshardAfterForward.value_or(false); }) &&
       std::none_of(plan.cells.begin(), plan.cells.end(), [](const Cell &cell) { return cell.activations == Activations::Offload; }))
     return std::nullopt;
   PlanLowering x(summary, plan, options, *options.tables, nullptr, replicas);
@@ -283,6 +283,6 @@ Result<StepTimes> zorse::step::timeStep(const bundle::ModelSummary &summary, con
 Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, const Plan &plan, const LoweringOptions &options) {
   Result<StepGraph> graph = lowerInstructions(summary, plan, options);
   if (!graph.failed() && options.until == LoweringStage::All)
-    insertWaits(*graph, plan.blocking);
+    insertWaits(*graph, plan.overlapCommunication);
   return graph;
 }

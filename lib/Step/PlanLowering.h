@@ -549,6 +549,6 @@ Status checkMemory(const PlanLowering &x);
 void resolveOffsets(PlanLowering &x);
 /// Sorts entries by device and list order, and numbers queues.
 void placeEntries(PlanLowering &x);
-void insertWaits(StepGraph &graph, bool blocking);
+void insertWaits(StepGraph &graph, bool overlapCommunication);
 
 } // namespace zorse::step

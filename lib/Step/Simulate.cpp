@@ -49,7 +49,7 @@ public:
     for (uint32_t after : next.items)
       ++missing[after];
     busy.assign(x.plan.devices.size() * kQueues, 0);
-    if (x.plan.blocking) {
+    if (!x.plan.overlapCommunication) {
       heldBy.assign(x.plan.devices.size(), SIZE_MAX);
       holds.assign(x.plan.devices.size(), 0);
     }
@@ -100,7 +100,7 @@ private:
 
   size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
-  bool blocks(const ScheduledOp &op) const { return x.plan.blocking && op.work != Work::Fixed; }
+  bool blocks(const ScheduledOp &op) const { return !x.plan.overlapCommunication && op.work != Work::Fixed; }
   size_t computing(uint32_t instruction) const { return queueOf(instruction) / kQueues * kQueues + kCompute; }
 
   bool shares(uint32_t instruction) const { return sharedHardwareQueue(queueOf(instruction) % kQueues) != kQueues; }
@@ -147,7 +147,7 @@ private:
     const uint32_t index = candidate.op();
     const ScheduledOp &op = opOf(index);
     if (defers(index)) {
-      heldBack[deviceOf(index)].push_back(index);
+      blockedOnMemory[deviceOf(index)].push_back(index);
       eachQueue(op, [&](size_t queue) { offer(queue); });
       return;
     }
@@ -268,7 +268,7 @@ private:
     used.assign(x.plan.devices.size(), 0);
     if (!admission.residentBytes.empty()) {
       deferring.assign(x.plan.devices.size(), 0);
-      heldBack.resize(x.plan.devices.size());
+      blockedOnMemory.resize(x.plan.devices.size());
     }
     groupsOf.resize(x.plan.devices.size());
     for (uint32_t g = 0; g < admission.groups.size(); ++g) {
@@ -358,9 +358,9 @@ private:
       used[c.device] -= admission.residentBytes[cell];
       if (op != backward)
         deferring[c.device] -= admission.deferred[cell];
-      for (uint32_t waits : heldBack[c.device])
+      for (uint32_t waits : blockedOnMemory[c.device])
         apply(waits);
-      heldBack[c.device].clear();
+      blockedOnMemory[c.device].clear();
     }
     admit(admission.groups[groupOf[cell]].device);
   }
@@ -466,16 +466,16 @@ private:
   MinHeap<Event> events;
   std::vector<zorse::sim::Piece> pieces;
 
-  std::vector<uint8_t> admitted;               ///< per cell; empty: no admission
-  std::vector<uint32_t> blocked, blockedNext;  ///< per cell: list of the ops that wait for its admission
-  MinHeap<ReadyOp> oldest;                     ///< cells with blocked ops, by first sample
-  std::vector<uint32_t> groupOf;               ///< per cell
-  std::vector<std::vector<uint32_t>> groupsOf; ///< per device
-  std::vector<size_t> cursor;                  ///< per group: first cell that is not admitted
-  std::vector<int64_t> rows;                   ///< per group: rows in flight
-  std::vector<uint64_t> used;                  ///< per device: bytes held
-  std::vector<uint64_t> deferring;             ///< per device: deferred bytes between B and W; empty: memory is unlimited
-  std::vector<std::vector<uint32_t>> heldBack; ///< per device: backwards that wait for a W
+  std::vector<uint8_t> admitted;                      ///< per cell; empty: no admission
+  std::vector<uint32_t> blocked, blockedNext;         ///< per cell: list of the ops that wait for its admission
+  MinHeap<ReadyOp> oldest;                            ///< cells with blocked ops, by first sample
+  std::vector<uint32_t> groupOf;                      ///< per cell
+  std::vector<std::vector<uint32_t>> groupsOf;        ///< per device
+  std::vector<size_t> cursor;                         ///< per group: first cell that is not admitted
+  std::vector<int64_t> rows;                          ///< per group: rows in flight
+  std::vector<uint64_t> used;                         ///< per device: bytes held
+  std::vector<uint64_t> deferring;                    ///< per device: deferred bytes between B and W; empty: memory is unlimited
+  std::vector<std::vector<uint32_t>> blockedOnMemory; ///< per device: backwards that wait for a W
 };
 
 } // namespace

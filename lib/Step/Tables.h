@@ -32,7 +32,7 @@ struct LoweringTables {
   bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
   const UnitCalls &unitCalls() const { return calls; }
   CellTemplates &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
-  /// Valid as long as this object.
+  /// Valid while this object exists.
   const TaskSeconds &seconds(const Cell &cell, const CellTemplate &shape, bool splitBackward);
 
   /// Returns arrays that no expansion uses: empty, with the memory of the previous expansion.

@@ -220,10 +220,9 @@ struct InsertRounds : zorse::impl::InsertRoundsBase<InsertRounds> {
     RoundOp present;
     model.walk([&](RoundOp op) { present = op; });
     if (present)
-      return fail(
-          present,
-          "expected a model without roundings, found one: this pass has run already, or the file casts values to 16 bits by itself; such a file "
-          "is compiled with --precision=f32");
+      return fail(present,
+                  "expected a model without roundings, found one: this pass has run already, or the file contains casts to 16 bits; such a file "
+                  "is compiled with --precision=f32");
     Type type = to == "bf16" ? Type(BFloat16Type::get(&getContext())) : Type(Float16Type::get(&getContext()));
     RoundInserter(model, type, fp32Residual).run();
   }

@@ -14,7 +14,7 @@
 namespace zorse::verify {
 
 /// The address of a byte of a device: arena and offset in one number. The ranges of all arenas are
-/// thus totally ordered. Ranges of different arenas neither overlap nor touch, because an arena has
+/// totally ordered. Ranges of different arenas neither overlap nor touch, because an arena has
 /// at most 2^50 bytes (kMaxSize).
 inline constexpr int kOffsetBits = 51;
 inline int64_t addressOf(uint32_t arena, uint64_t offset) { return int64_t(uint64_t(arena) << kOffsetBits | offset); }

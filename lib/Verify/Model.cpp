@@ -390,8 +390,8 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
     return false;
   };
   const auto &training = summary.training();
-  if (plan.commitsByGroup && (training.clip_norm() > 0 || training.skip_nonfinite() || scales()))
-    return fail("commits by group, but gradients are clipped, steps skipped or the loss scaled, which needs the gradients of all groups");
+  if (plan.commitsByGroup && (training.clip_norm() > 0 || scales()))
+    return fail("commits by group, but gradients are clipped or the loss is scaled, which needs the gradients of all groups");
   int64_t units = summary.units_size();
   if (summary.samples_per_row() < 0 || summary.samples_per_row() > kMaxSize)
     return fail("the model has rows of an impossible number of samples");

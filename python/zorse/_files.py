@@ -52,7 +52,7 @@ def data_words(data: Any, folder: str, name: str) -> str:
             raise ZorseError(f"{name}: expected an array for every input of the model, got none")
         samples = {key: a.shape[0] if a.ndim else 0 for key, a in arrays.items()}
         if len(set(samples.values())) > 1:
-            raise ZorseError(f"{name}: expected as many samples for every input, got " + ", ".join(f"'{k}': {n}" for k, n in samples.items()))
+            raise ZorseError(f"{name}: expected the same number of samples for every input, got " + ", ".join(f"'{k}': {n}" for k, n in samples.items()))
         words = []
         for i, (key, array) in enumerate(arrays.items()):
             path = os.path.join(folder, f"{name}-{i}.npy")

@@ -21,7 +21,7 @@ from .options import CompileOptions, Path, RunOptions, check, of, words
 
 class _Folder:
     """Locations of model, bundle and checkpoint: given by the caller, or a temporary folder that
-    exists as long as this object unless it is kept."""
+    is removed with this object unless it is kept."""
 
     def __init__(self, named: Path | None):
         self.path = tempfile.mkdtemp(prefix="zorse-") if named is None else os.fspath(named)
@@ -42,7 +42,7 @@ class Run:
     evaluations: list[Step]
     samples: list[Sample]
     stopped: bool  #: whether the callback stopped the run before its last step
-    _folder: Any = field(default=None)  # temporary folder, kept alive as long as its files are needed
+    _folder: Any = field(default=None)  # temporary folder, kept alive while its files are needed
 
     @property
     def losses(self) -> list[float | None]:

@@ -1,5 +1,5 @@
 // Gathers and reductions, read as one. Both have a whole that owners have shards of: readers get it, or contributors have one each, of which owners
-// get the sum. Whoever does the same with both reads them by this class, and asks which it is only where they differ.
+// get the sum. Code that treats both equally reads them by this class, and asks which it is only where they differ.
 #pragma once
 
 #include "Extents.h"
@@ -10,7 +10,7 @@
 
 namespace zorse::bundle {
 
-/// What one half of a gather or a reduction says. Valid as long as its entry.
+/// What one half of a gather or a reduction says. Valid while its entry exists.
 struct Collective {
   using Devices = google::protobuf::RepeatedField<uint32_t>;
 
@@ -25,7 +25,7 @@ struct Collective {
 
   bool isMember(uint32_t device) const { return std::find(members.begin(), members.end(), device) != members.end(); }
   bool owns(uint32_t device) const { return std::find(shards.members().begin(), shards.members().end(), device) != shards.members().end(); }
-  /// Elements of the whole, as far as shards reach: nobody touches more of it.
+  /// Elements of the whole, as far as shards reach: no device accesses more of it.
   int64_t elements() const { return shards.end_size() ? *std::max_element(shards.end().begin(), shards.end().end()) : 0; }
 
   /// Runs of all members.

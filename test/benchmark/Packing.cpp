@@ -6,7 +6,7 @@
 //     packing [--plans=N] [--list]     default 300; --list names the plans and devices beyond either limit
 //
 // Fails if more than 1 % of the devices, given 1.03 times the peak of live bytes, have a larger arena, or if more than
-// 1 % of the plans take more than 1.01 times as long as without sharing.
+// 1 % of the plans take more than 1.01 times the time without sharing.
 #include "RandomPlan.h"
 #include "zorse/Planning/ModelShape.h"
 #include "zorse/Step/Schedules.h"

@@ -32,7 +32,7 @@ std::string describe(const Problem &problem, const Strategy &strategy) {
     text += "  pipeline of " + std::to_string(pipeline.samples) + " samples\n";
     for (const Stage &stage : pipeline.stages) {
       std::map<std::string, std::pair<int, int64_t>> types;
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         auto &entry = types[problem.cluster.devices[member.device].type];
         ++entry.first;
         entry.second += member.samples;

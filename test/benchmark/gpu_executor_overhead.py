@@ -24,7 +24,7 @@ import harness as z
 
 FEW, MANY, PAIRS, BATCH, LENGTH = 20, 220, 9, 64, 8
 RANGES = ((0, 2), (2, 4), (4, 6))
-CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs by way of the host", ("g0", "g1"), ("--host-staged",)))
+CASES = (("one GPU", ("g0",), ()), ("two GPUs, directly", ("g0", "g1"), ()), ("two GPUs through the host", ("g0", "g1"), ("--host-staged",)))
 
 
 def seconds_of(bundle, data, steps, words):

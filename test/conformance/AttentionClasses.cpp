@@ -1,6 +1,6 @@
 // Attention and its gradient, as matmuls, softmaxes and copies, and separate matmuls.
 //
-// Cases for tensor cores have head sizes that are multiples of 8 and values as long as keys, and need several tiles.
+// Cases for tensor cores have head sizes that are multiples of 8 and values with the size of keys, and need several tiles.
 // The other cases use the code for GPUs and types without tensor cores, or a mix of both.
 #include "Cases.h"
 

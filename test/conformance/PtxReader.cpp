@@ -107,7 +107,7 @@ public:
 
   ~PtxReader() override { count(); }
 
-  Machine *beside() override { return bitcode.get(); }
+  Machine *companion() override { return bitcode.get(); }
 
   std::string load(const codegen::CompiledBodies &bodies) override {
     library = bodies.library;

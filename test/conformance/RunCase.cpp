@@ -195,7 +195,7 @@ struct Runner {
 std::optional<codegen::CompiledBodies>
 conformance::compileAndLoad(Machine &machine, std::string &problem,
                             const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile) {
-  if (Machine *beside = machine.beside(); beside && !compileAndLoad(*beside, problem, compile))
+  if (Machine *companion = machine.companion(); companion && !compileAndLoad(*companion, problem, compile))
     return std::nullopt;
   auto compiled = compile(machine.arch);
   problem = compiled ? machine.load(*compiled) : "does not compile for " + machine.arch;

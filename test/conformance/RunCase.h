@@ -30,7 +30,7 @@ public:
   virtual std::string load(const codegen::CompiledBodies &bodies) = 0;
   /// Another machine that receives the same bodies before this one, compiled for its own architecture; null if there is
   /// none.
-  virtual Machine *beside() { return nullptr; }
+  virtual Machine *companion() { return nullptr; }
   struct Call {
     int64_t rows, sampleBase;
     uint64_t instanceBase;
@@ -56,7 +56,7 @@ std::unique_ptr<Machine> makeEmulator(const std::string &arch = "emu");
 /// first GPU. Returns null and sets `error` if libraries are missing.
 std::unique_ptr<Machine> makeDriver(const std::string &arch, std::string &error);
 
-/// Compiles for the machine and for machine.beside(), and loads the results.
+/// Compiles for the machine and for machine.companion(), and loads the results.
 /// \param problem  receives the error
 std::optional<codegen::CompiledBodies> compileAndLoad(Machine &machine, std::string &problem,
                                                       const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile);

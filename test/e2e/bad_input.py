@@ -80,8 +80,8 @@ def models(c):
         good_end = code in (0, 1)
         c.results.append(good_end)
         print(f"{'ok  ' if good_end else 'FAIL'} corrupted bytes {change}: exit {code}")
-    operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalisation"[:18])
-    c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalisati", "not supported")
+    operator = good.replace(b"SoftmaxCrossEntropyLoss", b"SoftmaxCrossEntropyLuck").replace(b"LayerNormalization", b"LayerAbnormalization"[:18])
+    c.expect("unknown operators, all in one error", c.compile(c.file("operators.onnx", operator)), "SoftmaxCrossEntropyLuck", "LayerAbnormalizati", "not supported")
     c.expect("sequence longer than the position table", c.compile(sequence=65), "wpe")
     for option, *words in (("--freeze=wpe.wieght", "wpe.wieght", "'wpe.weight'"), ("--train=nothing", "nothing"), ("--dim=sequenze=3", "sequenze", "'sequence'"),
                            ("--lr=nan", "--lr", "finite"), ("--max-grad-norm=nan", "--max-grad-norm", "finite"), ("--min-lr-ratio=inf", "--min-lr-ratio", "finite"), ("--seed=18446744073709551616", "--seed", "18446744073709551616"),

@@ -1,7 +1,7 @@
 """Checks the examples of docs/internals/extending.md: each patch of test/extending applies to the current sources and changes no
 more files than its document states. With --build they are compiled and tested.
 
-    extending.py [--build]     --build: in a copy of the sources under build/extending; takes as long as a full build
+    extending.py [--build]     --build: in a copy of the sources under build/extending; takes the time of a full build
 """
 import os
 import re

@@ -112,7 +112,7 @@ def main():
                 sizes = [sum(size for size, *_ in program.images[0:2])] + [sum(size for size, *_ in program.images[i:i + 4]) for i in range(len(program.images))]
                 often = {name: count for name, count in program.fetches.items() if count > 2 * len(name.split(" + "))}  # tied groups: for every unit
                 expect(label + "parameters come at most twice a step and unit", not often, often or max(program.fetches.values()))
-                expect(label + "never more of them than two neighbouring chunks", program.most_images() <= max(sizes), f"{program.most_images()} of {max(sizes)} bytes")
+                expect(label + "never more of them than two neighboring chunks", program.most_images() <= max(sizes), f"{program.most_images()} of {max(sizes)} bytes")
                 expect(label + "no state stays on the device", program.on_device == 0)
                 expect(label + "the arena is less than a third of the state", 3 * arena < program.state, f"{arena} of {program.state} bytes")
                 figures.append(program.state / MEMORY)

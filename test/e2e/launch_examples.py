@@ -87,7 +87,7 @@ def leader_worker_set(folder):
     command = "\n".join(line[indent:] for line in lines[:next(i for i, line in enumerate(lines) if line.strip() and len(line) - len(line.lstrip()) < indent)])
     size = int(re.search(r"size: (\d)", text).group(1))
     both = pods(folder, command, [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
-    # A container that has finished training waits until it is told to end.
+    # A container that has finished training waits for a signal.
     line = ""
     for line in both[0].stdout:
         if line.startswith("step 12/12"):
@@ -101,7 +101,7 @@ def leader_worker_set(folder):
         p.send_signal(signal.SIGTERM)
     out = [p.communicate(timeout=30 * z.PATIENCE)[0] for p in both]
     codes = [p.returncode for p in both]
-    # A container that is told to end just as its training ends does not wait for a second signal.
+    # A container that receives a signal just as its training ends does not wait for a second one.
     ending = pods(folder, command.replace("--max-steps 12 ", "--max-steps 24 "), [{"LWS_LEADER_ADDRESS": "127.0.0.1", "LWS_GROUP_SIZE": str(size), "LWS_WORKER_INDEX": str(n)} for n in range(size)])
     for line in ending[0].stdout:
         if line.startswith("step 24/24"):

@@ -118,7 +118,7 @@ def main():
                 counts.append(fetches)
                 often = {k: n for k, n in fetches.items() if n > 2 * max(1, k.count(" + ") + 1)}
                 expect(f"{name}, micro-batches of {rows}: parameters come at most twice a step and unit", fetches and not often, often or f"{max(fetches.values())} times at most, {len(fetches)} groups")
-                expect(f"{name}, micro-batches of {rows}: updates are under way during {follows}", part >= updated, f"{part:.0%} of {1e3 * seconds:.1f} ms a step")
+                expect(f"{name}, micro-batches of {rows}: updates are in progress during {follows}", part >= updated, f"{part:.0%} of {1e3 * seconds:.1f} ms a step")
                 expect(f"{name}, micro-batches of {rows}: copies overlap with computation", hidden >= LEAST, f"{hidden:.0%} of their time")
                 figures.append((part, hidden))
             if len(counts) > 1:

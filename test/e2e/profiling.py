@@ -32,7 +32,7 @@ def check_times(device, rows, splits):
     # Other processes may run during the measurement: on a busy machine (CTest), only large deviations are errors.
     expect(mlp[-1]["forward"] * h.PATIENCE > mlp[0]["forward"], f"{rows[-1]} rows take no longer than {rows[0]}: {mlp}")
     for key in ("update", "norm", "copy", "load"):
-        expect(key in device, f"lacks {key}")
+        expect(key in device, f"{key} is missing")
     expect(device["update"]["per_element"] > 0 and device["copy"]["per_byte"] > 0, str(device["update"]))
 
 

@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory() as folder:
     simulate("--json", figures, "--compute-scale=*=2")
     with open(figures) as f:
         fast = json.load(f)
-    expect("twice as fast devices compute half as long", abs(fast["devices"][0]["compute_seconds"] / plain["devices"][0]["compute_seconds"] - 0.5) < 0.05)
+    expect("twice as fast devices compute half of the time", abs(fast["devices"][0]["compute_seconds"] / plain["devices"][0]["compute_seconds"] - 0.5) < 0.05)
     simulate("--json", figures, "--bandwidth-scale=0.001")
     with open(figures) as f:
         slow = json.load(f)

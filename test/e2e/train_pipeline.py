@@ -1,7 +1,7 @@
 """zorse-opt with the pipeline that zorse-compile prints gives the same result as zorse-compile: the same module with
 the same bodies and kernels, and the same programs, byte for byte.
 
-    train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half as many cases
+    train_pipeline.py [--quick]     --quick: every pair of a model, a precision and a cluster, in half of the cases
 """
 import os
 import re

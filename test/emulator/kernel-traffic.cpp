@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
   };
   std::printf(
       "all kernels: %.3f of the bytes moved are asked for, sectors are moved %.2f times each; a block: %.2f times, %d launches forward and %d "
-      "backward beside products and attention's own %d and %d; at most %.3f bank conflicts in a kernel\n",
+      "backward, not counting products and attention's %d and %d; at most %.3f bank conflicts in a kernel\n",
       all.efficiency(), times(all), times(block), launches[0], launches[1], attentions[0], attentions[1], conflicts);
   return good && conflicts <= maxConflicts && all.efficiency() >= min && times(block) <= max && launches[0] <= maxLaunches[0] &&
                  launches[1] <= maxLaunches[1]

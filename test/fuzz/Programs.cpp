@@ -1,4 +1,4 @@
-// Fuzzes programs, summary and bodies that parse but have arbitrary contents: the verifier, which trusts none of them,
+// Fuzzes programs, summary and bodies that parse but have arbitrary contents: the verifier, which checks all of them,
 // the runtime's own check, and Step's expansion for the summary.
 #include "BundleInput.h"
 #include "Fuzz.h"

@@ -206,7 +206,7 @@ def bundles(binaries):
                 if units > 40:
                     sys.exit(f"{model}: {done.stderr}")
             packed = pack(out)
-            if name != "shared":  # as long as two other bundles
+            if name != "shared":  # its size is that of two other bundles
                 write("bundle", name, packed)
             # The fields that this target reads: plan, summary, bodies, programs.
             write("programs", name, b"".join(field(number, value) for number, _, value in fields(packed) if number in (2, 5, 6, 7)))
@@ -288,7 +288,7 @@ def snapshots():
     head = b'{"w@0:4":{"dtype":"F32","shape":[4],"data_offsets":[8,24]}}'
     head = struct.pack("<Q", len(head)) + head + bytes(8)
     slices = [{"parameter": 0, "moment": m, "begin": 0, "end": 4, "type": "F32", "offset": len(head) + 16 * i, "xxh64": "0" * 16} for i, m in enumerate((-1, 0))]
-    training = {"optimizer": "adamw", "learning_rate": 1e-3, "momentum": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1, "skip_nonfinite": True,
+    training = {"optimizer": "adamw", "learning_rate": 1e-3, "momentum": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1, "clip_norm": 1,
                 "schedule": "cosine", "warmup_steps": 2, "total_steps": 9, "final_ratio": 0.1, "seed": 1, "nesterov": False}
     index = {"format": "zorse checkpoint", "version": 2, "step": 3, "generation": 2, "consumed_samples": 12, "optimizer_step": 3, "precision": "f32", "moments": 1,
              "run_config": {"model": "m", "batch": 4, "sequence": 4, "seed": 1, "shuffle": None, "data": "d", "samples_per_epoch": 9, "steps": 9, "training": training},

@@ -40,13 +40,11 @@ struct Drawer {
     options.moments = int(between(0, 3));
     options.lossTerms = chance(20) ? 2 : 1;
     options.clipNorm = chance(80) ? 1 : 0;
-    options.skipNonFinite = chance(80);
+    chance(80); // not used: the following draws stay those of a seed
     options.irregular = chance(60);
     options.scales = seed % 3 == 1;
-    if (seed % 6 == 0) { // groups may commit separately
+    if (seed % 6 == 0) // groups may commit separately
       options.clipNorm = 0;
-      options.skipNonFinite = false;
-    }
     return makeModel(options);
   }
 
@@ -81,11 +79,12 @@ struct Drawer {
 
   std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
     plan.owners.clear();
-    plan.defaultSharding = step::ShardSizing(between(0, 3));
+    const int64_t sharding = between(0, 3);
+    plan.defaultSharding = step::kDefaultShardings[sharding];
     const int64_t kind = between(0, 4);
     static const char *const defaults[] = {"in proportion", "equal", "first"};
     if (kind == 0)
-      return defaults[int(plan.defaultSharding)];
+      return defaults[sharding];
     for (int g = 0; g < summary.groups_size(); ++g) {
       if (!summary.groups(g).trainable() || chance(25))
         continue;

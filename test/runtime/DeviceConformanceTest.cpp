@@ -55,7 +55,7 @@ public:
       calls->before = nullptr;
     if (fault_ == "loses-work" && std::holds_alternative<CopyWork>(mine))
       mine = NoWork{};
-    return inner_->enqueue(queue, waits, fault_ == "ignores-waits" ? 0 : count, mine, tag, fault_ == "tells-everything" || notify);
+    return inner_->enqueue(queue, waits, fault_ == "ignores-waits" ? 0 : count, mine, tag, fault_ == "notifies-always" || notify);
   }
   void flush() override { inner_->flush(); }
   bool isDone(Event event) const override { return fault_ == "always-done" || inner_->isDone(event); }

@@ -333,7 +333,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
     says(words, 1, [&](Program &p) { add(entry(p, Entry::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
   };
   ofTerms("has a part of the shard [2, 4)", 3);
-  ofTerms("nobody contributes to elements [2, 4)", 2);
+  ofTerms("no device contributes to elements [2, 4)", 2);
   ofTerms("does not match its counterpart", 4);
   says("not a participant", 1, [](Program &p) { entry(p, bundle::Entry::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });

@@ -287,7 +287,6 @@ struct Maker {
     summary.set_moments(uint32_t(options.moments));
     summary.mutable_training()->set_optimizer(options.moments == 2 ? bundle::TrainingOptions::ADAMW : bundle::TrainingOptions::SGD);
     summary.mutable_training()->set_clip_norm(options.clipNorm);
-    summary.mutable_training()->set_skip_nonfinite(options.skipNonFinite);
     uint32_t ids = input("ids", 64), labels = input("labels", 64);
     uint32_t table = parameter("table", 96 + 32 * (random() % 3), true, true);
     uint32_t frozen = options.frozen && options.units > 2 ? parameter("rotary", 32, false, false) : 0;

@@ -19,7 +19,6 @@ struct SyntheticOptions {
   int moments = 2;
   int lossTerms = 1;
   double clipNorm = 1.0;
-  bool skipNonFinite = true;
   /// Values with several users, some without gradients; parameters of arbitrary sets of units; inputs of any unit;
   /// units without parameters, saved blocks or workspace.
   bool irregular = false;

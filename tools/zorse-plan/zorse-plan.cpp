@@ -349,9 +349,9 @@ int run(Options &o) {
     return fail(costs.message());
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
   problem.assumptions = inputs.assumptions;
-  problem.blocking = !o.overlap.value_or(true);
+  problem.overlapCommunication = o.overlap.value_or(true);
   if (plan && o.overlap)
-    plan->blocking = problem.blocking;
+    plan->overlapCommunication = problem.overlapCommunication;
   if (!o.compare.empty())
     return compare(o, problem, inputs.model, &*inputs.cluster);
   Result<planning::SearchOptions> search = searchOptions(o, *inputs.cluster);

@@ -108,8 +108,8 @@ private:
   }
 
   Status makeSets() {
-    // Finds the largest batch size at which one unit of every class fits, then as many units of
-    // each class as fit.
+    // Finds the largest batch size at which one unit of every class fits, then the number of units
+    // of each class that fit.
     std::vector<int64_t> rows = options.rows;
     uint64_t workspace = 0, min = 0;
     auto measure = [&] {
@@ -182,7 +182,7 @@ private:
   }
 
   /// Seconds per call. Under a CPU quota, CPU seconds per call, which are independent of throttling
-  /// pauses that may be as long as many calls; `pace` converts them to wall-clock seconds.
+  /// pauses that may take the time of several calls; `pace` converts them to wall-clock seconds.
   double timed(const std::function<void()> &once) {
     double used = cpuSeconds();
     int64_t calls = 0;
@@ -309,7 +309,7 @@ private:
   }
 
   Status otherCosts(planning::DeviceProfile &profile) {
-    // As many elements as the largest group, if memory permits, so that the data is not cached.
+    // The number of elements of the largest group, if memory permits, so that the data is not cached.
     int64_t elements = 0;
     for (const bundle::GroupInfo &group : bundle.summary.groups())
       elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zorse/Planning/CostModel.h"
+#include "zorse/Step/AssignMicroBatches.h"
 #include "zorse/Step/Plan.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -45,7 +46,7 @@ struct MemoryOptimizations {
   MemoryOptimization defaultOptimization;                         ///< technique of devices that are not in `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
-  /// freed in between (step::Gather::Phase). Applies to all devices.
+  /// freed in between. Applies to all devices.
   bool reshardAfterForward = false;
 
   bool any() const { return defaultOptimization.any() || !overrides.empty() || reshardAfterForward; }
@@ -63,20 +64,14 @@ struct Problem {
   const bundle::BodyLibrary *bodies = nullptr;  ///< exact workspaces and slots, if compiled; null otherwise
   MemoryOptimizations memoryOptimizations = {}; ///< techniques of layouts that have none themselves
   std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for reports
-  bool blocking = false;                        ///< Plan::blocking of every layout
-};
-
-struct Member {
-  uint32_t device = 0;        ///< index in the cluster
-  int64_t samples = 0;        ///< number of the pipeline's samples
-  int64_t microBatchSize = 1; ///< micro-batch size; the last micro-batch may be smaller
+  bool overlapCommunication = true;             ///< Plan::overlapCommunication of every layout
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
 /// pipeline's samples. A device may be in several stages of one pipeline (interleaving).
 struct Stage {
   int32_t unitBegin = 0, unitEnd = 0;
-  std::vector<Member> members;
+  std::vector<step::StageDevice> members;
 };
 
 struct Pipeline {
@@ -84,15 +79,13 @@ struct Pipeline {
   std::vector<Stage> stages; ///< in the order of their units; together they contain all units
 };
 
-/// Which members of the stages that use a state own it: all in equal shares, in proportion to the
-/// samples they contribute, or in proportion to their free memory.
-enum class ShardSizing : uint8_t { Equal, Proportional, ByFreeMemory };
+using step::ShardSizing; // all but FirstOnly
 
 struct Strategy {
   std::vector<Pipeline> pipelines; ///< assigned consecutive samples of the batch, in this order
   /// Number of parts per unit. Stages can share units: with four parts, a quarter of a unit in a
   /// stage means that the stage executes the whole unit for a quarter of the samples. The ranges of
-  /// stages then count parts. There are as many ways as parts, a power of two. On way w, a stage
+  /// stages then count parts. The number of ways is `parts`, a power of two. On way w, a stage
   /// has the units from (unitBegin + w) / parts to (unitEnd + w) / parts. A pipeline's samples are
   /// assigned to the ways round-robin, `samplesPerVariant` samples at a time (Layout/AssignStageCells.h).
   int32_t boundaryDenominator = 1;

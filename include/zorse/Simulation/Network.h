@@ -120,8 +120,8 @@ private:
 /// Algorithm of a collective:
 /// - Exchange: each part is sent directly to the devices that need it (Gloo's transport uses it for
 ///   sums).
-/// - Ring: members ordered by site, node and device; every link transfers all but one part. There
-///   are as many rings as every node has members. Each ring has a share of the bytes and leaves
+/// - Ring: members ordered by site, node and device; every link transfers all but one part. The
+///   number of rings is the number of members of a node. Each ring has a share of the bytes and leaves
 ///   nodes by another device, so that many flows cross a card.
 /// - Tree: a binary tree over the members in that order.
 /// - Hierarchical: a ring inside each site, a ring over one member per site, a ring inside each

@@ -72,7 +72,7 @@ struct VerifyOptions {
 /// The values of compute, reductions and updates are derived from the summary and the plan alone.
 /// Transfers, gathers and loads declare their values, which are compared at both ends; devices are
 /// therefore replayed independently and in parallel. The time is linear in the number of bound
-/// slots and the intervals of their regions. The messages are not trusted: any bytes lead to
+/// slots and the intervals of their regions. The messages may contain any bytes: they lead to
 /// findings, never to a crash.
 ///
 /// \returns findings in the order of devices and entries, independent of the number of threads;

@@ -130,7 +130,7 @@ private:
     return k.finish("squared_norm", Size{1, true}, threads, perThread);
   }
 
-  /// One block, because there are at most as many rows as samples. Its threads sum in f64, each
+  /// One block, because the number of rows is at most that of the samples. Its threads sum in f64, each
   /// every n-th row.
   Kernel sumLoss() {
     constexpr int threads = 256;
@@ -171,7 +171,7 @@ private:
     return k.finish("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
   }
 
-  /// Adds terms in their order, element by element. A thread has as many neighboring elements as
+  /// Adds terms in their order, element by element. A thread has the neighboring elements that
   /// fit into 16 bytes.
   Kernel rankedSum() {
     Type element = number();

@@ -18,7 +18,7 @@ public:
   /// Rewrites ops for which this kind of device has neither kernels nor routines. Runs before all
   /// other steps.
   virtual mlir::LogicalResult prepare(mlir::func::FuncOp function) { return mlir::success(); }
-  /// Whether a launch costs so much that saving one justifies longer live ranges of values.
+  /// Whether a launch is expensive enough that saving one justifies longer live ranges of values.
   virtual bool wantsFewLaunches() const { return false; }
   virtual Kernel row(const KernelContext &context, int cluster) = 0;
   virtual Kernel column(const KernelContext &context, int cluster) = 0;

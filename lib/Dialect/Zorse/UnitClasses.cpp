@@ -89,7 +89,7 @@ class SlotChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
     std::map<SlotKind, SmallVector<uint32_t>> defined;
-    for (bool defining : {true, false}) // a joint function takes gradients of its own results
+    for (bool defining : {true, false}) // a joint function has arguments for the gradients of its results
       for (bool result : {false, true}) {
         ArrayRef<Type> types = result ? function.getResultTypes() : function.getArgumentTypes();
         for (auto [i, type] : llvm::enumerate(types)) {

@@ -75,7 +75,7 @@ LogicalResult CausalMaskOp::verify() {
   if (getWindow() && *getWindow() < 1)
     return emitOpError("(C2) expects a window of at least 1, got ") << *getWindow();
   if (type.getDimSize(0) > type.getDimSize(1))
-    return emitOpError("(C3) expects at most as many queries as keys, got ") << type;
+    return emitOpError("(C3) expects no more queries than keys, got ") << type;
   if (getFill() && (!(getHidden() < 0) || !isa<FloatType>(type.getElementType())))
     return emitOpError("(C4) expects a fill below 0 of a float mask, got ") << getHidden() << " of " << type;
   return success();

@@ -71,7 +71,7 @@ static LogicalResult compareDrawn(OpContext &op, ImportedValue value, double kep
   Drawn &drawn = value.drawn();
   auto [found, isNew] = op.state.keepsSmallNumbers.try_emplace(drawn.rngId, keepsSmall);
   if (!isNew && found->second != keepsSmall)
-    return op.error("compares random numbers that another node has compared the other way round; draw numbers of its own for each");
+    return op.error("compares random numbers that another node has compared the other way round; draw separate numbers for each");
   drawn.kept = kept;
   if (op.node.op == "Floor")
     return drawMask(op, value.type, value.view, drawn);

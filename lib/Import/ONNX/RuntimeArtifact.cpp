@@ -134,7 +134,7 @@ private:
     const std::string name = "checkpoint";
     Result<WeightFile> weights = readWeightFile(beside(model_.path(), name));
     if (weights.failed())
-      return fail("parameters are in the file 'checkpoint' beside it: " + weights.message());
+      return fail("parameters are in the file 'checkpoint' in the same directory: " + weights.message());
     std::map<std::string, const WeightFileTensor *> stored;
     for (const WeightFileTensor &tensor : weights->parameters)
       stored[tensor.name] = &tensor;

@@ -322,7 +322,7 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary, co
   const bool attention = estimateUnits(summary, units, device, speed, target, rates, times.curves);
   times.source = target >= 0 ? "modeled: " + gpuAssumptions(device, rates, attention) : rooflineSource(device, speed);
   if (device.eager)
-    times.source += format("; all of it %.3g times as long, as by a framework that launches every operation (eager)", kEagerTimes);
+    times.source += format("; all times are multiplied by %.3g, as for a framework that launches every operation (eager)", kEagerTimes);
   estimateState(summary, device, speed, pcie, port, times);
   if (profile) {
     applyMeasured(summary, units, *profile, times);

@@ -61,7 +61,7 @@ void ReplicaFinder::find(const Strategy &strategy) {
   for (uint32_t p = 0; p < count; ++p) {
     uint32_t site = kNone;
     for (const Stage &stage : strategy.pipelines[p].stages)
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         const uint32_t node = topology.node_of_device(static_cast<int>(member.device)), here = topology.nodes(static_cast<int>(node)).site();
         own(ownerOfNode[node], p);
         if (sharedFabric[here])
@@ -106,7 +106,7 @@ bool ReplicaFinder::alike(const Strategy &strategy, const Pipeline &a, const Pip
     const Stage &x = a.stages[s], &y = b.stages[s];
     same = x.unitBegin == y.unitBegin && x.unitEnd == y.unitEnd && x.members.size() == y.members.size();
     for (size_t i = 0; i < x.members.size() && same; ++i) {
-      const Member &m = x.members[i], &n = y.members[i];
+      const step::StageDevice &m = x.members[i], &n = y.members[i];
       const ClusterDevice &one = problem->cluster.devices[m.device], &other = problem->cluster.devices[n.device];
       same = m.samples == n.samples && m.microBatchSize == n.microBatchSize &&
              problem->costs.deviceClass(m.device) == problem->costs.deviceClass(n.device) && one.memory == other.memory &&

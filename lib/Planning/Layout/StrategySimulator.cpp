@@ -18,7 +18,7 @@ step::Plan emptyPlan(const Problem &problem) {
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
   plan.samplesPerRow = samplesPerRow(problem.summary);
-  plan.blocking = problem.blocking;
+  plan.overlapCommunication = problem.overlapCommunication;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);
@@ -69,7 +69,7 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
   }
   if (optimizations.reshardAfterForward) {
     step::OffloadRule rule;
-    rule.gather = step::Gather::Phase;
+    rule.reshardAfterForward = true;
     plan.offload.push_back(std::move(rule));
   }
 }
@@ -88,7 +88,7 @@ StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int 
 
 void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas, step::Plan &plan) const {
   plan.schedule = strategy.schedule;
-  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? step::ShardSizing::Proportional : step::ShardSizing::Equal;
+  plan.defaultSharding = strategy.state == ShardSizing::Proportional ? ShardSizing::Proportional : ShardSizing::Equal;
   plan.cells.clear();
   plan.owners.clear();
   int64_t base = 0;

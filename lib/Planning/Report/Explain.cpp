@@ -148,7 +148,7 @@ private:
     std::set<uint32_t> phased, updated, state, moments;
     for (uint32_t d = 0; d < plan.devices.size() && !plan.offload.empty(); ++d)
       for (uint32_t g = 0; g < static_cast<uint32_t>(problem.summary.groups_size()) && holds(d); ++g) {
-        if (plan.gatherOf(g) == step::Gather::Phase)
+        if (plan.reshardAfterForward(g))
           phased.insert(d);
         if (const step::StatePlacement at = plan.placementOf(d, g); !at.onDevice())
           (at.update == step::MemoryTier::Host ? updated : at.parameters == step::MemoryTier::Host ? state : moments).insert(d);
@@ -159,7 +159,7 @@ private:
       moments.erase(d);
     step::Plan atOnce = plan;
     step::OffloadRule once;
-    once.gather = step::Gather::Step;
+    once.reshardAfterForward = false;
     atOnce.offload.push_back(std::move(once));
     auto onDevice = [&](const std::set<uint32_t> &devices) {
       step::Plan without = plan;

@@ -151,7 +151,7 @@ Candidate withFractionalBoundaries(const SearchContext &context, const Candidate
 void setSamplesPerVariant(Strategy &strategy);
 /// Assigns other devices to a pipeline's stages and partitions the units so that the stages' times
 /// keep their proportions. These proportions are tuned to the path of the first samples through the
-/// stages and of the last ones back. Precondition: as many groups as stages.
+/// stages and of the last ones back. Precondition: one group per stage.
 /// \param level  by how much the times approach their mean: 0 not at all, 1 equal
 bool keepTimes(const StageModel &model, const std::vector<DeviceSet> &groups, double level, Pipeline &pipeline);
 /// Finds two stages, and the number of units or parts that the first gets from the second, such

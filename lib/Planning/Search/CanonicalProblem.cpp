@@ -225,13 +225,13 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
+  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.overlapCommunication};
 }
 
 Strategy CanonicalProblem::restore(Strategy strategy) const {
   for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
-      for (Member &member : stage.members)
+      for (step::StageDevice &member : stage.members)
         member.device = original[member.device];
   auto &others = strategy.memoryOptimizations.overrides;
   for (auto &other : others)

@@ -123,7 +123,7 @@ std::vector<DeviceSet> makeDeviceSets(const std::vector<Block> &blocks, const st
 }
 
 bool sameLayout(const Strategy &a, const Strategy &b) {
-  auto sameMember = [](const Member &m, const Member &o) {
+  auto sameMember = [](const step::StageDevice &m, const step::StageDevice &o) {
     return m.device == o.device && m.samples == o.samples && m.microBatchSize == o.microBatchSize;
   };
   auto sameStage = [&](const Stage &s, const Stage &o) {

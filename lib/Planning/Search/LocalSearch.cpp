@@ -1,4 +1,4 @@
-// Walks: moves from several initial layouts; the worse walks are dropped one after the other.
+// Walks: moves from several initial layouts; the worse walks are dropped one at a time.
 
 #include "Candidates.h"
 
@@ -37,7 +37,7 @@ std::string zorse::planning::structureOf(const StageModel &model, const Strategy
   for (const Pipeline &pipeline : strategy.pipelines) {
     for (const Stage &stage : pipeline.stages) {
       std::vector<uint32_t> counts(model.deviceTypes(), 0);
-      for (const Member &member : stage.members)
+      for (const step::StageDevice &member : stage.members)
         ++counts[model.deviceTypeOf(member.device)];
       for (uint32_t count : counts)
         text += std::to_string(count) + ",";

@@ -23,7 +23,7 @@ double tasksOf(const Strategy &strategy) {
   double tasks = 0;
   for (const Pipeline &pipeline : strategy.pipelines)
     for (const Stage &stage : pipeline.stages)
-      for (const Member &member : stage.members) {
+      for (const step::StageDevice &member : stage.members) {
         const int64_t cells = (member.samples + member.microBatchSize - 1) / member.microBatchSize;
         tasks += 5.0 * static_cast<double>(cells);
       }

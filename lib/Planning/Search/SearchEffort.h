@@ -80,7 +80,7 @@ struct SearchEffort {
   size_t judgedBesides = 20; ///< plans that do not fit
   size_t judgedMore = 3;     ///< plans that are expanded to find one more that fits
   size_t judgeRounds = 12;   ///< number of these expansions
-  bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes as long as all other work
+  bool placesFirst;          ///< place buffers before comparing plans; for many devices, placing takes half of the time
   bool placesFull;           ///< place only plans that nearly fill a device with a single micro-batch; the others can reduce the samples in flight
   uint64_t fragmentationDivisor; ///< 1/gaps of the activations is added for gaps between buffers; 0: no addition, buffers are placed
 

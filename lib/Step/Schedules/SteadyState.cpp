@@ -90,7 +90,7 @@ private:
   }
 
   /// Sets the times at which samples enter: evenly over the period, or in groups of `microbatchGroupSize`
-  /// cells, directly one after the other.
+  /// consecutive cells.
   void setEntries() {
     for (uint32_t c : x.cellsByBegin[0])
       time[x.cells[c].forward.begin] = -1;

@@ -86,7 +86,6 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
                       {"epsilon", t.epsilon()},
                       {"weight_decay", t.weight_decay()},
                       {"clip_norm", t.clip_norm()},
-                      {"skip_nonfinite", t.skip_nonfinite()},
                       {"schedule", nameOf(kSchedules, t.schedule())},
                       {"warmup_steps", t.warmup_steps()},
                       {"total_steps", t.total_steps()},
@@ -145,7 +144,6 @@ RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::
   real("weight_decay", &Options::set_weight_decay);
   real("clip_norm", &Options::set_clip_norm);
   real("final_ratio", &Options::set_final_ratio);
-  truth("skip_nonfinite", &Options::set_skip_nonfinite);
   truth("nesterov", &Options::set_nesterov);
   if (training->is_object() && training->contains("plain_epsilon")) // absent if it is the default
     truth("plain_epsilon", &Options::set_plain_epsilon);

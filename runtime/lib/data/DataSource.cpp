@@ -356,8 +356,9 @@ static Status feedTokens(const Bundle &bundle, const std::vector<bundle::GraphIn
     if (!isTokens(i))
       continue;
     if (inputs[i].role().empty())
-      notes.push_back("input '" + inputs[i].name() + "' is taken for " + (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") +
-                      " by its name; " + inputs[i].name() + "=FILE.npy sets its values");
+      notes.push_back("input '" + inputs[i].name() + "' is assumed to hold " +
+                      (inputRole(inputs[i]) == "ids" ? "token ids" : "labels, the next tokens,") + " by its name; " + inputs[i].name() +
+                      "=FILE.npy sets its values");
     feeds[i] = std::make_unique<TokenFeed>(inputs[i], shards, shiftOf(i));
   }
   return Status::success();

@@ -244,7 +244,7 @@ private:
     return std::find(list.begin(), list.end(), device) != list.end();
   }
 
-  /// Those of this device one behind the other.
+  /// Those of this device, concatenated.
   void runs(const bundle::Extents &runs) {
     if (runs.begin_size() != runs.members_size() || runs.end_size() != runs.members_size())
       return fail("the arrays of the shards differ in length");
@@ -304,12 +304,12 @@ private:
       const size_t contributors = terms.empty() ? size_t(r.contributors_size()) : holdersOf(terms, {device_, run.begin, run.end}).size();
       max = std::max(max, contributors);
       if (contributors == 0)
-        fail("nobody contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
+        fail("no device contributes to elements [" + std::to_string(run.begin) + ", " + std::to_string(run.end) + ")");
     }
     return max;
   }
 
-  /// Where `terms` terms of a direct sum arrive, each so many bytes behind the one before.
+  /// Where `terms` terms of a direct sum arrive, `stride` bytes apart.
   void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
     const uint32_t max = maxTerms(bundle_.summary, type);
     if (max < 2)

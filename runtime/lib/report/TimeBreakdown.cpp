@@ -55,7 +55,7 @@ std::string advice(const Bundle &bundle, const TimeBreakdown &breakdown, double 
   auto name = [&](size_t d) { return bundle.devices[d].name; };
   if (slowest > 1.25 * fastest && waiting > 0.05)
     return format(
-        "the plan divides the work by speeds that are not those found here: %s takes %.2f times as long as planned, %s %.2f times. Measure them "
+        "the plan divides the work by speeds that are not those found here: %s takes %.2f times the planned time, %s %.2f times. Measure them "
         "with zorse-profile and compile again with --profile",
         name(slow).c_str(), slowest, name(fast).c_str(), fastest);
   if (moving > 0.2 && moving >= waiting)

@@ -40,7 +40,7 @@ uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fix
 
 } // namespace
 
-/// Checks that the body accesses only its arguments. Bundles are not trusted, and no program calls
+/// Checks that the body accesses only its arguments. Bundles may have arbitrary contents, and no program calls
 /// this body.
 Status TextGenerator::check() const {
   const bundle::ModelSummary &s = bundle_.summary;

@@ -48,7 +48,7 @@ public:
     end_.lastStep = run_.firstStep - 1;
     uint64_t &done = end_.lastStep;
     while (done < last) {
-      // Submits one step ahead, but not past an evaluation, which needs the parameters of its own
+      // Submits one step ahead, but not past an evaluation, which needs the parameters of that
       // step. Not if a non-finite step stops the run: the step ahead would be applied after it.
       const uint64_t ahead = run_.nonFinite == TrainingRun::NonFinite::Stop ? 1 : 2;
       while (next <= last && next <= done + ahead && (next == done + 1 || !pausesAfter(next - 1, planned))) {

@@ -98,7 +98,7 @@ func.func @causal_mask_c2() {
 // -----
 
 func.func @causal_mask_c3() {
-  // expected-error @below {{(C3) expects at most as many queries as keys}}
+  // expected-error @below {{(C3) expects no more queries than keys}}
   %y = zorse.causal_mask : tensor<8x4xi1>
   return
 }

@@ -4,7 +4,7 @@
 // RUN: not zorse-opt %s --zorse-insert-rounds=to=f32 2>&1 | FileCheck %s --check-prefix=TYPE
 // Matmuls have rounded operands and results; a bias is rounded, and added before the result is rounded. Norms have rounded results; softmaxes and losses stay f32.
 
-// TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already, or the file casts values to 16 bits by itself; such a file is compiled with --precision=f32
+// TWICE: error: zorse-insert-rounds: expected a model without roundings, found one: this pass has run already, or the file contains casts to 16 bits; such a file is compiled with --precision=f32
 // TYPE: error: zorse-insert-rounds: to: expected bf16 or f16, got 'f32'
 
 // CHECK-LABEL: func.func @model(

@@ -25,7 +25,7 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.model = makeModel(options);
   static const int64_t batches[] = {7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
-  made.plan.blocking = false; // blocking plans have redundant waits, and removing one is no fault
+  made.plan.overlapCommunication = true; // plans without overlap have redundant waits, and removing one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.hostStaged = true;
@@ -138,7 +138,7 @@ const std::vector<Mistake> &mistakes() {
              }
          return false;
        }},
-      {"one half of a transfer by way of the host",
+      {"one half of a transfer through the host",
        [](const ProgramCase &, Programs &p, Random &r) {
          for (bundle::Program &program : p)
            for (Entry &entry : *program.mutable_entries())

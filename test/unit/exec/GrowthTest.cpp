@@ -1,5 +1,5 @@
 // Tests how the costs of the step, its programs and their verification grow with layers and devices. The counters do
-// not depend on time. Twice the layers may cost twice as much, and four times the devices four times as much.
+// not depend on time. Twice the layers may double the costs, and four times the devices quadruple them.
 #include "SyntheticModel.h"
 
 #include "zorse/Bundle/BundleWriter.h"

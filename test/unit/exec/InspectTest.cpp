@@ -80,9 +80,9 @@ TEST(Inspect, EveryViewOfManyPlans) {
 TEST(Inspect, BrokenBundlesAreErrors) {
   std::string path = fs::path(::testing::TempDir()) / "inspect-broken.zorse";
   ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, 1));
-  Done unknown = inspect(path + " --program=nobody");
+  Done unknown = inspect(path + " --program=unknown");
   EXPECT_EQ(unknown.code, 1);
-  EXPECT_NE(unknown.output.find("error: expected a device of the bundle, got 'nobody'. Devices: d0"), std::string::npos) << unknown.output;
+  EXPECT_NE(unknown.output.find("error: expected a device of the bundle, got 'unknown'. Devices: d0"), std::string::npos) << unknown.output;
   {
     std::ofstream(path + "/programs/2.pb", std::ios::app) << "x";
   }

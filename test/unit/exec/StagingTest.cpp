@@ -100,7 +100,7 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"one wait less",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         if (c.plan.blocking) // some waits only prevent overlap of a device's entries
+         if (!c.plan.overlapCommunication) // some waits only prevent overlap of a device's entries
            return false;
          std::vector<bundle::Entry *> waiting;
          for (size_t d = 0; d < p.size(); ++d)

@@ -301,6 +301,6 @@ TEST(ComposedOps, LoopsAreUnrolled) {
   EXPECT_EQ(count(five.text, "arith.addf") - count(three.text, "arith.addf"), 2U) << five.text;
   EXPECT_ERROR(loop(2000, "goes"), "(Loop): makes more than 1024 turns; loops are unrolled up to this limit");
   EXPECT_ERROR(loop(0, "goes"), "(Loop): makes no turn, and a result that collects its turns; this is not supported");
-  EXPECT_ERROR(loop(3, "data"), "(Loop): whether it goes on after turn 1 depends on data; only constant conditions are supported");
+  EXPECT_ERROR(loop(3, "data"), "(Loop): whether it continues after turn 1 depends on data; only constant conditions are supported");
   EXPECT_ERROR(loop(3, "goes", true), "(Loop): its body has 4 inputs, expects 3");
 }

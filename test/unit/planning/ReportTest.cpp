@@ -194,7 +194,7 @@ TEST_F(ReportTest, MemoryPictureIsNoMoreThanPlanned) {
     if (phased) {
       plan.schedule.kind = step::ScheduleKind::BreadthFirst;
       step::OffloadRule rule;
-      rule.gather = step::Gather::Phase;
+      rule.reshardAfterForward = true;
       rule.parameters = step::MemoryTier::Host;
       plan.offload.push_back(std::move(rule));
     }

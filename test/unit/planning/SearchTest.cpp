@@ -195,7 +195,7 @@ TEST(Search, ParametersComeByPhaseWhereNothingElseFits) {
   ASSERT_FALSE(found.failed()) << found.message();
   EXPECT_TRUE(found->strategy.memoryOptimizations.reshardAfterForward);
   EXPECT_EQ(found->plan.schedule.kind, step::ScheduleKind::BreadthFirst);
-  EXPECT_EQ(found->plan.gatherOf(0), step::Gather::Phase);
+  EXPECT_TRUE(found->plan.reshardAfterForward(0));
   EXPECT_EQ(found->evaluation.shortfallBytes, 0u);
   EXPECT_EQ(step::validatePlan(found->plan, made->summary).message(), "");
 

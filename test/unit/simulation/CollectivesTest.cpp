@@ -233,7 +233,7 @@ TEST(Collectives, RingsShareACardOfLimitedFlows) {
   Traffic traffic(network);
   // Every link carries 300 bytes in two parallel flows of 150: 5 s. One ring would take 10 s.
   EXPECT_DOUBLE_EQ(traffic.allGather({{0, 100}, {1, 100}, {2, 100}, {3, 100}}, {0, 1, 2, 3}, 0, Algorithm::Ring).sent, 5);
-  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the NIC transfers as many bytes as before
+  EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 3); // the NIC transfers the same bytes as before
   traffic.reset();
   EXPECT_DOUBLE_EQ(traffic.reduceScatter({0, 1, 2, 3}, {{0, 100}, {1, 100}, {2, 100}, {3, 100}}, 0, Algorithm::Ring).sent, 5);
   traffic.reset();

@@ -75,7 +75,7 @@ TEST(TimedSchedule, MemoryLimitsWhatIsInFlight) {
         EXPECT_LE(device.memory.peakInFlightCells, max);
         EXPECT_LE(device.memory.total, p.plan.devices[0].memory);
       }
-      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, max) << "as many as memory holds";
+      EXPECT_EQ(graph.devices[0].memory.peakInFlightCells, max) << "all that memory holds";
     }
 }
 

@@ -45,7 +45,6 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
 TEST(CorrectPrograms, WithoutCommit) {
   SyntheticOptions options;
   options.clipNorm = 0;
-  options.skipNonFinite = false;
   options.moments = 0;
   EXPECT_EQ(Case(options, dataParallel(makeModel(options))).text(), "");
 }

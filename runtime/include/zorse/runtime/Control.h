@@ -61,7 +61,7 @@ inline constexpr double kLateSeconds = 5.0;
 /// name a peer from rank to rank and reports the last rank of the chain.
 struct Failure {
   enum Cause : uint8_t {
-    OwnError,         ///< `rank` reported an error of its own
+    OwnError,         ///< `rank` reported that it failed
     Died,             ///< the process of `rank` ended (kNoRank: the launcher)
     MissedHeartbeats, ///< no data from `rank` (kNoRank: from the launcher) for heartbeatTimeoutSeconds
     Stalled,          ///< no progress on any rank; `rank` is in the earliest unfinished entry

@@ -89,8 +89,8 @@ public:
   virtual Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) = 0; ///< ranges may overlap
   virtual Status fill(DeviceAddress to, std::byte value, size_t bytes) = 0;
 
-  /// Returns the pointer by which the named transport accesses an address. It is valid as long as
-  /// the memory. Returns an error if the device does not support the transport.
+  /// Returns the pointer by which the named transport accesses an address. It is valid while the
+  /// memory is allocated. Returns an error if the device does not support the transport.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
   /// Resolves all symbols and routines that the bodies name. Call it once per device. `objects` may

@@ -55,7 +55,7 @@ struct Messenger {
     return Status::success();
   }
 
-  /// Whether the messages of so many shards have numbers.
+  /// Whether the messages of `shards` shards have numbers.
   static Status count(Operation operation, size_t shards);
 
   Status finish(Outbox &out) const {
