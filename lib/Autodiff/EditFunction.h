@@ -28,8 +28,6 @@ llvm::SmallVector<mlir::Value> resultsOf(mlir::func::FuncOp function, mlir::func
 void dropResults(mlir::func::FuncOp function, mlir::function_ref<bool(SlotKind)> dropped);
 /// Removes unused arguments for which `droppable` returns true.
 void dropUnusedArguments(mlir::func::FuncOp function, mlir::function_ref<bool(SlotKind)> droppable = [](SlotKind) { return true; });
-/// Replaces every `zorse.gradient_of` by the gradient.
-void dropPairs(mlir::func::FuncOp joint);
 /// Removes statistics without uses, so that the operation does not write them.
 void dropUnusedStatistics(mlir::Block &block);
 

@@ -5,7 +5,7 @@
 #include "SavedSet.h"
 
 #include "EditFunction.h"
-#include "MaxFlow.h"
+#include "zorse/Base/MaxFlow.h"
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 using namespace mlir;

@@ -79,6 +79,8 @@ mlir::LogicalResult appendBackward(mlir::OpBuilder &builder, llvm::ArrayRef<mlir
 /// results with it. The seed of `loss` k is `scalars` k. If no argument has `zorse.gradient`, there
 /// are no gradients. An operation belongs to the forward iff a result of the forward depends on it.
 mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
+/// Replaces every `zorse.gradient_of` by the gradient.
+void dropPairs(mlir::func::FuncOp joint);
 
 /// Runs between steps 1 and 2 for models with roundings that compute in f32. Stores every value
 /// that is the result of a rounding, or a view of one, in two bytes. Products and attention read

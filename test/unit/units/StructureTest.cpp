@@ -2,9 +2,10 @@
 #include "Chain.h"
 #include "Models.h"
 
-#include "../../../lib/Autodiff/MaxFlow.h"
 #include "../../../lib/Units/Blocks.h"
 #include "../../../lib/Units/FlatGroups.h"
+
+#include "zorse/Base/MaxFlow.h"
 
 #include "mlir/IR/Diagnostics.h"
 
@@ -268,7 +269,7 @@ TEST(Blocks, MixedAttentionStaysOneBlockPerLayer) {
 
 TEST(MaxFlow, CutNearestToTheSink) {
   // 0 -3-> 1 -2-> 2 -2-> 3: both edges of capacity 2 are minimum cuts; the later one is cut.
-  autodiff::MaxFlow flow(4);
+  MaxFlow flow(4);
   flow.addEdge(0, 1, 3);
   flow.addEdge(1, 2, 2);
   flow.addEdge(2, 3, 2);

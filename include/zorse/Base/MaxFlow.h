@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace zorse::autodiff {
+namespace zorse {
 
 class MaxFlow {
 public:
@@ -34,4 +34,4 @@ private:
   std::vector<std::size_t> next;
 };
 
-} // namespace zorse::autodiff
+} // namespace zorse

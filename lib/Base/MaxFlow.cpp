@@ -1,8 +1,8 @@
-#include "MaxFlow.h"
+#include "zorse/Base/MaxFlow.h"
 
 #include <algorithm>
 
-using namespace zorse::autodiff;
+using namespace zorse;
 
 void MaxFlow::addEdge(int from, int to, int64_t capacity) {
   first[from].push_back(edges.size());
