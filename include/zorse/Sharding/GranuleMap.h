@@ -47,7 +47,7 @@ struct ShardedDim {
   bool operator==(const ShardedDim &o) const { return dim == o.dim && map == o.map; }
 };
 
-/// Division of an op: some of its factors, each with a map of its own points. No two of them are in one segment.
+/// Division of an op: some of its factors, each with a map of the factor's points. No two of them are in one segment.
 struct OpSplit {
   llvm::SmallVector<std::pair<unsigned, GranuleMap>, 1> factors; ///< by index in `OpFactors::factors`
 
