@@ -160,6 +160,24 @@ def option_types():
             holds(f"options.{name}: options of zorse-{tool}", not missing, ", ".join(missing))
 
 
+def statements():
+    """Statements of pages that repeat a definition agree with it."""
+    read = lambda name: open(os.path.join(DOCS, name)).read()
+    _, said, _ = z.call("zorse-plan", "--help")
+    chosen = set(re.search(r"--pipeline-schedule.*?\{([\w,]+)\}", said, re.S)[1].split(","))
+    table = re.search(r"\n## Who chooses the schedule\n+(.*?)\n\n", read("concepts/schedules.md"), re.S)[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.split("\n")[2:]]
+    listed = {re.sub(r"\W", "_", row[0].lower()) for row in rows if row[3] == "yes"}
+    holds("schedules.md: --pipeline-schedule accepts what the table says", listed == chosen, f"{sorted(listed)} {sorted(chosen)}")
+    codes = set(re.findall(r"^\| ([\dn+, ]+) \|", read("reference/exit-codes.md"), re.M))
+    other = set(re.findall(r"^\| ([\dn+, ]+) \|", read("guides/failing-run.md"), re.M))
+    holds("failing-run.md: exit codes as in exit-codes.md", codes - other == {"0"} and other <= codes, f"{sorted(codes)} {sorted(other)}")
+    # Names of pages in messages, comments and scripts.
+    tracked = subprocess.run(["git", "-C", z.ROOT, "grep", "-hoE", r"\bdocs/[A-Za-z0-9_/-]+\.md\b", "--", ":!docs/data/pages.toml", ":!docs/*.md", ":!test/e2e/docs_site.py"], capture_output=True, text=True).stdout.split()
+    missing = sorted({name for name in tracked if not os.path.exists(os.path.join(z.ROOT, name))} - {"docs/PAGE.md"})
+    holds(f"{len(set(tracked))} pages that sources name exist", not missing and tracked, ", ".join(missing))
+
+
 def build():
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "site")
@@ -210,6 +228,7 @@ def main():
         figures("--drawn")
         schemas()
         option_types()
+        statements()
         outputs()
     z.finish(results)
 

@@ -122,7 +122,7 @@ def broken_links(path):
 
 def word_count(text):
     """Words of prose, headings and tables: without front matter, code blocks, comments, link targets and table rules."""
-    text = without_code(without_front_matter(text))
+    text = re.sub(r"<!--.*?-->", " ", without_code(without_front_matter(text)), flags=re.S)
     text = re.sub(r"<[^>]+>", " ", re.sub(r"\]\([^)]*\)", "]", text))
     return sum(1 for word in text.replace("|", " ").split() if re.search(r"\w", word))
 

@@ -60,9 +60,10 @@ public:
   OneForwardOneBackward(const Cell *cells, size_t devices) : cells(cells), limits(devices), seen(devices, UINT32_MAX) {}
 
   /// Returns the order of a device's tasks. The devices of the next stage must have been ordered.
-  /// \param mine    the device's cells
-  /// \param behind  cells of the next stage, on all its devices
-  /// \param ahead   additional forwards before the first backward (HARP's launch counts)
+  /// \param mine            the device's cells
+  /// \param behind          cells of the next stage, on all its devices
+  /// \param warmupForwards  forwards before the first backward (HARP's launch counts); at least those that the
+  ///                        backward waits for
   std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind, size_t warmupForwards);
 
 private:
