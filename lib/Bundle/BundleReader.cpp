@@ -92,7 +92,7 @@ Result<Program> readProgram(const BundleView &bundle, int device) {
   return program;
 }
 
-Result<KernelFile> readKernels(const BundleView &bundle, const BodyLibrary &target) {
+Result<KernelFile> readKernels(const BundleView &bundle, const FunctionLibrary &target) {
   if (target.objects_size() == 0)
     return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the bodies refer to none. Compile the bundle again");
   const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);

@@ -44,7 +44,7 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
       files[name] = std::move(*hash);
   };
 
-  auto writeTarget = [&](uint32_t target, const BodyLibrary &bodies, const std::string &kernels) {
+  auto writeTarget = [&](uint32_t target, const FunctionLibrary &bodies, const std::string &kernels) {
     write(bodiesFile(target), serialize(bodies));
     if (!kernels.empty() && bodies.objects_size() > 0)
       write("kernels/" + bodies.arch() + "/" + bodies.objects(0), kernels);

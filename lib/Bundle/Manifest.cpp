@@ -139,14 +139,14 @@ std::string bodiesFile(uint32_t target) { return target == 0 ? "functions.pb" : 
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
 std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }
 
-std::string differentSlots(const BodyLibrary &one, const BodyLibrary &other) {
-  if (one.bodies_size() != other.bodies_size())
-    return std::to_string(other.bodies_size()) + " bodies, expected " + std::to_string(one.bodies_size());
-  for (int b = 0; b < one.bodies_size(); ++b) {
-    const Body &a = one.bodies(b), &c = other.bodies(b);
-    bool same = a.name() == c.name() && a.slots_size() == c.slots_size();
-    for (int s = 0; s < a.slots_size() && same; ++s)
-      same = a.slots(s).SerializeAsString() == c.slots(s).SerializeAsString();
+std::string differentSlots(const FunctionLibrary &one, const FunctionLibrary &other) {
+  if (one.functions_size() != other.functions_size())
+    return std::to_string(other.functions_size()) + " bodies, expected " + std::to_string(one.functions_size());
+  for (int b = 0; b < one.functions_size(); ++b) {
+    const CompiledFunction &a = one.functions(b), &c = other.functions(b);
+    bool same = a.name() == c.name() && a.arguments_size() == c.arguments_size();
+    for (int s = 0; s < a.arguments_size() && same; ++s)
+      same = a.arguments(s).SerializeAsString() == c.arguments(s).SerializeAsString();
     if (!same)
       return "body " + std::to_string(b) + " ('" + c.name() + "') differs in name or slots from '" + a.name() + "'";
   }

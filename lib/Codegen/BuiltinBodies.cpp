@@ -27,17 +27,17 @@ namespace {
 /// Builds a body with one call of a library routine. The operands are all slots, in order.
 class BodyBuilder {
 public:
-  BodyBuilder(bundle::BodyLibrary &library, const std::string &name) : body(*library.add_bodies()) { body.set_name(name); }
+  BodyBuilder(bundle::FunctionLibrary &library, const std::string &name) : body(*library.add_functions()) { body.set_name(name); }
 
   /// Adds a slot with one element per row.
-  BodyBuilder &rows(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
-    bundle::Slot &slot = add(kind, index, mode, type, name);
+  BodyBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
+    bundle::FunctionArgument &slot = add(kind, index, mode, type, name);
     slot.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
     return *this;
   }
   /// Adds a slot with a fixed size in bytes.
-  BodyBuilder &fixed(bundle::SlotKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
-    bundle::Slot &slot = add(kind, 0, mode, bundle::F64, name);
+  BodyBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
+    bundle::FunctionArgument &slot = add(kind, 0, mode, bundle::F64, name);
     slot.mutable_bytes()->set_fixed(bytes);
     return *this;
   }
@@ -45,14 +45,15 @@ public:
     bundle::LibraryCall &call = *body.add_launches()->mutable_library();
     call.set_name(routine);
     call.set_type(type);
-    for (int i = 0; i < body.slots_size(); ++i)
-      call.add_operands()->set_slot(i);
+    for (int i = 0; i < body.arguments_size(); ++i)
+      call.add_operands()->set_argument(i);
     return call;
   }
 
 private:
-  bundle::Slot &add(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
-    bundle::Slot &slot = *body.add_slots();
+  bundle::FunctionArgument &add(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type,
+                                const std::string &name) {
+    bundle::FunctionArgument &slot = *body.add_arguments();
     slot.set_kind(kind);
     slot.set_index(index);
     slot.set_mode(mode);
@@ -61,32 +62,32 @@ private:
     slot.set_name(name);
     return slot;
   }
-  bundle::Body &body;
+  bundle::CompiledFunction &body;
 };
 
-void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &summary) {
+void addStepBodies(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary) {
   const bundle::ElementType wide = accumulationType(summary.compute_type());
   BodyBuilder(library, "norm")
       .rows(bundle::STATE, 1, bundle::READ, wide, "gradients")
-      .fixed(bundle::SUMS_SLOT, bundle::ACCUMULATE, kSumsBytes, "sums")
+      .fixed(bundle::LOCAL_METRICS, bundle::ACCUMULATE, kSumsBytes, "sums")
       .call("squared_norm", wide);
 
   BodyBuilder sum(library, "sum_loss");
   for (int term = 0; term < summary.loss_size(); ++term)
     sum.rows(bundle::LOSS, uint32_t(term), bundle::READ, wide, "numerator" + std::to_string(term));
-  sum.fixed(bundle::SUMS_SLOT, bundle::ACCUMULATE, kSumsBytes, "sums").call("sum_loss", wide);
+  sum.fixed(bundle::LOCAL_METRICS, bundle::ACCUMULATE, kSumsBytes, "sums").call("sum_loss", wide);
 
   bundle::LibraryCall &decision = BodyBuilder(library, "decide")
-                                      .fixed(bundle::SUMS_SLOT, bundle::READ, kSumsBytes, "sums")
+                                      .fixed(bundle::LOCAL_METRICS, bundle::READ, kSumsBytes, "sums")
                                       .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
-                                      .fixed(bundle::OPTIMIZER_STEP_SLOT, bundle::UPDATE, int64_t(optimizerStepBytes(summary)), "optimizer_step")
+                                      .fixed(bundle::OPTIMIZER_STEP, bundle::UPDATE, int64_t(optimizerStepBytes(summary)), "optimizer_step")
                                       .call("decide", bundle::F64);
   if (scalesLoss(summary))
     (*decision.mutable_integers())["scale_interval"] = summary.training().loss_scale_interval();
 
   bundle::ElementType copies = bundle::ELEMENT_TYPE_UNSPECIFIED; // all copies have the same type, the rounding type of the model
-  for (const bundle::GroupInfo &group : summary.groups())
-    copies = std::max(copies, group.copy_type());
+  for (const bundle::FlatGroupInfo &group : summary.groups())
+    copies = std::max(copies, group.param_dtype());
   if (copies != bundle::ELEMENT_TYPE_UNSPECIFIED)
     BodyBuilder(library, "cast")
         .rows(bundle::STATE, 0, bundle::READ, wide, "parameters")
@@ -95,18 +96,18 @@ void addStepBodies(bundle::BodyLibrary &library, const bundle::ModelSummary &sum
   if (scalesLoss(summary))
     BodyBuilder(library, "scale_seeds")
         .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
-        .fixed(bundle::OPTIMIZER_STEP_SLOT, bundle::READ, int64_t(optimizerStepBytes(summary)), "optimizer_step")
+        .fixed(bundle::OPTIMIZER_STEP, bundle::READ, int64_t(optimizerStepBytes(summary)), "optimizer_step")
         .call("scale_seeds", bundle::F64);
 }
 
 /// Adds the bodies that sum directly received data. Only GPUs use them; other targets have these
 /// bodies without launches.
-void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &summary, uint32_t maxTerms) {
+void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary, uint32_t maxTerms) {
   for (bundle::ElementType type : std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
     for (uint32_t terms = 2; terms <= maxTerms; ++terms) {
       BodyBuilder sum(library, sumName(type, terms));
       for (uint32_t term = 0; term < terms; ++term)
-        sum.rows(bundle::PART, term, bundle::READ, type, "part" + std::to_string(term));
+        sum.rows(bundle::CONTRIBUTION, term, bundle::READ, type, "part" + std::to_string(term));
       sum.rows(bundle::SUM, 0, bundle::WRITE, type, "sum");
       if (isCudaArch(library.arch()))
         sum.call("ranked_sum", type);
@@ -116,15 +117,15 @@ void addDirectSums(bundle::BodyLibrary &library, const bundle::ModelSummary &sum
 } // namespace
 
 void zorse::codegen::appendBuiltinBodies(MLIRContext *context, CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms) {
-  bundle::BodyLibrary &library = bodies.library;
-  const int first = library.bodies_size();
+  bundle::FunctionLibrary &library = bodies.library;
+  const int first = library.functions_size();
   addStepBodies(library, summary);
   addDirectSums(library, summary, sumTerms);
 
   // Creates kernels for devices without these routines.
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
-  for (int b = first; b < library.bodies_size(); ++b) {
-    bundle::Body &body = *library.mutable_bodies(b);
+  for (int b = first; b < library.functions_size(); ++b) {
+    bundle::CompiledFunction &body = *library.mutable_functions(b);
     for (bundle::Launch &launch : *body.mutable_launches())
       if (std::optional<Kernel> kernel = bodies.sources->routine(context, body, launch.library())) {
         std::string symbol = bodies.sources->add(kernel->hint, std::move(kernel->module));

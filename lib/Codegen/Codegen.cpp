@@ -29,12 +29,12 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
 
 /// Allows GPUs to compute matrix products in TF32, or to accumulate in f16, if the options request
 /// it.
-static void allowFasterMatmuls(bundle::BodyLibrary &library, bool tf32, bool sumsF16) {
-  for (bundle::Body &body : *library.mutable_bodies())
+static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool sumsF16) {
+  for (bundle::CompiledFunction &body : *library.mutable_functions())
     for (bundle::Launch &launch : *body.mutable_launches()) {
-      if (!launch.has_product() || launch.product().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
+      if (!launch.has_matmul() || launch.matmul().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
         continue;
-      bundle::MatrixProduct &matmul = *launch.mutable_product();
+      bundle::Matmul &matmul = *launch.mutable_matmul();
       matmul.set_tf32(tf32 && matmul.type() == bundle::F32);
       matmul.set_sums_f16(sumsF16 && matmul.type() == bundle::F16);
     }
@@ -51,7 +51,7 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
       continue;
     FunctionSizes sizes;
     // All functions are lowered, so that one run reports every unsupported op.
-    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_bodies(), sizes));
+    ok &= succeeded(lowerFunction(function, *result.sources, *result.library.add_functions(), sizes));
   }
   if (!ok)
     return failure();

@@ -16,17 +16,17 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-static std::string text(const bundle::Extent &extent) {
+static std::string text(const bundle::AffineSize &extent) {
   std::string fixed = std::to_string(extent.fixed()), perRow = std::to_string(extent.per_row()) + " per row";
   return extent.per_row() == 0 ? fixed : extent.fixed() == 0 ? perRow : fixed + " + " + perRow;
 }
 
-static std::string text(const bundle::Body &body, const bundle::Pointer &pointer) {
-  if (pointer.slot() >= static_cast<uint32_t>(body.slots_size()))
+static std::string text(const bundle::CompiledFunction &body, const bundle::Pointer &pointer) {
+  if (pointer.argument() >= static_cast<uint32_t>(body.arguments_size()))
     return "-";
-  std::string result = body.slots(pointer.slot()).name();
+  std::string result = body.arguments(pointer.argument()).name();
   if (pointer.fixed() != 0 || pointer.per_row() != 0) {
-    bundle::Extent offset;
+    bundle::AffineSize offset;
     offset.set_fixed(pointer.fixed());
     offset.set_per_row(pointer.per_row());
     result += "[" + text(offset) + "]";
@@ -34,7 +34,7 @@ static std::string text(const bundle::Body &body, const bundle::Pointer &pointer
   return result;
 }
 
-static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
+static void printLaunch(const bundle::CompiledFunction &body, const bundle::Launch &launch, llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
   auto operands = [&](const auto &list, const auto &accumulates) {
     for (auto [i, pointer] : llvm::enumerate(list))
       os << (i ? ", " : "") << (llvm::is_contained(accumulates, i) ? "+=" : "") << text(body, pointer);
@@ -45,9 +45,9 @@ static void printLaunch(const bundle::Body &body, const bundle::Launch &launch, 
     unsigned number = numbers.try_emplace(symbol, numbers.size()).first->second;
     os << "  kernel " << number << " " << symbol.rsplit('_').first << "(";
     operands(kernel.operands(), kernel.accumulates());
-    os << ") points " << text(kernel.points()) << "\n";
-  } else if (launch.has_product()) {
-    const bundle::MatrixProduct &matmul = launch.product();
+    os << ") points " << text(kernel.iterations()) << "\n";
+  } else if (launch.has_matmul()) {
+    const bundle::Matmul &matmul = launch.matmul();
     os << "  product " << (matmul.accumulates() ? "+=" : "") << text(body, matmul.c()) << " = " << text(body, matmul.a())
        << (matmul.transpose_a() ? "^T" : "") << " * " << text(body, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
        << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb()
@@ -67,13 +67,13 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
   for (func::FuncOp function : functionsInOrder(functions)) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
-    bundle::Body body;
+    bundle::CompiledFunction body;
     FunctionSizes sizes;
     if (failed(lowerFunction(function, *kernels, body, sizes)))
       return failure();
     os << "body @" << body.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow
        << " flops per row\n";
-    for (const bundle::Slot &slot : body.slots())
+    for (const bundle::FunctionArgument &slot : body.arguments())
       os << "  slot " << slot.name() << ": " << StringRef(bundle::AccessMode_Name(slot.mode())).lower() << ", " << text(slot.bytes()) << " bytes\n";
     for (const bundle::Launch &launch : body.launches())
       printLaunch(body, launch, numbers, os);

@@ -21,9 +21,9 @@ void zorse::codegen::writeTarget(ModuleOp module, CompiledBodies &bodies) {
   bodies.sources->moveTo(target.getKernels().emplaceBlock());
 }
 
-void zorse::codegen::setBodies(TargetOp target, const bundle::BodyLibrary &bodies) {
+void zorse::codegen::setBodies(TargetOp target, const bundle::FunctionLibrary &bodies) {
   std::set<StringRef> launched;
-  for (const bundle::Body &body : bodies.bodies())
+  for (const bundle::CompiledFunction &body : bodies.functions())
     for (const bundle::Launch &launch : body.launches())
       if (launch.has_kernel())
         launched.insert(launch.kernel().symbol());

@@ -13,31 +13,31 @@ namespace zorse::pipelines {
 
 namespace {
 
-int placeOfWorkspace(const bundle::Body &body) {
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == bundle::WORKSPACE)
+int placeOfWorkspace(const bundle::CompiledFunction &body) {
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (body.arguments(s).kind() == bundle::WORKSPACE)
       return s;
   return -1;
 }
 
 /// Inserts a workspace of 0 bytes as slot `place`; launches keep their operands.
-void insertWorkspace(bundle::Body &body, int place, const bundle::Slot &like) {
-  *body.add_slots() = like;
-  body.mutable_slots(body.slots_size() - 1)->clear_bytes();
-  for (int s = body.slots_size() - 1; s > place; --s)
-    body.mutable_slots()->SwapElements(s, s - 1);
+void insertWorkspace(bundle::CompiledFunction &body, int place, const bundle::FunctionArgument &like) {
+  *body.add_arguments() = like;
+  body.mutable_arguments(body.arguments_size() - 1)->clear_bytes();
+  for (int s = body.arguments_size() - 1; s > place; --s)
+    body.mutable_arguments()->SwapElements(s, s - 1);
   const auto shift = [place](bundle::Pointer &pointer) {
-    if (pointer.slot() >= uint32_t(place) && pointer.slot() != UINT32_MAX)
-      pointer.set_slot(pointer.slot() + 1);
+    if (pointer.argument() >= uint32_t(place) && pointer.argument() != UINT32_MAX)
+      pointer.set_argument(pointer.argument() + 1);
   };
   for (bundle::Launch &launch : *body.mutable_launches()) {
     if (launch.has_kernel())
       std::for_each(launch.mutable_kernel()->mutable_operands()->begin(), launch.mutable_kernel()->mutable_operands()->end(), shift);
     if (launch.has_library())
       std::for_each(launch.mutable_library()->mutable_operands()->begin(), launch.mutable_library()->mutable_operands()->end(), shift);
-    if (!launch.has_product())
+    if (!launch.has_matmul())
       continue;
-    bundle::MatrixProduct &product = *launch.mutable_product();
+    bundle::Matmul &product = *launch.mutable_matmul();
     for (bundle::Pointer *pointer : {product.mutable_a(), product.mutable_b(), product.mutable_c()})
       shift(*pointer);
     if (product.has_bias())
@@ -48,13 +48,13 @@ void insertWorkspace(bundle::Body &body, int place, const bundle::Slot &like) {
 /// Adds workspace slots that the other target has. A target with a library that executes more in
 /// one call may need no workspace.
 void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodies &other) {
-  for (int b = 0; b < bodies.library.bodies_size(); ++b) {
-    bundle::Body &one = *bodies.library.mutable_bodies(b), &two = *other.library.mutable_bodies(b);
+  for (int b = 0; b < bodies.library.functions_size(); ++b) {
+    bundle::CompiledFunction &one = *bodies.library.mutable_functions(b), &two = *other.library.mutable_functions(b);
     const int first = placeOfWorkspace(one), second = placeOfWorkspace(two);
     if (first < 0 && second >= 0)
-      insertWorkspace(one, second, two.slots(second));
+      insertWorkspace(one, second, two.arguments(second));
     if (second < 0 && first >= 0)
-      insertWorkspace(two, first, one.slots(first));
+      insertWorkspace(two, first, one.arguments(first));
   }
 }
 
@@ -68,12 +68,14 @@ void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
       back ? shareWorkspaceSlots(other, first) : shareWorkspaceSlots(first, other);
   for (bool back : {false, true}) // the largest to the first target, then to all others
     for (codegen::CompiledBodies &other : others)
-      for (int b = 0; b < first.library.bodies_size(); ++b) {
-        bundle::Body &to = *(back ? other : first).library.mutable_bodies(b), &from = *(back ? first : other).library.mutable_bodies(b);
+      for (int b = 0; b < first.library.functions_size(); ++b) {
+        bundle::CompiledFunction &to = *(back ? other : first).library.mutable_functions(b),
+                                 &from = *(back ? first : other).library.mutable_functions(b);
         const int place = placeOfWorkspace(to);
         if (place < 0)
           continue;
-        bundle::Extent &bytes = *to.mutable_slots(place)->mutable_bytes(), &max = *from.mutable_slots(placeOfWorkspace(from))->mutable_bytes();
+        bundle::AffineSize &bytes = *to.mutable_arguments(place)->mutable_bytes(),
+                           &max = *from.mutable_arguments(placeOfWorkspace(from))->mutable_bytes();
         bytes.set_fixed(std::max(bytes.fixed(), max.fixed()));
         bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
@@ -89,29 +91,29 @@ void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodie
     codegen::appendBuiltinBodies(context, target, summary, sumTerms);
 }
 
-void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &library) {
+void nameBodies(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
   llvm::StringMap<uint32_t> index;
-  for (int i = 0; i < library.bodies_size(); ++i)
-    index[library.bodies(i).name()] = uint32_t(i);
+  for (int i = 0; i < library.functions_size(); ++i)
+    index[library.functions(i).name()] = uint32_t(i);
   units::assignBodies(summary, [&](llvm::StringRef function) {
     units::FunctionSizes sizes;
     auto found = index.find(function);
     sizes.body = found == index.end() ? UINT32_MAX : found->second;
     if (found == index.end())
       return sizes;
-    const bundle::Body &body = library.bodies(int(sizes.body));
+    const bundle::CompiledFunction &body = library.functions(int(sizes.body));
     if (const int place = placeOfWorkspace(body); place >= 0)
-      sizes.workspace = body.slots(place).bytes();
+      sizes.workspace = body.arguments(place).bytes();
     return sizes;
   });
   summary.clear_sums();
   for (bundle::ElementType type : {bundle::F32, bundle::F64})
     for (uint32_t terms = 2; terms <= kMaxSumTerms; ++terms)
       if (auto found = index.find(codegen::sumName(type, terms)); found != index.end()) {
-        bundle::SumBody &sum = *summary.add_sums();
+        bundle::SumFunction &sum = *summary.add_sums();
         sum.set_type(type);
-        sum.set_terms(terms);
-        sum.set_body(found->second);
+        sum.set_num_contributions(terms);
+        sum.set_function(found->second);
       }
 }
 

@@ -18,7 +18,7 @@ namespace zorse::pipelines {
 void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms);
 
 /// Sets the body and workspace of each function in the summary.
-void nameBodies(bundle::ModelSummary &summary, const bundle::BodyLibrary &library);
+void nameBodies(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
 
 /// Returns the bodies of parts of backwards and forwards that no task of the plan calls. \param
 /// split  keep those of parts of split backwards

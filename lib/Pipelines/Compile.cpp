@@ -101,7 +101,7 @@ std::string settings(const CompileOptions &options, const Model &model) {
   *given.mutable_training() = model.training;
   given.set_samples_per_row(options.batchNormRows);
   given.set_rounded_to(options.precision.rounded);
-  given.set_wide_residual(options.precision.wideResidual);
+  given.set_fp32_residual(options.precision.wideResidual);
   given.set_tf32(options.precision.tf32);
   given.set_sums_f16(options.precision.sumsF16);
   return units::settingsText(given);
@@ -224,7 +224,7 @@ bool compileModel(const CompileOptions &options) {
   return true;
 }
 
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies) {
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &bodies) {
   Session session(options, Stage::Bodies);
   const std::optional<Model> model = makeModule(session);
   if (!model)

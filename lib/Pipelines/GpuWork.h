@@ -1,4 +1,4 @@
-// Work of bodies on GPUs: the part of the summary from which the planner models times (TaskWork in
+// Work of bodies on GPUs: the part of the summary from which the planner models times (FunctionCost in
 // bundle.proto).
 #pragma once
 
@@ -9,7 +9,7 @@ namespace zorse::pipelines {
 
 /// Returns the launches of one body, without the FLOPs inside attention kernels, which are computed
 /// from the body's function.
-bundle::TaskWork workOf(const bundle::Body &body);
+bundle::FunctionCost workOf(const bundle::CompiledFunction &body);
 
 /// Adds the work of all classes on one architecture to the summary of a module.
 /// Precondition: `bodies` were lowered from the module for GPUs, and contain all bodies of its

@@ -95,9 +95,9 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
     nameBodies(*summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(*summary)));
     size_t launches = 0;
-    for (const bundle::Body &body : targets.front().library.bodies())
+    for (const bundle::CompiledFunction &body : targets.front().library.functions())
       launches += body.launches_size();
-    emitRemark(module.getLoc(), std::to_string(targets.front().library.bodies_size()) + " bodies, " + std::to_string(launches) + " launches");
+    emitRemark(module.getLoc(), std::to_string(targets.front().library.functions_size()) + " bodies, " + std::to_string(launches) + " launches");
     for (codegen::CompiledBodies &target : targets)
       codegen::writeTarget(module, target);
     return success();

@@ -21,7 +21,8 @@ constexpr uint64_t kLargestBlock = 64 << 20;
 /// Builds a program in an arena, because it consists of many small messages. The first block of the
 /// arena is reused for all programs.
 /// \param block  the thread's first block
-bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, std::vector<char> &block, std::string &bytes) {
+bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies, std::vector<char> &block,
+                  std::string &bytes) {
   uint64_t used = 0;
   {
     google::protobuf::ArenaOptions memory;
@@ -43,7 +44,7 @@ bool buildProgram(const step::StepGraph &graph, uint32_t device, const bundle::B
 
 } // namespace
 
-std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::BodyLibrary &bodies, unsigned threads) {
+std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::FunctionLibrary &bodies, unsigned threads) {
   std::vector<std::string> programs(graph.devices.size());
   std::atomic<uint32_t> next{0};
   std::atomic<bool> good{true};
@@ -64,7 +65,7 @@ std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundl
   return programs;
 }
 
-bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies) {
+bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies) {
   bundle::ProgramNames names;
   names.summary = &summary;
   names.bodies = &bodies;
@@ -83,7 +84,7 @@ std::string programText(const std::string &program, const bundle::ProgramNames &
   return text.failed() ? "" : *text;
 }
 
-bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies,
+bool verifySerialized(const std::vector<std::string> &programs, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies,
                       const std::string &planJson, unsigned threads, const std::vector<bool> &staged, const std::vector<int32_t> &direct) {
   Result<verify::PlanView> plan = verify::readPlanView(planJson);
   if (plan.failed()) {

@@ -52,7 +52,7 @@ Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, s
 /// Whether the step has direct transfers between GPUs.
 bool isDirect(const step::StepGraph &graph) {
   return llvm::any_of(graph.devices, [](const step::DeviceProgram &device) {
-    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DIRECT; });
+    return llvm::any_of(device.queues, [](const step::Queue &queue) { return queue.kind == bundle::DEVICE_TO_DEVICE; });
   });
 }
 

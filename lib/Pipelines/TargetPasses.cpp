@@ -25,7 +25,7 @@ namespace {
 
 struct Target {
   TargetOp op;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   bool used = false;
 };
 
@@ -33,10 +33,10 @@ struct Target {
 /// the loss, and updates that the plan assigns to the host.
 std::set<int> bodiesOfHost(const Planned &planned) {
   std::set<int> bodies;
-  if (planned.summary.count_body() >= 0)
-    bodies.insert(planned.summary.count_body());
+  if (planned.summary.count_function() >= 0)
+    bodies.insert(planned.summary.count_function());
   if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) { return rule.optimizer == step::MemoryTier::Host; }))
-    bodies.insert({int(planned.summary.update_body_decay()), int(planned.summary.update_body_plain())});
+    bodies.insert({int(planned.summary.update_function_decay()), int(planned.summary.update_function_plain())});
   return bodies;
 }
 
@@ -51,9 +51,9 @@ void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   const bool forHost = !first.used && !forGpus(first) && !ofHost.empty() &&
                        llvm::all_of(targets, [&](const Target &target) { return !target.used || forGpus(target); });
   if (forHost) {
-    for (int b = 0; b < first.library.bodies_size(); ++b)
+    for (int b = 0; b < first.library.functions_size(); ++b)
       if (!ofHost.count(b))
-        first.library.mutable_bodies(b)->clear_launches();
+        first.library.mutable_functions(b)->clear_launches();
     first.used = true;
     first.op->moveBefore(first.op->getBlock(), first.op->getBlock()->end());
     std::rotate(targets.begin(), targets.begin() + 1, targets.end());
@@ -81,8 +81,8 @@ struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBo
     dropTargets(targets, planned);
     const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
     for (Target &target : targets) {
-      auto &bodies = *target.library.mutable_bodies();
-      bodies.erase(llvm::remove_if(bodies, [&](const bundle::Body &body) { return parts.count(body.name()) > 0; }), bodies.end());
+      auto &bodies = *target.library.mutable_functions();
+      bodies.erase(llvm::remove_if(bodies, [&](const bundle::CompiledFunction &body) { return parts.count(body.name()) > 0; }), bodies.end());
       codegen::setBodies(target.op, target.library);
     }
     bundle::ModelSummary summary = planned.summary;

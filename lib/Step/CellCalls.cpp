@@ -141,13 +141,13 @@ private:
     call.unit = unit;
     call.rows = cell->rows();
     call.sampleBase = cell->sampleBegin;
-    call.instanceBase = unit < 0 ? 0 : x.summary.units(unit).instance_base();
+    call.instanceBase = unit < 0 ? 0 : x.summary.units(unit).rng_id_base();
     call.slots.begin = call.slots.end = static_cast<uint32_t>(x.graph.slots.size());
     x.graph.calls.push_back(call);
     return x.graph.calls.back();
   }
 
-  Slot &addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
+  Slot &addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
     Slot slot;
     slot.kind = kind;
     slot.index = index;
@@ -204,7 +204,7 @@ private:
       share.sampleEnd = rows.end;
     }
     cell = &share;
-    addUnit(of, segment.bodies(static_cast<int>(member)), later);
+    addUnit(of, segment.functions(static_cast<int>(member)), later);
     cell = whole;
   }
 
@@ -220,7 +220,7 @@ private:
 
   Samples samples() const { return {cell->sampleBegin, cell->sampleEnd}; }
   uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
-  uint64_t extent(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
+  uint64_t extent(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
 
   /// Blocks of 0 bytes have no slot.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
@@ -250,7 +250,7 @@ private:
       return addBlock(binding, savedOf(of.unit, later), extent(zorse::classOf(x.summary, unit).saved_bytes()), Value::savedBlock(u, samples()));
     case Operand::Deferred:
       return addBlock(binding, info->numberOfB + inside->deferred + u - static_cast<uint32_t>(cell->unitBegin),
-                      extent(zorse::classOf(x.summary, unit).deferred_bytes()), Value::deferredBlock(u, samples()));
+                      extent(zorse::classOf(x.summary, unit).saved_for_weight_grad_bytes()), Value::deferredBlock(u, samples()));
     case Operand::Workspace:
       if (const uint64_t bytes = extent(unitFunction(x.summary, of.unit, of.task).workspace()))
         add(placeBuffer(x.workspace[cell->device], 0, bytes), {});
@@ -294,7 +294,7 @@ private:
 
   /// Adds the numerators of a cell's losses to the device's sums.
   void addSums() {
-    const uint32_t body = x.summary.sum_loss_body();
+    const uint32_t body = x.summary.sum_loss_function();
     for (int32_t u = cell->unitBegin; u < cell->unitEnd; ++u) {
       const auto &unit = x.summary.units(u);
       if (unit.loss_terms_size() == 0)
@@ -309,8 +309,8 @@ private:
         if (x.bodyHas(body, bundle::LOSS, term))
           addSlot(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
                   Value::lossRows(static_cast<uint32_t>(u), term, samples()));
-      if (x.bodyHas(body, bundle::SUMS_SLOT, 0))
-        addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
+      if (x.bodyHas(body, bundle::LOCAL_METRICS, 0))
+        addSlot(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 

@@ -42,7 +42,7 @@ public:
 
 private:
   int64_t rows() const { return cell.rows(); }
-  uint64_t extentOf(const bundle::Extent &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows()); }
+  uint64_t extentOf(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * rows()); }
   uint64_t bytesOf(uint32_t v) const {
     return static_cast<uint64_t>(rows()) * static_cast<uint64_t>(summary.values(static_cast<int>(v)).bytes_per_row());
   }
@@ -180,7 +180,7 @@ private:
       else if (!(saved[place] & kInF) || !leaves(/*block=*/true, static_cast<uint32_t>(u), place, bytes, saved[place]))
         addLocal(bytes, place, saved[place], /*late=*/false);
       if (split)
-        addLocal(extentOf(zorse::classOf(summary, unit(u)).deferred_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
+        addLocal(extentOf(zorse::classOf(summary, unit(u)).saved_for_weight_grad_bytes()), deferredPlace + place, deferred[place], /*late=*/true);
     }
     if (again)
       addLocal(scratch, 0, scratchTasks, /*late=*/false);

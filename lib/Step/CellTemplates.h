@@ -27,7 +27,7 @@ inline constexpr TaskSet kInF = 1, kInB = 2, kInW = 4;
 enum class Operand : uint8_t { Parameter, ParameterGradient, Input, Value, Gradient, Saved, Deferred, Workspace, Scalars, Loss };
 
 struct Binding {
-  bundle::SlotKind slot = bundle::SLOT_UNSPECIFIED;
+  bundle::ArgumentKind slot = bundle::ARGUMENT_UNSPECIFIED;
   uint32_t index = 0;
   bundle::AccessMode mode = bundle::READ;
   Operand of = Operand::Scalars;

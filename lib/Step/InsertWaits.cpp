@@ -114,7 +114,7 @@ public:
         replay(i, step);
   }
 
-  std::vector<Wait> found; ///< all waits; Entry::waits refers to it
+  std::vector<Wait> found; ///< all waits; Instruction::waits refers to it
 
 private:
   Entry &entryAt(uint32_t i) { return graph.entries[program.entries.begin + i]; }

@@ -3,7 +3,7 @@
 //   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps it, the cast if units read copies)
 //   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> updates
 //   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
-//   SCALE_SEEDS -> B of the loss                            (if the loss is scaled; its devices decide, too)
+//   SCALE_LOSS_GRADIENT -> B of the loss                            (if the loss is scaled; its devices decide, too)
 //
 // DECIDE follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
 // separately, DECIDE is at the start of the step, and every update follows its norm and all entries that read the old
@@ -283,7 +283,7 @@ private:
       return ops;
     for (const Compact::Run &run : h.owned.runs()) {
       auto at = [&](uint32_t buffer, int64_t place) { return elementRegion(buffer, place, run.size(), size(h.group)); };
-      ops.push_back(x.addTierCopy(d, kReport, bundle::COMMIT, at(h.reduced, h.reducedPosition(run)), at(h.hostGradients, run.place),
+      ops.push_back(x.addTierCopy(d, kReport, bundle::GRAD_NORM, at(h.reduced, h.reducedPosition(run)), at(h.hostGradients, run.place),
                                   Value::reducedGradients(h.group, {run.begin, run.end}), x.ops[norm].priority));
       x.addEdge(norm, ops.back());
     }
@@ -334,7 +334,7 @@ private:
     x.addInstruction(d, kCompute);
     x.describe(OpKind::Norm, g);
     const Compact::Runs runs = h.owned.runs();
-    if (!x.summary.groups(g).statistic() &&
+    if (!x.summary.groups(g).running_stat() &&
         std::any_of(runs.begin(), runs.end(), [&](const Compact::Run &run) { return x.hasRuns(g, run.begin, run.end); }))
       x.addAccess(op, h.reduced);
     return op;
@@ -381,7 +381,7 @@ private:
     x.ops[total].bytes = static_cast<double>(kSumsBytes);
     Collective collective;
     collective.value = Value::sums();
-    collective.phase = bundle::REPORT;
+    collective.phase = bundle::READ_METRICS;
     collective.type = bundle::F64;
     collective.members = members;
     x.describeCollective(Work::Sum, std::move(collective));

@@ -144,13 +144,14 @@ private:
   }
 
   void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
-    const uint32_t body = x.summary.groups(static_cast<int>(g)).statistic() ? x.summary.update_body_statistics() : x.summary.update_body_plain();
+    const uint32_t body =
+        x.summary.groups(static_cast<int>(g)).running_stat() ? x.summary.update_function_statistics() : x.summary.update_function_plain();
     for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
       if (x.bodyHas(body, bundle::STATE, i))
         x.addAccess(op, arrays[i].buffer);
     if (x.bodyHas(body, bundle::SCALARS, 0))
       x.addAccess(op, by.scalars);
-    if (x.bodyHas(body, bundle::OPTIMIZER_STEP_SLOT, 0))
+    if (x.bodyHas(body, bundle::OPTIMIZER_STEP, 0))
       x.addAccess(op, by.step);
   }
 

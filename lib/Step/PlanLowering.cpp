@@ -250,14 +250,14 @@ Call &PlanLowering::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t s
   call.unit = unit;
   call.rows = rows;
   call.sampleBase = sampleBase;
-  call.instanceBase = unit < 0 ? 0 : summary.units(unit).instance_base();
+  call.instanceBase = unit < 0 ? 0 : summary.units(unit).rng_id_base();
   call.slots.begin = call.slots.end = static_cast<uint32_t>(graph.slots.size());
   graph.calls.push_back(call);
   graph.entries.back().calls.end = static_cast<uint32_t>(graph.calls.size());
   return graph.calls.back();
 }
 
-void PlanLowering::addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
+void PlanLowering::addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
   Call &call = graph.calls.back();
   if (!bodyHas(call.body, kind, index))
     return;
@@ -272,4 +272,4 @@ void PlanLowering::addSlot(bundle::SlotKind kind, uint32_t index, bundle::Access
   call.slots.end = static_cast<uint32_t>(graph.slots.size());
 }
 
-bool PlanLowering::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }
+bool PlanLowering::bodyHas(uint32_t body, bundle::ArgumentKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }

@@ -80,7 +80,7 @@ struct Placement {
 enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
 inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
                                                {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
-                                               {bundle::DIRECT, 0},           {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
+                                               {bundle::DEVICE_TO_DEVICE, 0}, {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
                                                {bundle::HOST_TO_DEVICE, 1},   {bundle::DEVICE_TO_HOST, 1}};
 
 /// Returns the queue that shares hardware with `queue`, or kQueues. A device computes one task at a time, and copies
@@ -444,7 +444,7 @@ struct PlanLowering : LoweringArrays {
 
   /// Whether owners cast copies in every step. Models with known dimensions only (planning::ModelShape) have no cast
   /// body: their updates are assumed to also write the copies.
-  bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_body() != 0; }
+  bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_function() != 0; }
 
   int32_t firstUnit(uint32_t group) const {
     const auto &units = summary.groups(static_cast<int>(group)).units();
@@ -470,8 +470,8 @@ struct PlanLowering : LoweringArrays {
 
   /// Calls belong to the entry added last, slots to the call added last. Slots that the body does not have are omitted.
   Call &addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase);
-  void addSlot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
-  bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+  void addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
+  bool bodyHas(uint32_t body, bundle::ArgumentKind kind, uint32_t index) const;
 
   const Replicas &replicas; ///< see TimeOptions
 

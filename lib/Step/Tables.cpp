@@ -8,7 +8,7 @@
 
 using namespace zorse::step;
 
-std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies,
+std::shared_ptr<LoweringTables> zorse::step::makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *bodies,
                                                                 const Costs *costs) {
   return std::make_shared<LoweringTables>(summary, bodies, costs);
 }
@@ -18,15 +18,15 @@ CellMemory zorse::step::cellMemory(LoweringTables &tables, const Cell &cell, boo
   return {shape.residentBytes, shape.deferred, shape.transientBytes, alignRegion(shape.workspace)};
 }
 
-LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs)
+LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *bodies, const Costs *costs)
     : summary(summary), liveAt(valuesAtCuts(summary, /*gradients=*/false)), gradsAt(valuesAtCuts(summary, /*gradients=*/true)),
       traffic(costs->network()), spareArrays(std::make_unique<LoweringArrays>()), costs(costs), hasBodies(bodies != nullptr),
       shapesOf{{*this, false}, {*this, true}} {
   for (const bundle::UnitInfo &unit : summary.units())
     groupsOf.push_back(groupsOfUnit(summary, unit));
-  for (int b = 0; bodies && b < bodies->bodies_size(); ++b) {
+  for (int b = 0; bodies && b < bodies->functions_size(); ++b) {
     std::vector<uint64_t> keys;
-    for (const bundle::Slot &slot : bodies->bodies(b).slots())
+    for (const bundle::FunctionArgument &slot : bodies->functions(b).arguments())
       keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
     std::sort(keys.begin(), keys.end());
     bodySlots.push_back(std::move(keys));
@@ -36,7 +36,7 @@ LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle
 
 LoweringTables::~LoweringTables() = default;
 
-bool LoweringTables::bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const {
+bool LoweringTables::bodyHas(uint32_t body, bundle::ArgumentKind kind, uint32_t index) const {
   if (!hasBodies)
     return true;
   if (body >= bodySlots.size())

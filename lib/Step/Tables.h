@@ -22,14 +22,14 @@ struct TaskSeconds {
 };
 
 struct LoweringTables {
-  LoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+  LoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *bodies, const Costs *costs);
   ~LoweringTables();
 
   const bundle::ModelSummary &summary;
   std::vector<std::vector<uint32_t>> liveAt, gradsAt; ///< per cut: values live across it; those with gradients
   std::vector<std::vector<uint32_t>> groupsOf;        ///< per unit, ascending
 
-  bool bodyHas(uint32_t body, bundle::SlotKind kind, uint32_t index) const;
+  bool bodyHas(uint32_t body, bundle::ArgumentKind kind, uint32_t index) const;
   const UnitCalls &unitCalls() const { return calls; }
   CellTemplates &shapes(bool splitBackward) { return shapesOf[splitBackward]; }
   /// Valid as long as this object.

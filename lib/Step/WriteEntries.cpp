@@ -51,7 +51,7 @@ private:
       entry.value = Value::scalars();
       return;
     case OpKind::ScaleLossGradient:
-      return computeState(bundle::Compute::SCALE_SEEDS, bundle::BACKWARD, -1);
+      return computeState(bundle::Compute::SCALE_LOSS_GRADIENT, bundle::BACKWARD, -1);
     case OpKind::Move:
       return move(x.moves[op.subject]);
     case OpKind::Copy:
@@ -61,13 +61,13 @@ private:
     case OpKind::Collective:
       return collective(x.parts[op.subject + instruction - op.instructions.begin]);
     case OpKind::Norm:
-      return computeState(bundle::Compute::NORM, bundle::COMMIT, static_cast<int32_t>(op.subject));
+      return computeState(bundle::Compute::NORM, bundle::GRAD_NORM, static_cast<int32_t>(op.subject));
     case OpKind::ClipAndCheck:
-      return computeState(bundle::Compute::DECIDE, bundle::COMMIT, -1);
+      return computeState(bundle::Compute::CLIP_AND_CHECK, bundle::GRAD_NORM, -1);
     case OpKind::Update:
       return computeState(bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(x.updates[op.subject].group));
     case OpKind::Report:
-      set(EntryKind::Report, bundle::REPORT);
+      set(EntryKind::Report, bundle::READ_METRICS);
       entry.region = region(x.scalars[device], 0, kScalarsBlock);
       entry.value = Value::scalars(op.subject);
       return;
@@ -169,61 +169,61 @@ private:
     x.addSlot(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), Value::scalars());
   }
   void addStep(uint32_t device, bundle::AccessMode mode) {
-    x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)), Value::optimizerStep());
+    x.addSlot(bundle::OPTIMIZER_STEP, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)), Value::optimizerStep());
   }
 
   void cast(const CopyOp &made) {
     const Value &of = made.value;
-    x.addCall(x.summary.cast_body(), -1, of.end - of.begin, 0);
+    x.addCall(x.summary.cast_function(), -1, of.end - of.begin, 0);
     x.addSlot(bundle::STATE, 0, bundle::READ, made.from, of);
     x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, made.to, Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
   }
 
   void scaleLossGradient(uint32_t device) {
-    x.addCall(x.summary.scale_seeds_body(), -1, 1, 0);
+    x.addCall(x.summary.scale_loss_gradient_function(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);
     addStep(device, bundle::READ);
   }
 
   void norm(uint32_t g, uint32_t device) {
-    if (x.summary.groups(static_cast<int>(g)).statistic()) // no gradients: nothing to add to their norm
+    if (x.summary.groups(static_cast<int>(g)).running_stat()) // no gradients: nothing to add to their norm
       return;
     const GroupState &h = *x.findGroupState(device, g);
     for (const Compact::Run &owned : h.owned.runs())
       for (const PlanLowering::Run &run : x.runsOf(g, owned.begin, owned.end)) {
         const int64_t count = run.end - run.begin, place = h.reducedPosition(owned) + run.begin - owned.begin;
-        x.addCall(x.summary.norm_body(), -1, count, 0);
+        x.addCall(x.summary.norm_function(), -1, count, 0);
         x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)), Value::reducedGradients(g, {run.begin, run.end}));
-        x.addSlot(bundle::SUMS_SLOT, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
+        x.addSlot(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
       }
   }
 
   /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears and to which no entry
   ///   adds
   void decide(uint32_t device, bool first) {
-    x.addCall(x.summary.decide_body(), -1, 1, 0);
+    x.addCall(x.summary.clip_and_check_function(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);
-    x.addSlot(bundle::SUMS_SLOT, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
+    x.addSlot(bundle::LOCAL_METRICS, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
               Value::globalSum());
     addStep(device, bundle::UPDATE);
   }
 
   void update(const UpdateOp &made) {
     const uint32_t g = made.group;
-    const bool statistic = x.summary.groups(static_cast<int>(g)).statistic();
+    const bool statistic = x.summary.groups(static_cast<int>(g)).running_stat();
     for (const PlanLowering::Run &run : x.runsOf(g, made.begin, made.end)) {
       const Elements elements{run.begin, run.end};
       auto at = [&](const UpdateOp::BufferRange &array) { return elementRegion(array.buffer, run.begin - array.base, run.end - run.begin, size(g)); };
-      x.addCall(statistic    ? x.summary.update_body_statistics()
-                : run.decays ? x.summary.update_body_decay()
-                             : x.summary.update_body_plain(),
+      x.addCall(statistic    ? x.summary.update_function_statistics()
+                : run.decays ? x.summary.update_function_decay()
+                             : x.summary.update_function_plain(),
                 -1, run.end - run.begin, 0);
       x.addSlot(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), Value::scalars(1));
       x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), Value::parameters(g, elements));
       x.addSlot(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), Value::reducedGradients(g, elements));
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
         x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), Value::moments(g, m, elements));
-      x.addSlot(bundle::OPTIMIZER_STEP_SLOT, 0, bundle::READ, region(made.step, 0, 8), Value::optimizerStep().next());
+      x.addSlot(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8), Value::optimizerStep().next());
     }
   }
 

@@ -39,7 +39,7 @@ template <typename Message> Message *place(Message *out, const Value &value, con
   return out;
 }
 
-void write(const std::vector<Shard> &shards, bundle::Extents *out) {
+void write(const std::vector<Shard> &shards, bundle::ShardRanges *out) {
   for (const Shard &shard : shards) {
     out->add_members(shard.device);
     out->add_begin(shard.begin);
@@ -49,26 +49,26 @@ void write(const std::vector<Shard> &shards, bundle::Extents *out) {
 
 struct Writer {
   const StepGraph &graph;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &bodies;
   bundle::SlotBinder binder;
 
   Status call(const Call &call, bundle::Call *out) {
-    if (call.body >= static_cast<uint32_t>(bodies.bodies_size()))
+    if (call.body >= static_cast<uint32_t>(bodies.functions_size()))
       return userError("the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
-                       std::to_string(bodies.bodies_size()));
-    out->set_body(call.body);
+                       std::to_string(bodies.functions_size()));
+    out->set_function(call.body);
     out->set_unit(call.unit);
     out->set_rows(call.rows);
     out->set_sample_base(call.sampleBase);
-    out->set_instance_base(call.instanceBase);
-    const bundle::Body &body = bodies.bodies(int(call.body));
-    for (const bundle::Slot &wanted : body.slots()) {
+    out->set_rng_id_base(call.instanceBase);
+    const bundle::CompiledFunction &body = bodies.functions(int(call.body));
+    for (const bundle::FunctionArgument &wanted : body.arguments()) {
       const Slot *found = nullptr;
       for (uint32_t i = call.slots.begin; i < call.slots.end && !found; ++i)
         if (graph.slots[i].kind == wanted.kind() && graph.slots[i].index == wanted.index())
           found = &graph.slots[i];
       if (!found)
-        return userError("body '" + body.name() + "' has a slot " + bundle::SlotKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
+        return userError("body '" + body.name() + "' has a slot " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
                          " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
       bundle::Region region;
       bundle::Value value;
@@ -110,10 +110,10 @@ struct Writer {
     write(e.region, [&] { return out->mutable_region(); });
     write(e.value, [&] { return out->mutable_from(); });
     write(e.toValue, [&] { return out->mutable_to(); });
-    write(e.parts, [&] { return out->mutable_parts(); });
+    write(e.parts, [&] { return out->mutable_receive_buffer(); });
   }
 
-  Status entry(const Entry &e, bundle::Entry *out) {
+  Status entry(const Entry &e, bundle::Instruction *out) {
     out->set_id(e.id);
     out->set_queue(e.queue);
     out->set_phase(e.phase);
@@ -162,14 +162,14 @@ struct Writer {
       to->set_order(c.order);
       to->mutable_contributors()->Add(c.members.begin(), c.members.end());
       to->set_chunk(c.chunk);
-      write(e.parts, [&] { return to->mutable_parts(); });
+      write(e.parts, [&] { return to->mutable_receive_buffer(); });
       break;
     }
     case EntryKind::AllReduce:
       allReduce(e, out->mutable_all_reduce());
       break;
     case EntryKind::Report:
-      place(out->mutable_report(), e.value, e.region);
+      place(out->mutable_read_metrics(), e.value, e.region);
       break;
     }
     return Status::success();
@@ -178,7 +178,7 @@ struct Writer {
 
 } // namespace
 
-Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies, bundle::Program &out) {
+Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies, bundle::Program &out) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
   out.set_device(device);
@@ -197,14 +197,14 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
   Writer writer{graph, bodies, bundle::SlotBinder(out)};
-  out.mutable_entries()->Reserve(int(from.entries.size()));
+  out.mutable_instructions()->Reserve(int(from.entries.size()));
   for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
-    if (Status status = writer.entry(graph.entries[i], out.add_entries()); status.failed())
+    if (Status status = writer.entry(graph.entries[i], out.add_instructions()); status.failed())
       return userError("program of device " + from.name + ": " + status.message());
   return Status::success();
 }
 
-Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::BodyLibrary &bodies) {
+Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies) {
   bundle::Program out;
   if (Status status = writeProgram(graph, device, bodies, out); status.failed())
     return status;

@@ -11,25 +11,25 @@ void units::assignBodies(bundle::ModelSummary &summary, const std::function<Func
   for (bundle::UnitClass &unitClass : *summary.mutable_classes())
     for (bundle::UnitFunction &function : *unitClass.mutable_functions()) {
       const FunctionSizes known = sizes(functionName(unitClass, function.task()));
-      function.set_body(known.body);
+      function.set_function(known.body);
       if (known.body != UINT32_MAX) // a function that is not compiled keeps its previous values
         *function.mutable_workspace() = known.workspace;
     }
   if (summary.counts_size() > 0)
-    summary.set_count_body(int32_t(sizes("counts").body));
+    summary.set_count_function(int32_t(sizes("counts").body));
   if (summary.has_logits()) {
     const bundle::UnitClass &unitClass = classOf(summary, summary.units(int(summary.logits().unit())));
-    summary.mutable_logits()->set_body(sizes(unitClass.name() + "." + stringifyTask(Task::Logits).str()).body);
+    summary.mutable_logits()->set_function(sizes(unitClass.name() + "." + stringifyTask(Task::Logits).str()).body);
   }
-  summary.set_update_body_decay(sizes("update.decay").body);
-  summary.set_update_body_plain(sizes("update.plain").body);
-  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.statistic(); }))
-    summary.set_update_body_statistics(sizes("update.statistics").body);
-  summary.set_norm_body(sizes("norm").body);
-  summary.set_sum_loss_body(sizes("sum_loss").body);
-  summary.set_decide_body(sizes("decide").body);
-  if (llvm::any_of(summary.groups(), [](const bundle::GroupInfo &group) { return group.copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }))
-    summary.set_cast_body(sizes("cast").body);
+  summary.set_update_function_decay(sizes("update.decay").body);
+  summary.set_update_function_plain(sizes("update.plain").body);
+  if (llvm::any_of(summary.groups(), [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
+    summary.set_update_function_statistics(sizes("update.statistics").body);
+  summary.set_norm_function(sizes("norm").body);
+  summary.set_sum_loss_function(sizes("sum_loss").body);
+  summary.set_clip_and_check_function(sizes("decide").body);
+  if (llvm::any_of(summary.groups(), [](const bundle::FlatGroupInfo &group) { return group.param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED; }))
+    summary.set_cast_function(sizes("cast").body);
   if (zorse::scalesLoss(summary))
-    summary.set_scale_seeds_body(sizes("scale_seeds").body);
+    summary.set_scale_loss_gradient_function(sizes("scale_seeds").body);
 }

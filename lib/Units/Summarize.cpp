@@ -127,7 +127,7 @@ private:
       described.set_name(unitClass.getSymName().str());
       described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), SlotKind::Saved));
       if (func::FuncOp inputs = unitClass.function(Task::InputGradients))
-        described.mutable_deferred_bytes()->set_per_row(packedBytesPerRow(inputs, SlotKind::Deferred));
+        described.mutable_saved_for_weight_grad_bytes()->set_per_row(packedBytesPerRow(inputs, SlotKind::Deferred));
       for (Function::Task task :
            {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
         func::FuncOp function = unitClass.function(static_cast<Task>(task));
@@ -168,12 +168,12 @@ private:
     info.set_name(model.getArgAttrOfType<StringAttr>(i, attributes::kParameter).str());
     info.set_type(element);
     info.set_trainable(bool(function.getArgAttr(place, autodiff::kGradientAttr)));
-    info.set_statistic(info.trainable() && model.getArgAttr(i, attributes::kStatistic));
+    info.set_running_stat(info.trainable() && model.getArgAttr(i, attributes::kStatistic));
     info.set_constant(bool(model.getArgAttr(i, attributes::kConstant)));
     auto copy = function.getArgAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr);
     copies.push_back(!copy ? bundle::ELEMENT_TYPE_UNSPECIFIED : copy.getValue().isBF16() ? bundle::BF16 : bundle::F16);
     setShape(info, cast<RankedTensorType>(argument.getType()));
-    if (info.trainable() && !info.statistic())
+    if (info.trainable() && !info.running_stat())
       summary.set_compute_type(element);
   }
 
@@ -194,7 +194,7 @@ private:
       bundle::UnitInfo &unit = *summary.mutable_units(int(u));
       unit.set_name(op.getLabel().str());
       unit.set_class_id(classId.lookup(op.getCalleeAttr().getAttr()));
-      unit.set_instance_base(op.getInstanceBase());
+      unit.set_rng_id_base(op.getInstanceBase());
       for (Value parameter : op.getParameters())
         unit.add_parameters(argumentIndex.lookup(parameter));
       for (Value input : op.getInputs()) {
@@ -272,7 +272,7 @@ private:
       term.set_name(name.empty() ? "loss " + std::to_string(model.getResultAttrOfType<IntegerAttr>(result, attributes::kTerm).getInt()) : name.str());
       term.set_factor(model.getResultAttrOfType<StringAttr>(result, attributes::kFactor).str());
     }
-    summary.set_count_body(-1);
+    summary.set_count_function(-1);
     for (unsigned result : resultsOf("count", attributes::kCount)) {
       bundle::Count &count = *summary.add_counts();
       count.set_reduce(*parseReduce(model.getResultAttrOfType<StringAttr>(result, attributes::kReduce).str()));

@@ -52,7 +52,7 @@ public:
       attributes.set("epsilon", real(training.epsilon()));
       if (training.optimizer() == Training::ADAMW)
         attributes.set("decoupled", builder.getUnitAttr());
-      if (training.plain_epsilon())
+      if (training.epsilon_before_bias_correction())
         attributes.set("plain_epsilon", builder.getUnitAttr());
     }
     OperationState update(loc, sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
@@ -136,7 +136,7 @@ struct AddStepFunctionsPass : units::impl::AddStepFunctionsBase<AddStepFunctions
     if (failed(summary))
       return signalPassFailure();
     UpdateBuilder updates(getOperation().lookupSymbol<func::FuncOp>(attributes::kModel), *summary);
-    if (llvm::any_of(summary->groups(), [](const bundle::GroupInfo &group) { return group.statistic(); }))
+    if (llvm::any_of(summary->groups(), [](const bundle::FlatGroupInfo &group) { return group.running_stat(); }))
       updates.addStatisticsUpdate();
     updates.addUpdate(/*decay=*/true);
     updates.addUpdate(/*decay=*/false);

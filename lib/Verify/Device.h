@@ -18,9 +18,9 @@ inline constexpr int kMaxQueues = 64;
 /// Parts of the scalars block (runtime/abi/StepScalars.h), in bytes from its start.
 struct Block {
   static constexpr int64_t decidedBegin = 64, decidedEnd = 128; ///< written by DECIDE
-  static constexpr int64_t seedsBegin = 128;                    ///< [128, 256): seeds, which SCALE_SEEDS multiplies, followed by the known numbers
-  static constexpr int64_t scalarsEnd = 768;                    ///< [0, 768): written by LoadScalars
-  static constexpr int64_t sumsEnd = 896;                       ///< [768, 896): SUMS
+  static constexpr int64_t seedsBegin = 128; ///< [128, 256): seeds, which SCALE_LOSS_GRADIENT multiplies, followed by the known numbers
+  static constexpr int64_t scalarsEnd = 768; ///< [0, 768): written by LoadScalars
+  static constexpr int64_t sumsEnd = 896;    ///< [768, 896): SUMS
   static constexpr int64_t sumsBytes = 128;
   static constexpr int64_t normBytes = 16; ///< part of SUMS: squared norm and count; the rest are loss numerators
   static constexpr int64_t bytes = 1024;
@@ -32,11 +32,11 @@ struct ParticipantRecord {
   int64_t id = 0;
   uint32_t device = 0;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
-  bundle::Entry::WhatCase what = bundle::Entry::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be unique
+  bundle::Instruction::WhatCase what = bundle::Instruction::WHAT_NOT_SET; ///< WHAT_NOT_SET: a local entry, whose id must be unique
   uint32_t peer = 0;
-  int64_t bytes = 0;                          ///< send, receive, all-reduce: bytes of the region
-  uint64_t digest = 0;                        ///< digest of everything the halves must agree on: value, type, members, extents, order
-  std::shared_ptr<const bundle::Entry> whole; ///< null for transfers; collectives: on the lowest participant only
+  int64_t bytes = 0;                                ///< send, receive, all-reduce: bytes of the region
+  uint64_t digest = 0;                              ///< digest of everything the halves must agree on: value, type, members, extents, order
+  std::shared_ptr<const bundle::Instruction> whole; ///< null for transfers; collectives: on the lowest participant only
   struct {
     bundle::Value::Kind kind;
     uint32_t id, cut;
@@ -87,8 +87,8 @@ private:
   bool checkStructure(); // Structure.cpp: indices, regions, order
   bool checkEntry(int index);
   bool isByHost(int index) const;
-  bool checkCall(const bundle::Entry &entry, const bundle::Call &call, bool byHost);
-  bool checkRegion(const bundle::Region &region, const bundle::Entry *entry, const std::string &what, bool mayBeAbsent = false) {
+  bool checkCall(const bundle::Instruction &entry, const bundle::Call &call, bool byHost);
+  bool checkRegion(const bundle::Region &region, const bundle::Instruction *entry, const std::string &what, bool mayBeAbsent = false) {
     return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, entry, what);
   }
   bool isInside(const bundle::Region &region) const {
@@ -97,17 +97,17 @@ private:
     const uint64_t size = program.arenas(int(region.arena())).bytes();
     return region.offset() <= size && region.bytes() <= size - region.offset();
   }
-  bool reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what);
-  bool checkExtents(const bundle::Extents &extents, int64_t entry, const char *what);
+  bool reportOutside(const bundle::Region &region, const bundle::Instruction *entry, const std::string &what);
+  bool checkExtents(const bundle::ShardRanges &extents, int64_t entry, const char *what);
   bool checkRuns(const bundle::Collective &collective, int64_t entry);
   bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: transfers between GPUs
-  bool checkNoParts(const bundle::Entry &entry) {
-    return (!entry.reduce_scatter().parts().bytes() && !entry.reduce_scatter().chunk() && !entry.all_reduce().parts().bytes()) ||
+  bool checkNoParts(const bundle::Instruction &entry) {
+    return (!entry.reduce_scatter().receive_buffer().bytes() && !entry.reduce_scatter().chunk() && !entry.all_reduce().receive_buffer().bytes()) ||
            report(Code::Mismatched, int64_t(entry.id()), where(entry) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
   }
-  bool checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
+  bool checkParts(const bundle::Instruction &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
   void collectLaunches(); // LaunchOrder.cpp
   void collectHalves();   // Matching.cpp
   void checkRaces();      // Races.cpp
@@ -123,9 +123,9 @@ public:
   }
   std::string deviceName(uint32_t device) const;
   std::string describe(const bundle::Value &value) const { return describeValue(model, value); }
-  std::string describe(const bundle::Entry &entry) const;
+  std::string describe(const bundle::Instruction &entry) const;
   /// "entry 42, F(units 0-6, samples 8-16) on a100:1"
-  std::string where(const bundle::Entry &entry) const;
+  std::string where(const bundle::Instruction &entry) const;
 
   const Model &getModel() const { return model; }
   const bundle::Program &getProgram() const { return program; }

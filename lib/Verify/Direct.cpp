@@ -22,7 +22,7 @@ bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t de
 
 /// Checks the device memory for `terms` terms, `stride` bytes apart, and for two more if no body
 /// adds that many.
-bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride) {
+bool Device::checkParts(const bundle::Instruction &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride) {
   const int64_t id = int64_t(entry.id());
   const uint32_t max = model.maxTerms(type);
   if (max < 2)
@@ -37,7 +37,7 @@ bool Device::checkParts(const bundle::Entry &entry, const bundle::Region &parts,
 
 /// Must follow the checks that apply to every transfer and collective.
 bool Device::checkDirect(int index) {
-  const bundle::Entry &entry = program.entries(index);
+  const bundle::Instruction &entry = program.instructions(index);
   const int64_t id = int64_t(entry.id());
   auto groupOf = [&](uint32_t device) { return device < options.d2dGroups.size() ? options.d2dGroups[device] : -1; };
   std::vector<uint32_t> members = participantsOf(entry);
@@ -61,18 +61,18 @@ bool Device::checkDirect(int index) {
            report(Code::Alignment, id, where(entry) + ": its sum starts at byte " + std::to_string(offset) + ", expects a multiple of 64");
   };
   switch (entry.what_case()) {
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return onDevice(entry.send().region());
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return onDevice(entry.receive().region());
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return onDevice(entry.all_gather().full()) && onDevice(entry.all_gather().shard());
-  case bundle::Entry::kReduceScatter: {
+  case bundle::Instruction::kReduceScatter: {
     const auto &reduce = entry.reduce_scatter();
     const bundle::Collective collective = *bundle::collectiveOf(entry);
     const int64_t size = elementSize(reduce.type());
-    if (!checkRegion(reduce.parts(), &entry, "parts", /*mayBeAbsent=*/true) || !onDevice(reduce.full()) || !onDevice(reduce.shard()) ||
-        !onDevice(reduce.parts()))
+    if (!checkRegion(reduce.receive_buffer(), &entry, "parts", /*mayBeAbsent=*/true) || !onDevice(reduce.full()) || !onDevice(reduce.shard()) ||
+        !onDevice(reduce.receive_buffer()))
       return false;
     const Held held = heldBy(program.device(), collective);
     const std::vector<Shard> runs = collective.runs();
@@ -89,23 +89,23 @@ bool Device::checkDirect(int index) {
       return report(Code::Malformed, id,
                     where(entry) + ": rounds of " + std::to_string(reduce.chunk()) + " elements: expects as many as the largest shard has, " +
                         std::to_string(largest) + ", or a part of them that is a multiple of 512 bytes");
-    if (overlap(reduce.parts(), reduce.full()) || overlap(reduce.parts(), reduce.shard()))
+    if (overlap(reduce.receive_buffer(), reduce.full()) || overlap(reduce.receive_buffer(), reduce.shard()))
       return report(Code::Alias, id, where(entry) + ": its terms arrive in memory that it reads or writes");
     if (terms < 2)
-      return !reduce.parts().bytes() || report(Code::Size, id, where(entry) + ": has memory for terms that do not arrive");
+      return !reduce.receive_buffer().bytes() || report(Code::Size, id, where(entry) + ": has memory for terms that do not arrive");
     const int64_t bytes = product(reduce.chunk(), size);
     return bytes >= 0 && slots &&
-           checkParts(entry, reduce.parts(), reduce.type(), terms, (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
+           checkParts(entry, reduce.receive_buffer(), reduce.type(), terms, (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
   }
-  case bundle::Entry::kAllReduce: {
+  case bundle::Instruction::kAllReduce: {
     const auto &reduce = entry.all_reduce();
-    if (!contains(reduce.members(), program.device()) || !checkRegion(reduce.parts(), &entry, "parts", /*mayBeAbsent=*/true) ||
-        !onDevice(reduce.region()) || !onDevice(reduce.parts()))
+    if (!contains(reduce.members(), program.device()) || !checkRegion(reduce.receive_buffer(), &entry, "parts", /*mayBeAbsent=*/true) ||
+        !onDevice(reduce.region()) || !onDevice(reduce.receive_buffer()))
       return false;
-    if (overlap(reduce.parts(), reduce.region()))
+    if (overlap(reduce.receive_buffer(), reduce.region()))
       return report(Code::Alias, id, where(entry) + ": its terms arrive in memory that it reads and writes");
     return aligned(reduce.region().offset()) &&
-           checkParts(entry, reduce.parts(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
+           checkParts(entry, reduce.receive_buffer(), reduce.type(), reduce.members_size(), int64_t(reduce.region().bytes()));
   }
   default:
     return true;

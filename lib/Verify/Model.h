@@ -29,17 +29,17 @@ inline int64_t extentBytes(int64_t fixed, int64_t perRow, int64_t rows) {
   const int64_t varying = product(perRow, rows);
   return varying < 0 || fixed < 0 || fixed > kMaxSize || varying + fixed > kMaxSize ? -1 : varying + fixed;
 }
-inline int64_t extentBytes(const bundle::Extent &extent, int64_t rows) { return extentBytes(extent.fixed(), extent.per_row(), rows); }
+inline int64_t extentBytes(const bundle::AffineSize &extent, int64_t rows) { return extentBytes(extent.fixed(), extent.per_row(), rows); }
 /// 0 for an unknown type.
 int64_t elementSize(bundle::ElementType type);
 
 /// Buffers of packed tensors of one unit and the rows of one cell. They cannot be divided.
-inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::DEFERRED_BLOCK; }
+inline bool isBlock(bundle::Value::Kind kind) { return kind == bundle::Value::SAVED_BLOCK || kind == bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK; }
 
 /// Elements of a state group.
 inline bool isState(bundle::Value::Kind kind) {
   return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
+         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 struct Range {
@@ -52,10 +52,10 @@ class Model {
 public:
   /// Adds findings without a device if summary, bodies or plan are unusable; no other function may
   /// be called then.
-  Model(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings);
+  Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings);
 
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &bodies;
   const PlanView &plan;
 
   /// A parameter's elements inside its group. The elements between pieces are padding without a
@@ -81,7 +81,7 @@ public:
   uint32_t maxTerms(bundle::ElementType type) const {
     uint32_t max = 0;
     for (const auto &sum : summary.sums())
-      max = sum.type() == type ? std::max(max, sum.terms()) : max;
+      max = sum.type() == type ? std::max(max, sum.num_contributions()) : max;
     return max;
   }
 
@@ -91,7 +91,7 @@ public:
   uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
     for (const auto &function : classOf(unit).functions())
       if (function.task() == task)
-        return function.body();
+        return function.function();
     return kNoBody;
   }
   /// A call of a unit function, for samples.
@@ -108,16 +108,19 @@ public:
   int64_t groupElementSize(uint32_t group) const { return elementSize(summary.groups(group).type()); }
   /// Whether units read copies of a group's parameters in another type, and the size of an element
   /// of these copies.
-  bool hasCopy(uint32_t group) const { return summary.groups(group).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
-  int64_t copyElementSize(uint32_t group) const { return hasCopy(group) ? elementSize(summary.groups(group).copy_type()) : groupElementSize(group); }
+  bool hasCopy(uint32_t group) const { return summary.groups(group).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED; }
+  int64_t copyElementSize(uint32_t group) const {
+    return hasCopy(group) ? elementSize(summary.groups(group).param_dtype()) : groupElementSize(group);
+  }
   bool hasCopies() const { return copies; }
   /// Whether gradients are multiplied by a scale that devices keep from step to step, and the bytes
   /// of the state that a decision changes.
   bool scales() const { return summary.training().loss_scale() != 0; }
   int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
-  bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_seeds_body(); }
+  bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_loss_gradient_function(); }
   bool isUpdate(uint32_t body) const {
-    return body == summary.update_body_decay() || body == summary.update_body_plain() || (hasStatistics && body == summary.update_body_statistics());
+    return body == summary.update_function_decay() || body == summary.update_function_plain() ||
+           (hasStatistics && body == summary.update_function_statistics());
   }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Whether some state is updated: there is then a decision, and the host receives it.
@@ -141,7 +144,7 @@ public:
   }
 
 private:
-  bool copies = false, hasStatistics = false; ///< some group has a copy_type
+  bool copies = false, hasStatistics = false; ///< some group has a param_dtype
   std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
 
   /// The body that task F, B or W calls for a unit; kNoBody: the task does not call one. In a plan that splits the

@@ -27,35 +27,35 @@ public:
       : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), addresses(device.getAddresses()) {}
   std::vector<Touch> list;
 
-  void addSlot(const bundle::Call &call, const bundle::Slot &slot, uint32_t place) {
+  void addSlot(const bundle::Call &call, const bundle::FunctionArgument &slot, uint32_t place) {
     if (place == AddressIntervals::kAbsent)
       return;
     const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
-    if (slot.kind() == bundle::SCALARS || slot.kind() == bundle::SUMS_SLOT)
+    if (slot.kind() == bundle::SCALARS || slot.kind() == bundle::LOCAL_METRICS)
       addBlock(call, slot, place, write);
     else
       list.push_back({addresses[place].begin, place, write});
   }
 
-  void addTransfer(const bundle::Entry &entry) {
+  void addTransfer(const bundle::Instruction &entry) {
     switch (entry.what_case()) {
-    case bundle::Entry::kCopy:
+    case bundle::Instruction::kCopy:
       add(entry.copy().from(), false);
       add(entry.copy().to(), true);
       break;
-    case bundle::Entry::kSend:
+    case bundle::Instruction::kSend:
       add(entry.send().region(), false);
       break;
-    case bundle::Entry::kReceive:
+    case bundle::Instruction::kReceive:
       add(entry.receive().region(), true);
       break;
-    case bundle::Entry::kLoadInput:
+    case bundle::Instruction::kLoadInput:
       add(entry.load_input().region(), true);
       break;
-    case bundle::Entry::kLoadScalars:
+    case bundle::Instruction::kLoadScalars:
       add(entry.load_scalars().region(), true);
       break;
-    case bundle::Entry::kAllGather: {
+    case bundle::Instruction::kAllGather: {
       // In place: an owner's own shards inside `full` are read, the rest written.
       int64_t end = 0;
       addShards(*bundle::collectiveOf(entry), false, [&](int64_t from, int64_t to) {
@@ -65,17 +65,17 @@ public:
       add(entry.all_gather().full(), true, end);
       break;
     }
-    case bundle::Entry::kReduceScatter:
+    case bundle::Instruction::kReduceScatter:
       add(entry.reduce_scatter().full(), false);
       addShards(*bundle::collectiveOf(entry), true, [](int64_t, int64_t) {});
-      add(entry.reduce_scatter().parts(), true);
+      add(entry.reduce_scatter().receive_buffer(), true);
       break;
-    case bundle::Entry::kAllReduce:
+    case bundle::Instruction::kAllReduce:
       add(entry.all_reduce().region(), true);
-      add(entry.all_reduce().parts(), true);
+      add(entry.all_reduce().receive_buffer(), true);
       break;
-    case bundle::Entry::kReport:
-      add(entry.report().region(), false);
+    case bundle::Instruction::kReadMetrics:
+      add(entry.read_metrics().region(), false);
       break;
     default:
       break;
@@ -113,7 +113,7 @@ private:
   Touch scalars[3];
 
   /// Scalars and sums share a block: each call accesses only its part of it.
-  void addBlock(const bundle::Call &call, const bundle::Slot &slot, uint32_t place, bool write) {
+  void addBlock(const bundle::Call &call, const bundle::FunctionArgument &slot, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
       const int64_t begin = addresses[place].begin, end = std::min(begin + to, addresses[place].end);
       return Touch{begin + from, begin + from < end ? addresses.number(begin + from, end) : AddressIntervals::kAbsent, false};
@@ -123,12 +123,12 @@ private:
       if (part.place != AddressIntervals::kAbsent)
         list.push_back(part);
     };
-    if (slot.kind() == bundle::SUMS_SLOT) {
+    if (slot.kind() == bundle::LOCAL_METRICS) {
       if (!write)
         return list.push_back({addresses[place].begin, place, false});
-      if (call.body() != summary.sum_loss_body())
+      if (call.function() != summary.sum_loss_function())
         touch(part(0, Block::normBytes), true);
-      if (call.body() != summary.norm_body())
+      if (call.function() != summary.norm_function())
         touch(part(Block::normBytes, Block::sumsBytes), true);
       return;
     }
@@ -139,7 +139,7 @@ private:
       lastBlock = place;
     }
     touch(scalars[0], false);
-    const bool scales = model.isScaling(call.unit(), call.body());
+    const bool scales = model.isScaling(call.unit(), call.function());
     if ((write || call.unit() < 0) && !scales)
       touch(scalars[1], write);
     touch(scalars[2], scales);
@@ -164,7 +164,7 @@ class RaceCheck {
 public:
   RaceCheck(Device &device, const std::vector<std::vector<uint32_t>> &queueEntries, const std::vector<uint32_t> &position)
       : device(device), model(device.getModel()), program(device.getProgram()), queueEntries(queueEntries), position(position),
-        queues(uint32_t(program.queues_size())), entries(uint32_t(program.entries_size())), bound(device.getBound()), touches(device) {}
+        queues(uint32_t(program.queues_size())), entries(uint32_t(program.instructions_size())), bound(device.getBound()), touches(device) {}
 
   void run() {
     collectTouches();
@@ -190,16 +190,16 @@ private:
   uint32_t reportedFor = ~0u;         ///< the entry of the conflicts in `reported`, which are (queue, position) of earlier entries
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
-  const bundle::Entry &entryAt(uint32_t event) const { return program.entries(int(event < entries ? event : event - entries)); }
+  const bundle::Instruction &entryAt(uint32_t event) const { return program.instructions(int(event < entries ? event : event - entries)); }
 
   /// Collects the bytes that the program accesses.
   void collectTouches() {
     size_t slot = 0;
     touches.list.reserve(bound.size() * 2);
-    for (int e = 0; e < program.entries_size(); ++e) {
-      const auto &entry = program.entries(e);
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      const auto &entry = program.instructions(e);
       for (const bundle::Call &call : entry.compute().calls()) {
-        const auto &slots = model.bodies.bodies(int(call.body())).slots();
+        const auto &slots = model.bodies.functions(int(call.function())).arguments();
         for (const auto &of : slots)
           touches.addSlot(call, of, bound[slot++]);
         ends.push_back(uint32_t(touches.list.size()));
@@ -212,7 +212,7 @@ private:
   /// Registers all bytes that are written, by the device or by the replay of values.
   void collectPlaces() {
     Touches others(device);
-    for (const auto &entry : program.entries())
+    for (const auto &entry : program.instructions())
       if (entry.has_load_scalars()) { // its parts are written separately
         const auto &region = entry.load_scalars().region();
         others.add(region, true, 0, Block::scalarsEnd);
@@ -230,7 +230,7 @@ private:
           const int64_t size = model.groupElementSize(copy.value().id()), first = copy.value().begin();
           model.forPieces(copy.value().id(), first, copy.value().end(),
                           [&](int64_t begin, int64_t end, uint32_t) { others.add(copy.to(), true, (begin - first) * size, (end - first) * size); });
-        } else if (copy.value().kind() == bundle::Value::SUMS) {
+        } else if (copy.value().kind() == bundle::Value::LOCAL_METRICS) {
           others.add(copy.to(), true, 0, Block::normBytes);
           others.add(copy.to(), true, Block::normBytes, Block::sumsBytes);
         } else if (copy.value().kind() == bundle::Value::STEP_SCALARS) {
@@ -257,13 +257,13 @@ private:
     Access *next = accesses.get();
     Touch *touch = touches.list.data();
     const uint32_t *end = ends.data();
-    for (int e = 0; e < program.entries_size(); ++e) {
-      const auto &entry = program.entries(e);
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      const auto &entry = program.instructions(e);
       Access *const first = next, *firstCallEnd = nullptr;
       firstAccess.push_back(uint32_t(first - accesses.get()));
       for (const bundle::Call &call : entry.compute().calls()) {
         Touch *const last = touches.list.data() + *end++;
-        Access *const callEnd = collectCall(entry, model.bodies.bodies(int(call.body())), touch, last, next);
+        Access *const callEnd = collectCall(entry, model.bodies.functions(int(call.function())), touch, last, next);
         next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
         firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
         touch = last;
@@ -272,14 +272,14 @@ private:
         const IntervalRange &range = addresses[touch->place];
         *next++ = {range.begin, range.end, range.intervals, touch->write};
       }
-      if (entry.what_case() == bundle::Entry::kCopy && next == first + 2 && first[0].begin < first[1].end && first[1].begin < first[0].end)
+      if (entry.what_case() == bundle::Instruction::kCopy && next == first + 2 && first[0].begin < first[1].end && first[1].begin < first[0].end)
         device.report(Code::Alias, entry.id(), device.where(entry) + ": source and target overlap");
     }
     firstAccess.push_back(uint32_t(next - accesses.get()));
   }
 
   /// Writes a call's accesses to `next` in the order of addresses and returns their end.
-  Access *collectCall(const bundle::Entry &entry, const bundle::Body &body, Touch *touch, Touch *const last, Access *next) {
+  Access *collectCall(const bundle::Instruction &entry, const bundle::CompiledFunction &body, Touch *touch, Touch *const last, Access *next) {
     const Access *const start = next;
     const AddressIntervals &addresses = device.getAddresses();
     std::sort(touch, last, [](const Touch &a, const Touch &b) { return a.begin < b.begin; });
@@ -351,7 +351,7 @@ private:
     const auto &entry = entryAt(event);
     const auto &list = queueEntries[earlierQueue];
     const uint32_t earlierStep = (earlierPlace - 1) / uint32_t(list.size());
-    const auto &other = program.entries(int(list[(earlierPlace - 1) % list.size()]));
+    const auto &other = program.instructions(int(list[(earlierPlace - 1) % list.size()]));
     device.report(Code::Race, entry.id(),
                   device.where(entry) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" +
                       std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while entry " +
@@ -366,7 +366,7 @@ private:
   template <unsigned Queues> void replay() {
     std::vector<LastAccess<Queues>> memory(device.getAddresses().count());
     for (uint32_t event = 0; event < 2 * entries && !device.full(); ++event) {
-      const uint32_t index = event < entries ? event : event - entries, queue = program.entries(int(index)).queue();
+      const uint32_t index = event < entries ? event : event - entries, queue = program.instructions(int(index)).queue();
       const bool compares = event >= entries;
       const uint32_t *clock = &clocks[size_t(event) * queues], own = clock[queue];
       LastAccess<Queues> mine;

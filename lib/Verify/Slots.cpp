@@ -19,7 +19,7 @@ static const Segment *exchangeOf(const Model &model, uint32_t value, bool term =
   return nullptr;
 }
 
-bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
+bool verify::fromDeclared(Device &device, const bundle::Instruction &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
   const Model &model = device.getModel();
   const auto &summary = model.summary;
   auto fail = [&](Code code, const std::string &message) {
@@ -37,11 +37,11 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
   case bundle::Value::PARAMETERS:
   case bundle::Value::GRADIENTS:
   case bundle::Value::REDUCED_GRADIENTS:
-  case bundle::Value::PARAMETER_COPY:
-    exists = exists && known(summary.groups_size()) && (value.kind() != bundle::Value::PARAMETER_COPY || model.hasCopy(value.id()));
+  case bundle::Value::LOW_PRECISION_PARAMETERS:
+    exists = exists && known(summary.groups_size()) && (value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS || model.hasCopy(value.id()));
     if (exists) {
       limit = summary.groups(int(value.id())).elements();
-      out.stride = value.kind() == bundle::Value::PARAMETER_COPY ? model.copyElementSize(value.id()) : model.groupElementSize(value.id());
+      out.stride = value.kind() == bundle::Value::LOW_PRECISION_PARAMETERS ? model.copyElementSize(value.id()) : model.groupElementSize(value.id());
     }
     out.stays = value.kind() == bundle::Value::GRADIENTS || value.kind() == bundle::Value::REDUCED_GRADIENTS;
     break;
@@ -60,13 +60,13 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     out.stride = ordered ? int64_t(bytes) / (value.end() - value.begin()) : 0;
     break;
   case bundle::Value::SAVED_BLOCK:
-  case bundle::Value::DEFERRED_BLOCK:
+  case bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK:
     exists = known(summary.units_size()) && ordered && value.end() <= limit;
     perUnit = false;
     if (exists) {
       const auto &unitClass = model.classOf(summary.units(int(value.id())));
-      out.bytes =
-          extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unitClass.saved_bytes() : unitClass.deferred_bytes(), value.end() - value.begin());
+      out.bytes = extentBytes(value.kind() == bundle::Value::SAVED_BLOCK ? unitClass.saved_bytes() : unitClass.saved_for_weight_grad_bytes(),
+                              value.end() - value.begin());
     }
     break;
   case bundle::Value::STEP_SCALARS:
@@ -74,8 +74,8 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
     out.stays = true;
     out.bytes = bytes == uint64_t(Block::scalarsEnd) ? Block::scalarsEnd : Block::bytes;
     break;
-  case bundle::Value::SUMS:
-  case bundle::Value::GLOBAL_SUM:
+  case bundle::Value::LOCAL_METRICS:
+  case bundle::Value::GLOBAL_METRICS:
   case bundle::Value::OPTIMIZER_STEP:
     perUnit = false;
     out.stays = true;
@@ -99,7 +99,7 @@ bool verify::fromDeclared(Device &device, const bundle::Entry &entry, const bund
 }
 
 /// Computes the whole and the term of a value that the devices of a cell exchange.
-static bool fromExchange(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+static bool fromExchange(Device &device, const bundle::Instruction &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
   auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
@@ -134,7 +134,7 @@ static bool fromExchange(Device &device, const bundle::Entry &entry, const bundl
   return true;
 }
 
-bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+bool verify::fromCollective(Device &device, const bundle::Instruction &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
   if (value.kind() == bundle::Value::ACTIVATION)
@@ -147,11 +147,11 @@ bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bu
   const bool copy = collective.gathers && model.hasCopy(group);
   if (!fromDeclared(device, entry, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))), whole))
     return false;
-  const bool kind = collective.gathers ? value.kind() == (copy ? bundle::Value::PARAMETER_COPY : bundle::Value::PARAMETERS)
+  const bool kind = collective.gathers ? value.kind() == (copy ? bundle::Value::LOW_PRECISION_PARAMETERS : bundle::Value::PARAMETERS)
                                        : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
   if (!kind || value.begin() != 0 || value.end() != info.elements())
     return fail(Code::Declared, "expects the whole group");
-  if (collective.type != (copy ? info.copy_type() : info.type()))
+  if (collective.type != (copy ? info.param_dtype() : info.type()))
     return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the group's");
   for (const auto *ends : {&collective.shards.end(), &collective.parts.end()})
     for (int64_t end : *ends)
@@ -164,7 +164,7 @@ bool verify::fromCollective(Device &device, const bundle::Entry &entry, const bu
   return true;
 }
 
-static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot &slot) {
+static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::FunctionArgument &slot) {
   const bundle::ModelSummary &summary = model.summary;
   const auto &unit = summary.units(int(index));
   const uint32_t i = slot.index();
@@ -177,7 +177,7 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot 
     out.value.cut = cut;
     out.value.stride = out.bytesPerRow = bytesPerRow;
   };
-  auto blockOf = [&](bundle::Value::Kind kind, const bundle::Extent &bytes) {
+  auto blockOf = [&](bundle::Value::Kind kind, const bundle::AffineSize &bytes) {
     rowsOf(kind, index, 0, bytes.per_row());
     out.value.stride = 0;
     out.fixedBytes = bytes.fixed();
@@ -194,13 +194,15 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot 
     for (int64_t extent : parameter.shape())
       elements *= extent;
     out.exists = true;
-    const bool copy = slot.kind() == bundle::PARAMETER && summary.groups(int(parameter.group())).copy_type() != bundle::ELEMENT_TYPE_UNSPECIFIED;
-    out.value.kind = copy ? bundle::Value::PARAMETER_COPY : slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS : bundle::Value::GRADIENTS;
+    const bool copy = slot.kind() == bundle::PARAMETER && summary.groups(int(parameter.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+    out.value.kind = copy                               ? bundle::Value::LOW_PRECISION_PARAMETERS
+                     : slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS
+                                                        : bundle::Value::GRADIENTS;
     out.value.id = parameter.group();
     out.value.parameter = unit.parameters(int(i));
     out.value.begin = parameter.offset();
     out.value.end = parameter.offset() + elements;
-    out.value.stride = elementSize(copy ? summary.groups(int(parameter.group())).copy_type() : parameter.type());
+    out.value.stride = elementSize(copy ? summary.groups(int(parameter.group())).param_dtype() : parameter.type());
     out.fixedBytes = elements * out.value.stride;
     break;
   }
@@ -227,8 +229,8 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot 
   case bundle::SAVED:
     blockOf(bundle::Value::SAVED_BLOCK, model.classOf(unit).saved_bytes());
     break;
-  case bundle::DEFERRED:
-    blockOf(bundle::Value::DEFERRED_BLOCK, model.classOf(unit).deferred_bytes());
+  case bundle::SAVED_FOR_WEIGHT_GRAD:
+    blockOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK, model.classOf(unit).saved_for_weight_grad_bytes());
     break;
   case bundle::LOSS:
     if (at(unit.loss_terms()))
@@ -246,10 +248,10 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Slot 
 
 const std::vector<UnitSlot> &UnitSlots::of(const bundle::Call &call) {
   auto &known = functions[size_t(call.unit())];
-  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.body == call.body(); });
+  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.body == call.function(); });
   if (function == known.end()) {
-    function = known.insert(known.end(), {call.body(), -1, {}});
-    for (const auto &slot : model.bodies.bodies(int(call.body())).slots())
+    function = known.insert(known.end(), {call.function(), -1, {}});
+    for (const auto &slot : model.bodies.functions(int(call.function())).arguments())
       function->slots.push_back(unitSlot(model, uint32_t(call.unit()), slot));
   }
   if (function->rows != call.rows()) {
@@ -265,8 +267,8 @@ namespace {
 /// The slots of one call.
 class CallSlots {
 public:
-  CallSlots(Device &device, const bundle::Entry &entry, const bundle::Call &call)
-      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.bodies(int(call.body()))),
+  CallSlots(Device &device, const bundle::Instruction &entry, const bundle::Call &call)
+      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.functions(int(call.function()))),
         bindings(device.getProgram(), call) {}
 
   int size() const { return bindings.size(); }
@@ -274,7 +276,7 @@ public:
   /// \param unit  the required content of the slot of a unit function; null: the call has no unit
   /// \param out   in: the value of the unit function; completed
   bool find(int index, const UnitSlot *unit, Logical &out) const {
-    const auto &slot = body.slots(index);
+    const auto &slot = body.arguments(index);
     const bundle::SlotBinding binding = bindings[index];
     const int64_t bytes = int64_t(binding.region.bytes());
     if (slot.kind() == bundle::WORKSPACE)
@@ -289,13 +291,13 @@ public:
     } else if (slot.kind() == bundle::SCALARS) {
       out.kind = bundle::Value::STEP_SCALARS;
       out.id = slot.mode() == bundle::READ ? 1 : 0;
-    } else if (slot.kind() == bundle::SUMS_SLOT) {
-      out.kind = slot.mode() == bundle::READ ? bundle::Value::GLOBAL_SUM : bundle::Value::SUMS;
+    } else if (slot.kind() == bundle::LOCAL_METRICS) {
+      out.kind = slot.mode() == bundle::READ ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS;
       out.bytes = Block::sumsBytes;
-    } else if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT) {
+    } else if (slot.kind() == bundle::OPTIMIZER_STEP) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
-      out.version = model.isUpdate(call.body()) ? 1 : 0; // updates start from the decision's result
-      out.bytes = model.isUpdate(call.body()) ? 8 : model.optimizerStepBytes();
+      out.version = model.isUpdate(call.function()) ? 1 : 0; // updates start from the decision's result
+      out.bytes = model.isUpdate(call.function()) ? 8 : model.optimizerStepBytes();
     } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS || isCopyOfCast(slot)) {
       return findDeclared(slot, binding, out);
     } else {
@@ -314,26 +316,26 @@ public:
 private:
   Device &device;
   const Model &model;
-  const bundle::Entry &entry;
+  const bundle::Instruction &entry;
   const bundle::Call &call;
-  const bundle::Body &body;
+  const bundle::CompiledFunction &body;
   const bundle::SlotBindings bindings;
 
-  bool fail(const bundle::Slot &slot, Code code, const std::string &message) const {
+  bool fail(const bundle::FunctionArgument &slot, Code code, const std::string &message) const {
     return device.report(code, entry.id(), device.where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
   }
 
-  bool isCopyOfCast(const bundle::Slot &slot) const {
-    return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.body() == model.summary.cast_body();
+  bool isCopyOfCast(const bundle::FunctionArgument &slot) const {
+    return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.function() == model.summary.cast_function();
   }
 
   /// State of updates and norms, and loss rows: the extent is the declared one.
-  bool findDeclared(const bundle::Slot &slot, const bundle::SlotBinding &binding, Logical &out) const {
+  bool findDeclared(const bundle::FunctionArgument &slot, const bundle::SlotBinding &binding, Logical &out) const {
     const bundle::Value &value = binding.value;
     if (!fromDeclared(device, entry, value, binding.region.bytes(), out))
       return false;
     if (slot.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != slot.index()
-        : isCopyOfCast(slot)        ? value.kind() != bundle::Value::PARAMETER_COPY
+        : isCopyOfCast(slot)        ? value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS
         : slot.index() == 0         ? value.kind() != bundle::Value::PARAMETERS
         : slot.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
                                     : value.kind() != bundle::Value::MOMENTS || value.cut() != slot.index() - 2)
@@ -350,13 +352,13 @@ private:
 
   /// The declared value must be the one that plan and summary imply. The cut of a gradient may be
   /// named from either side.
-  bool checkDeclared(const bundle::Slot &slot, const bundle::Value &value, const Logical &out) const {
+  bool checkDeclared(const bundle::FunctionArgument &slot, const bundle::Value &value, const Logical &out) const {
     bool ranged = out.stride || isBlock(out.kind);
     bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&
                 (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
                 (out.kind != bundle::Value::LOSS_ROWS || value.cut() == out.cut);
-    if (out.kind == bundle::Value::GLOBAL_SUM)
-      same = value.kind() == bundle::Value::GLOBAL_SUM || value.kind() == bundle::Value::SUMS;
+    if (out.kind == bundle::Value::GLOBAL_METRICS)
+      same = value.kind() == bundle::Value::GLOBAL_METRICS || value.kind() == bundle::Value::LOCAL_METRICS;
     if (same)
       return true;
     bundle::Value expected;
@@ -371,7 +373,7 @@ private:
 
 } // namespace
 
-bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Entry &entry, const bundle::Call &call, std::vector<Logical> &values) {
+bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Instruction &entry, const bundle::Call &call, std::vector<Logical> &values) {
   const UnitSlot *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
   const CallSlots slots(device, entry, call);
   bool good = true;

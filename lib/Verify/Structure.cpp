@@ -7,7 +7,7 @@
 using namespace zorse;
 using namespace zorse::verify;
 
-bool Device::reportOutside(const bundle::Region &region, const bundle::Entry *entry, const std::string &what) {
+bool Device::reportOutside(const bundle::Region &region, const bundle::Instruction *entry, const std::string &what) {
   int64_t id = entry ? int64_t(entry->id()) : -1;
   auto place = [&] { return (entry ? where(*entry) + ": " : std::string()) + what; };
   if (region.arena() >= uint32_t(program.arenas_size()))
@@ -28,7 +28,7 @@ bool Device::checkDevices(const google::protobuf::RepeatedField<uint32_t> &list,
 }
 
 /// Checks runs of a whole's elements: the runs of each device must ascend.
-bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const char *what) {
+bool Device::checkExtents(const bundle::ShardRanges &extents, int64_t entry, const char *what) {
   if (extents.begin_size() != extents.members_size() || extents.end_size() != extents.members_size())
     return report(Code::Malformed, entry,
                   std::string(what) + ": " + std::to_string(extents.members_size()) + " members, " + std::to_string(extents.begin_size()) +
@@ -54,7 +54,7 @@ bool Device::checkExtents(const bundle::Extents &extents, int64_t entry, const c
 /// Checks the runs of readers or contributors. If any are named, every one of them must have runs. This device must
 /// have each shard completely in one of its runs, or no part of it.
 bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
-  const bundle::Extents &runs = collective.parts;
+  const bundle::ShardRanges &runs = collective.parts;
   const char *what = collective.gathers ? "reads" : "terms";
   if (!checkExtents(runs, entry, what))
     return false;
@@ -82,7 +82,7 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t entry) {
 /// Whether the host computes the entry. Updates run on the processor with their state in its memory; all other compute
 /// runs on the device.
 bool Device::isByHost(int index) const {
-  const bundle::Compute &compute = program.entries(index).compute();
+  const bundle::Compute &compute = program.instructions(index).compute();
   if (compute.task() != bundle::Compute::UPDATE_GROUP)
     return false;
   for (const bundle::Call &call : compute.calls()) {
@@ -94,25 +94,25 @@ bool Device::isByHost(int index) const {
   return false;
 }
 
-bool Device::checkCall(const bundle::Entry &entry, const bundle::Call &call, bool byHost) {
+bool Device::checkCall(const bundle::Instruction &entry, const bundle::Call &call, bool byHost) {
   int64_t id = entry.id();
-  if (call.body() >= uint32_t(model.bodies.bodies_size()))
-    return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.body()) + " does not exist");
-  const auto &body = model.bodies.bodies(int(call.body()));
+  if (call.function() >= uint32_t(model.bodies.functions_size()))
+    return report(Code::Malformed, id, where(entry) + ": body " + std::to_string(call.function()) + " does not exist");
+  const auto &body = model.bodies.functions(int(call.function()));
   if (call.unit() < -1 || call.unit() >= model.summary.units_size())
     return report(Code::Malformed, id, where(entry) + ": unit " + std::to_string(call.unit()) + " does not exist");
   if (call.rows() < 1 || call.rows() > kMaxSize || call.sample_base() < 0 || call.sample_base() > kMaxSize)
     return report(Code::Malformed, id,
                   where(entry) + ": " + std::to_string(call.rows()) + " rows from " + std::to_string(call.sample_base()) + " are impossible");
   const bundle::SlotBindings bindings(program, call);
-  if (bindings.size() != body.slots_size())
+  if (bindings.size() != body.arguments_size())
     return report(Code::Malformed, id,
-                  where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.slots_size()) + " slots, the call binds " +
+                  where(entry) + ": body '" + body.name() + "' has " + std::to_string(body.arguments_size()) + " slots, the call binds " +
                       std::to_string(bindings.size()));
   if (!bindings.complete())
     return report(Code::Malformed, id, where(entry) + ": binds a slot of '" + body.name() + "' to a region or a value that does not exist");
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = body.slots(s);
+    const auto &slot = body.arguments(s);
     const bundle::SlotBinding binding = bindings[s];
     const bundle::Region &region = binding.region;
     auto what = [&] { return where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "'"; };
@@ -141,7 +141,7 @@ bool Device::checkCall(const bundle::Entry &entry, const bundle::Call &call, boo
 }
 
 bool Device::checkEntry(int index) {
-  const bundle::Entry &entry = program.entries(index);
+  const bundle::Instruction &entry = program.instructions(index);
   int64_t id = entry.id();
   auto place = [&] { return where(entry); };
   const std::string at = "region";
@@ -150,7 +150,7 @@ bool Device::checkEntry(int index) {
            report(Code::Malformed, id, place() + ": peer " + std::to_string(device) + " is this device or does not exist");
   };
   const bool staged = program.device() < options.hostStaged.size() && options.hostStaged[program.device()];
-  const bool direct = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
+  const bool direct = program.queues(int(entry.queue())).kind() == bundle::DEVICE_TO_DEVICE;
   auto travels = [&](const bundle::Region &region) {
     if (!checkRegion(region, &entry, at, /*mayBeAbsent=*/entry.has_all_gather() || entry.has_reduce_scatter()))
       return false;
@@ -158,37 +158,37 @@ bool Device::checkEntry(int index) {
            report(Code::Reach, id, place() + ": works on memory of the device, expects the host's, which alone the device's transports reach");
   };
   switch (entry.what_case()) {
-  case bundle::Entry::kCompute:
+  case bundle::Instruction::kCompute:
     for (const bundle::Call &call : entry.compute().calls())
       if (!checkCall(entry, call, isByHost(index)))
         return false;
     return true;
-  case bundle::Entry::kCopy:
+  case bundle::Instruction::kCopy:
     if (entry.copy().from().bytes() != entry.copy().to().bytes())
       return report(Code::Size, id,
                     place() + ": copies " + std::to_string(entry.copy().from().bytes()) + " bytes to " + std::to_string(entry.copy().to().bytes()));
     return checkRegion(entry.copy().from(), &entry, at) && checkRegion(entry.copy().to(), &entry, at);
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return peer(entry.send().peer()) && travels(entry.send().region());
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return peer(entry.receive().peer()) && travels(entry.receive().region());
-  case bundle::Entry::kLoadInput:
+  case bundle::Instruction::kLoadInput:
     return (entry.load_input().input() < uint32_t(model.summary.inputs_size()) ||
             report(Code::Malformed, id, place() + ": input " + std::to_string(entry.load_input().input()) + " does not exist")) &&
            checkRegion(entry.load_input().region(), &entry, at);
-  case bundle::Entry::kLoadScalars:
+  case bundle::Instruction::kLoadScalars:
     return checkRegion(entry.load_scalars().region(), &entry, at);
-  case bundle::Entry::kAllGather:
-  case bundle::Entry::kReduceScatter: {
+  case bundle::Instruction::kAllGather:
+  case bundle::Instruction::kReduceScatter: {
     const bundle::Collective c = *bundle::collectiveOf(entry);
     return (elementSize(c.type) || report(Code::Malformed, id, place() + ": element type " + std::to_string(int(c.type)) + " does not exist")) &&
            checkExtents(c.shards, id, "shards") && checkDevices(c.members, id, c.gathers ? "readers" : "contributors") && checkRuns(c, id) &&
            travels(c.full) && travels(c.shard);
   }
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return checkDevices(entry.all_reduce().members(), id, "members") && travels(entry.all_reduce().region());
-  case bundle::Entry::kReport:
-    return checkRegion(entry.report().region(), &entry, at);
+  case bundle::Instruction::kReadMetrics:
+    return checkRegion(entry.read_metrics().region(), &entry, at);
   default:
     return report(Code::Malformed, id, place() + ": an entry without a kind");
   }
@@ -196,10 +196,10 @@ bool Device::checkEntry(int index) {
 
 bool Device::checkOrder() {
   queueEntries.assign(program.queues_size(), {});
-  position.assign(program.entries_size(), 0);
+  position.assign(program.instructions_size(), 0);
   int64_t last = -1;
-  for (int e = 0; e < program.entries_size(); ++e) {
-    const auto &entry = program.entries(e);
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    const auto &entry = program.instructions(e);
     if (int64_t(entry.id()) <= last)
       return report(Code::Order, entry.id(), where(entry) + ": follows entry " + std::to_string(last) + " in the program, expects ascending ids");
     last = entry.id();
@@ -208,15 +208,15 @@ bool Device::checkOrder() {
                     where(entry) + ": queue " + std::to_string(entry.queue()) + " of " + std::to_string(program.queues_size()));
     if (!std::isfinite(entry.planned_start()) || !std::isfinite(entry.planned_end()))
       return report(Code::Malformed, entry.id(), where(entry) + ": its planned time is not a number");
-    if (entry.phase() <= bundle::PHASE_UNSPECIFIED || entry.phase() > bundle::REPORT)
+    if (entry.phase() <= bundle::PHASE_UNSPECIFIED || entry.phase() > bundle::READ_METRICS)
       return report(Code::Malformed, entry.id(), where(entry) + ": phase " + std::to_string(int(entry.phase())) + " does not exist");
     position[e] = uint32_t(queueEntries[entry.queue()].size());
     queueEntries[entry.queue()].push_back(uint32_t(e));
   }
   // An entry may wait only for earlier entries of the list, or for the previous step. The earliest
   // unfinished entry can then always run.
-  for (int e = 0; e < program.entries_size(); ++e) {
-    const auto &entry = program.entries(e);
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    const auto &entry = program.instructions(e);
     for (const auto &wait : entry.waits()) {
       auto what = [&] {
         return where(entry) + ": waits for position " + std::to_string(wait.position()) + " of queue " + std::to_string(wait.queue());
@@ -226,7 +226,8 @@ bool Device::checkOrder() {
       uint32_t target = queueEntries[wait.queue()][wait.position()];
       if (!wait.previous_step() && target >= uint32_t(e))
         return report(Code::Order, entry.id(),
-                      what() + ", entry " + std::to_string(program.entries(int(target)).id()) + ", which is not earlier in the list: a deadlock");
+                      what() + ", entry " + std::to_string(program.instructions(int(target)).id()) +
+                          ", which is not earlier in the list: a deadlock");
     }
   }
   return true;
@@ -241,7 +242,7 @@ bool Device::checkStructure() {
                   "expects at most " + std::to_string(kMaxQueues) + " queues and arenas, found " + std::to_string(program.queues_size()) + " and " +
                       std::to_string(program.arenas_size()));
   for (const auto &queue : program.queues())
-    if (queue.kind() <= bundle::QUEUE_UNSPECIFIED || queue.kind() > bundle::DIRECT)
+    if (queue.kind() <= bundle::QUEUE_UNSPECIFIED || queue.kind() > bundle::DEVICE_TO_DEVICE)
       return report(Code::Malformed, -1, "queue of unknown kind " + std::to_string(int(queue.kind())));
   uint64_t onDevice = 0;
   for (const auto &arena : program.arenas()) {
@@ -286,11 +287,12 @@ bool Device::checkStructure() {
   if (!checkOrder())
     return false;
   placeOfRegion.assign(size_t(program.regions_size()), AddressIntervals::kAbsent);
-  for (int e = 0; e < program.entries_size(); ++e)
+  for (int e = 0; e < program.instructions_size(); ++e)
     if (!checkEntry(e) ||
-        (program.queues(int(program.entries(e).queue())).kind() == bundle::DIRECT ? !checkDirect(e) : !checkNoParts(program.entries(e))))
+        (program.queues(int(program.instructions(e).queue())).kind() == bundle::DEVICE_TO_DEVICE ? !checkDirect(e)
+                                                                                                 : !checkNoParts(program.instructions(e))))
       return false;
-  if (std::count_if(program.queues().begin(), program.queues().end(), [](const auto &queue) { return queue.kind() == bundle::DIRECT; }) > 1)
+  if (std::count_if(program.queues().begin(), program.queues().end(), [](const auto &queue) { return queue.kind() == bundle::DEVICE_TO_DEVICE; }) > 1)
     return report(Code::Launch, -1, "has two queues of kind DIRECT: their launches are not ordered");
   return true;
 }

@@ -102,7 +102,7 @@ private:
   std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
-  const bundle::Entry &entry() const { return program.entries(current); }
+  const bundle::Instruction &entry() const { return program.instructions(current); }
   bool fail(Code code, const std::string &message) {
     return device.report(code, current < 0 ? -1 : int64_t(entry().id()),
                          (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message);
@@ -181,7 +181,7 @@ private:
   bool requireNoSums(const IntervalRange &sums);
   /// \param slot  the accumulator's slot, for messages; null: this device's sums
   bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
-                       const bundle::Slot *slot);
+                       const bundle::FunctionArgument *slot);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);

@@ -2,7 +2,7 @@
 // get the sum. Whoever does the same with both reads them by this class, and asks which it is only where they differ.
 #pragma once
 
-#include "Extents.h"
+#include "ShardRanges.h"
 
 #include <algorithm>
 #include <optional>
@@ -18,9 +18,9 @@ struct Collective {
   uint32_t group;
   const Value &value; ///< of the whole
   ElementType type;
-  const Extents &shards;      ///< owners, and their elements of the whole
+  const ShardRanges &shards;  ///< owners, and their elements of the whole
   const Devices &members;     ///< readers, or contributors in the order of summation
-  const Extents &parts;       ///< the members' elements of the whole; none: each has all of them
+  const ShardRanges &parts;   ///< the members' elements of the whole; none: each has all of them
   const Region &full, &shard; ///< of this device, as far as it is a member, an owner
 
   bool isMember(uint32_t device) const { return std::find(members.begin(), members.end(), device) != members.end(); }
@@ -48,7 +48,7 @@ struct Collective {
 };
 
 /// Nothing: the entry is another one.
-inline std::optional<Collective> collectiveOf(const Entry &entry) {
+inline std::optional<Collective> collectiveOf(const Instruction &entry) {
   if (entry.has_all_gather()) {
     const AllGather &a = entry.all_gather();
     return Collective{true, a.group(), a.value(), a.type(), a.shards(), a.readers(), a.reads(), a.full(), a.shard()};
@@ -61,7 +61,7 @@ inline std::optional<Collective> collectiveOf(const Entry &entry) {
 }
 
 /// Devices that have a half of a gather, a reduction or a sum; ascending. None: the entry is another one.
-inline std::vector<uint32_t> participantsOf(const Entry &entry) {
+inline std::vector<uint32_t> participantsOf(const Instruction &entry) {
   std::vector<uint32_t> devices(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
   if (const std::optional<Collective> collective = collectiveOf(entry))
     for (const auto *list : {&collective->members, &collective->shards.members()})

@@ -78,15 +78,15 @@ int main(int argc, char **argv) {
   }
   std::filesystem::remove(path);
 
-  for (const bundle::Body &body : compiled->library.bodies()) {
+  for (const bundle::CompiledFunction &body : compiled->library.functions()) {
     if (!only.empty() && body.name() != only)
       continue;
     // Update bodies are called with a number of elements, not of samples.
     int64_t bodyRows = llvm::StringRef(body.name()).starts_with("update") ? 10000000 : rows;
     std::printf("\n%s\n", body.name().c_str());
     std::vector<runtime::DeviceAddress> slots;
-    std::vector<uint8_t> overwrite(body.slots_size(), 1);
-    for (const bundle::Slot &slot : body.slots()) {
+    std::vector<uint8_t> overwrite(body.arguments_size(), 1);
+    for (const bundle::FunctionArgument &slot : body.arguments()) {
       size_t bytes = (slot.bytes().fixed() + slot.bytes().per_row() * bodyRows + 127) / 64 * 64;
       char *data = static_cast<char *>(std::aligned_alloc(64, bytes));
       bool integers = slot.type() == bundle::I64 || slot.type() == bundle::I32 || slot.kind() == bundle::SCALARS;
@@ -98,7 +98,7 @@ int main(int argc, char **argv) {
     }
     double total = 0, products = 0;
     for (const bundle::Launch &launch : body.launches()) {
-      bundle::Body one = body;
+      bundle::CompiledFunction one = body;
       one.clear_launches();
       *one.add_launches() = launch;
       double best = 1e9;
@@ -112,10 +112,10 @@ int main(int argc, char **argv) {
         best = std::min(best, now() - begin);
       }
       total += best;
-      if (launch.has_product()) {
+      if (launch.has_matmul()) {
         products += best;
-        const bundle::MatrixProduct &p = launch.product();
-        auto size = [&](const bundle::Extent &extent) { return static_cast<double>(extent.fixed() + extent.per_row() * bodyRows); };
+        const bundle::Matmul &p = launch.matmul();
+        auto size = [&](const bundle::AffineSize &extent) { return static_cast<double>(extent.fixed() + extent.per_row() * bodyRows); };
         std::printf("  %8.3f ms  product %gx%gx%g b%g  %.1f GFLOP/s\n", best * 1e3, size(p.m()), size(p.n()), size(p.k()), size(p.batch()),
                     2e-9 * size(p.m()) * size(p.n()) * size(p.k()) * size(p.batch()) / best);
       } else if (launch.has_library()) {
@@ -123,7 +123,8 @@ int main(int argc, char **argv) {
       } else {
         double bytes = launch.kernel().cost().fixed() + static_cast<double>(launch.kernel().cost().per_row()) * bodyRows;
         std::printf("  %8.3f ms  %s  %lld points, %.1f GB/s\n", best * 1e3, launch.kernel().symbol().c_str(),
-                    static_cast<long long>(launch.kernel().points().fixed() + launch.kernel().points().per_row() * bodyRows), bytes / best / 1e9);
+                    static_cast<long long>(launch.kernel().iterations().fixed() + launch.kernel().iterations().per_row() * bodyRows),
+                    bytes / best / 1e9);
       }
     }
     std::printf("  %8.3f ms  in all, %.1f %% in products\n", total * 1e3, 100 * products / total);

@@ -29,7 +29,7 @@ struct CaseRun {
 
 struct CaseFile {
   std::string name; ///< "softmax, bf16, shape 3 (rows 5, columns 257)"
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::string object; ///< bytes of library.objects(0)
   std::vector<CaseRun> runs;
 

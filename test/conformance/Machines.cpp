@@ -30,13 +30,13 @@ public:
 
   std::string run(int body, const Call &call) override {
     emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
-    std::vector<std::string> findings = emulator::runBody(*code, *products, library.bodies(body), emulated);
+    std::vector<std::string> findings = emulator::runBody(*code, *products, library.functions(body), emulated);
     return findings.empty() ? "" : findings.front();
   }
 
 private:
   std::unique_ptr<runtime::CpuDevice> products;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::unique_ptr<emulator::HostCode> code;
 };
 
@@ -71,12 +71,12 @@ public:
   }
 
   std::string run(int index, const Call &call) override {
-    const bundle::Body &body = library.bodies(index);
+    const bundle::CompiledFunction &body = library.functions(index);
     std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
     std::vector<runtime::DeviceAddress> slots;
     std::vector<size_t> sizes;
-    for (int s = 0; s < body.slots_size(); ++s) {
-      sizes.push_back(size_t(body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows));
+    for (int s = 0; s < body.arguments_size(); ++s) {
+      sizes.push_back(size_t(body.arguments(s).bytes().fixed() + body.arguments(s).bytes().per_row() * call.rows));
       auto made = device->allocate(bundle::DEVICE, sizes.back() + 64, {});
       if (made.failed())
         return made.message();
@@ -88,7 +88,7 @@ public:
     runtime::BodyArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()};
     if (runtime::Status status = device->runBody(uint32_t(index), arguments); status.failed())
       return status.message();
-    for (int s = 0; s < body.slots_size(); ++s)
+    for (int s = 0; s < body.arguments_size(); ++s)
       if (runtime::Status status = device->read(call.slots[size_t(s)], slots[size_t(s)], sizes[size_t(s)]); status.failed())
         return status.message();
     return "";
@@ -97,7 +97,7 @@ public:
 private:
   const runtime::Driver &driver;
   std::string directory;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::unique_ptr<runtime::QueuedDevice> context, device;
 
   runtime::Result<std::unique_ptr<runtime::QueuedDevice>> make(const char *name) const {

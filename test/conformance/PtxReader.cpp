@@ -47,7 +47,7 @@ ElementKind kindOf(bundle::ElementType type) {
 }
 
 /// Finds the first element that differs. All NaNs are equal, because PTX does not specify the bits of f32 NaNs.
-std::string compareSlot(const bundle::Slot &slot, const char *got, const char *expected, size_t bytes) {
+std::string compareSlot(const bundle::FunctionArgument &slot, const char *got, const char *expected, size_t bytes) {
   const ElementKind kind = kindOf(slot.type());
   for (size_t at = 0; at + kind.bytes <= bytes; at += kind.bytes)
     if (std::memcmp(got + at, expected + at, kind.bytes) != 0 && !(kind.isNaN(got + at) && kind.isNaN(expected + at))) {
@@ -62,13 +62,13 @@ std::string compareSlot(const bundle::Slot &slot, const char *got, const char *e
   return "";
 }
 
-size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
+size_t sizeOf(const bundle::FunctionArgument &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
 
 /// Copies of slots at multiples of 128 bytes.
 class Slots {
 public:
-  Slots(const bundle::Body &body, int64_t rows) {
-    for (const bundle::Slot &slot : body.slots()) {
+  Slots(const bundle::CompiledFunction &body, int64_t rows) {
+    for (const bundle::FunctionArgument &slot : body.arguments()) {
       sizes.push_back(sizeOf(slot, rows));
       memory.emplace_back(sizes.back() / sizeof(Line) + 1);
       addresses.push_back(memory.back().data()->bytes);
@@ -92,9 +92,10 @@ private:
   std::vector<std::vector<Line>> memory;
 };
 
-std::string compareSlots(const bundle::Body &body, const std::vector<char *> &got, const std::vector<const char *> &expected, int64_t rows) {
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ)
+std::string compareSlots(const bundle::CompiledFunction &body, const std::vector<char *> &got, const std::vector<const char *> &expected,
+                         int64_t rows) {
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &slot = body.arguments(s); slot.mode() != bundle::READ)
       if (std::string problem = compareSlot(slot, got[size_t(s)], expected[size_t(s)], sizeOf(slot, rows)); !problem.empty())
         return problem;
   return "";
@@ -120,7 +121,7 @@ public:
   }
 
   std::string run(int index, const Call &call) override {
-    const bundle::Body &body = library.bodies(index);
+    const bundle::CompiledFunction &body = library.functions(index);
     Slots slots(body, call.rows);
     for (size_t s = 0; s < slots.sizes.size(); ++s)
       std::memcpy(slots.addresses[s], call.slots[s], slots.sizes[s]);
@@ -149,7 +150,7 @@ private:
   uint64_t runs = 0; ///< number of runs, so that each run has a different order
   std::unique_ptr<runtime::CpuDevice> products;
   std::unique_ptr<Machine> bitcode;
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::unique_ptr<ptx::Program> program;
 };
 

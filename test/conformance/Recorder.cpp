@@ -26,13 +26,13 @@ public:
     return "";
   }
   std::string run(int index, const Call &call) override {
-    const bundle::Body &body = file.library.bodies(index);
+    const bundle::CompiledFunction &body = file.library.functions(index);
     CaseRun &run = file.runs.emplace_back();
     run.rows = call.rows, run.sampleBase = call.sampleBase, run.instanceBase = call.instanceBase;
     run.overwrite = call.overwrite;
-    run.overwrite.resize(size_t(body.slots_size()), 1);
-    for (int s = 0; s < body.slots_size(); ++s) {
-      run.bytes.push_back(uint64_t(body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows));
+    run.overwrite.resize(size_t(body.arguments_size()), 1);
+    for (int s = 0; s < body.arguments_size(); ++s) {
+      run.bytes.push_back(uint64_t(body.arguments(s).bytes().fixed() + body.arguments(s).bytes().per_row() * call.rows));
       if (!timed)
         run.slots.emplace_back(call.slots[size_t(s)], run.bytes.back());
     }

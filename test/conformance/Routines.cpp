@@ -30,9 +30,9 @@ struct Routines {
   StepScalars scalars{};
   OptimizerStep state{};
 
-  template <typename T> T *at(const bundle::Body &body, bundle::SlotKind kind, uint32_t index = 0) {
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).kind() == kind && body.slots(s).index() == index)
+  template <typename T> T *at(const bundle::CompiledFunction &body, bundle::ArgumentKind kind, uint32_t index = 0) {
+    for (int s = 0; s < body.arguments_size(); ++s)
+      if (body.arguments(s).kind() == kind && body.arguments(s).index() == index)
         return reinterpret_cast<T *>(buffers[size_t(s)].data.get());
     return nullptr;
   }
@@ -44,9 +44,9 @@ struct Routines {
   }
   double number() { return std::normal_distribution<double>()(sizes.random); }
 
-  void prepare(const bundle::Body &body) {
+  void prepare(const bundle::CompiledFunction &body) {
     buffers.clear();
-    for (const bundle::Slot &slot : body.slots())
+    for (const bundle::FunctionArgument &slot : body.arguments())
       buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
     for (double &sum : sums)
       sum = number();
@@ -61,11 +61,11 @@ struct Routines {
       scalars.lossGradient[sizes.below(16)] = special(std::numeric_limits<double>::infinity());
     state = {double(sizes.below(100)), std::ldexp(1.0, int(sizes.below(3) * 8)), double(sizes.below(kInterval)), double(sizes.below(5))};
     const size_t stateBytes = scales ? sizeof state : sizeof state.updates;
-    if (char *to = at<char>(body, bundle::SUMS_SLOT))
+    if (char *to = at<char>(body, bundle::LOCAL_METRICS))
       std::memcpy(to, sums.data(), sums.size() * sizeof(double));
     if (char *to = at<char>(body, bundle::SCALARS))
       std::memcpy(to, &scalars, offsetof(StepScalars, sums));
-    if (char *to = at<char>(body, bundle::OPTIMIZER_STEP_SLOT))
+    if (char *to = at<char>(body, bundle::OPTIMIZER_STEP))
       std::memcpy(to, &state, stateBytes);
   }
 
@@ -73,7 +73,7 @@ struct Routines {
     Machine::Call call{rows, 0, 0, {}, std::vector<uint8_t>(buffers.size(), 0)};
     for (test::Buffer &buffer : buffers)
       call.slots.push_back(buffer.data.get());
-    outcome.kernels += bodies.library.bodies(body).launches_size();
+    outcome.kernels += bodies.library.functions(body).launches_size();
     outcome.problem = machine.run(body, call);
     return outcome.problem.empty();
   }
@@ -90,7 +90,7 @@ struct Routines {
 
   /// Squares of f32 numbers are exact in f64. A sum of n squares, in any order, has a relative error of at most n
   /// 2^-53.
-  void norm(int index, const bundle::Body &body) {
+  void norm(int index, const bundle::CompiledFunction &body) {
     auto *x = at<float>(body, bundle::STATE, 1);
     double squares = 0, bad = 0;
     const bool odd = sizes.index % 4 == 3;
@@ -101,7 +101,7 @@ struct Routines {
     }
     if (!run(index))
       return;
-    const auto *got = at<double>(body, bundle::SUMS_SLOT);
+    const auto *got = at<double>(body, bundle::LOCAL_METRICS);
     expect("squares", got[0], sums[0] + squares, double(rows + 2) * 0x1p-53 * (std::fabs(sums[0]) + squares));
     expect("elements that are not finite", got[1], sums[1] + bad);
     for (size_t i = 2; i < sums.size(); ++i)
@@ -109,13 +109,13 @@ struct Routines {
   }
 
   /// Terms are added in their order, so the bits are equal.
-  template <typename T> void rankedSum(int index, const bundle::Body &body) {
-    const uint32_t terms = uint32_t(body.slots_size()) - 1;
+  template <typename T> void rankedSum(int index, const bundle::CompiledFunction &body) {
+    const uint32_t terms = uint32_t(body.arguments_size()) - 1;
     std::vector<T> want(static_cast<size_t>(rows));
     for (uint32_t term = 0; term < terms; ++term)
       for (int64_t i = 0; i < rows; ++i) {
         const T value = T(std::ldexp(number(), int(sizes.below(40)) - 20));
-        at<T>(body, bundle::PART, term)[i] = value;
+        at<T>(body, bundle::CONTRIBUTION, term)[i] = value;
         want[size_t(i)] = term == 0 ? value : want[size_t(i)] + value;
       }
     if (!run(index))
@@ -124,7 +124,7 @@ struct Routines {
       expect("sum", double(at<T>(body, bundle::SUM)[i]), double(want[size_t(i)]));
   }
 
-  void sumLoss(int index, const bundle::Body &body) {
+  void sumLoss(int index, const bundle::CompiledFunction &body) {
     std::vector<double> want = sums;
     for (uint32_t term = 0; auto *x = at<float>(body, bundle::LOSS, term); ++term) {
       double sum = 0; // in the order of the rows
@@ -137,10 +137,10 @@ struct Routines {
     if (!run(index))
       return;
     for (size_t i = 0; i < want.size(); ++i)
-      expect("sum " + std::to_string(i), at<double>(body, bundle::SUMS_SLOT)[i], want[i]);
+      expect("sum " + std::to_string(i), at<double>(body, bundle::LOCAL_METRICS)[i], want[i]);
   }
 
-  void cast(int index, const bundle::Body &body, mlir::Type half) {
+  void cast(int index, const bundle::CompiledFunction &body, mlir::Type half) {
     auto *x = at<float>(body, bundle::STATE);
     for (int64_t i = 0; i < rows; ++i)
       x[i] = float(special(std::ldexp(number(), int(sizes.below(60)) - 30)));
@@ -151,7 +151,7 @@ struct Routines {
              test::numberOf(test::halfOf(double(x[i]), half), half));
   }
 
-  void scaleSeeds(int index, const bundle::Body &body) {
+  void scaleSeeds(int index, const bundle::CompiledFunction &body) {
     if (!run(index))
       return;
     for (size_t i = 0; i < std::size(scalars.lossGradient); ++i)
@@ -159,7 +159,7 @@ struct Routines {
   }
 
   /// docs/concepts/precision.md, "Loss scaling", and torch.nn.utils.clip_grad_norm_.
-  void decide(int index, const bundle::Body &body) {
+  void decide(int index, const bundle::CompiledFunction &body) {
     const double scale = scales ? state.lossScale : 1, norm = std::sqrt(sums[0]) / scale, ratio = scalars.clipNorm / (norm + 1e-6);
     bool finite = sums[1] == 0 && std::isfinite(norm);
     for (size_t i = 2; i < sums.size(); ++i)
@@ -184,7 +184,7 @@ struct Routines {
     expect("gradient norm", got.gradientNorm, norm, 0x1p-51 * norm);
     expect("skip", double(got.skip), skip);
     expect("loss scale", got.lossScale, scales ? scale : 0);
-    const auto *after = at<OptimizerStep>(body, bundle::OPTIMIZER_STEP_SLOT);
+    const auto *after = at<OptimizerStep>(body, bundle::OPTIMIZER_STEP);
     expect("updates", after->updates, next.updates);
     if (!scales)
       return;
@@ -204,7 +204,7 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   for (int term = 0; term <= sizes.index % abi::kMaxLossTerms; ++term)
     summary.add_loss();
   if (type != "f32")
-    summary.add_groups()->set_copy_type(summary.compute_type());
+    summary.add_groups()->set_param_dtype(summary.compute_type());
   const bool scales = type == "f16";
   if (scales) {
     summary.mutable_training()->set_loss_scale(1024);
@@ -231,8 +231,8 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
   const int64_t elements = sizes.index % 8 == 7 ? 0 : sizes.index % 8 == 4 ? 20000 + sizes.index : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1);
   Routines all{sizes, machine, *bodies, scales, elements, {}, {}};
   const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get())) : mlir::Type(mlir::Float16Type::get(context.get()));
-  for (int i = 0; i < bodies->library.bodies_size() && all.outcome.problem.empty(); ++i) {
-    const bundle::Body &body = bodies->library.bodies(i);
+  for (int i = 0; i < bodies->library.functions_size() && all.outcome.problem.empty(); ++i) {
+    const bundle::CompiledFunction &body = bodies->library.functions(i);
     all.prepare(body);
     if (body.name() == "norm")
       all.norm(i, body);

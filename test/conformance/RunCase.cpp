@@ -25,12 +25,12 @@ constexpr double kBefore = 0.5; ///< initial value of results that are added to
 
 struct Runner {
   func::FuncOp function;
-  const bundle::Body &body;
+  const bundle::CompiledFunction &body;
   int64_t rows;
   reference::Options options;
   std::vector<Tensor> arguments;
 
-  Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, uint64_t seed) : function(function), body(body), rows(rows) {
+  Runner(func::FuncOp function, const bundle::CompiledFunction &body, int64_t rows, uint64_t seed) : function(function), body(body), rows(rows) {
     options.rows = rows;
     options.seed = 42;
     options.step = 3;
@@ -89,8 +89,8 @@ struct Runner {
 
   char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
     const bool scalars = isSlot(slot, SlotKind::Scalars);
-    for (int i = 0; i < body.slots_size(); ++i)
-      if (int(body.slots(i).kind()) == int(slot.getKind()) && (scalars || body.slots(i).index() == slot.getIndex()))
+    for (int i = 0; i < body.arguments_size(); ++i)
+      if (int(body.arguments(i).kind()) == int(slot.getKind()) && (scalars || body.arguments(i).index() == slot.getIndex()))
         return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(slot) : 0);
     return nullptr;
   }
@@ -101,7 +101,7 @@ struct Runner {
   std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
     Machine::Call call{rows, options.sampleBase, options.instanceBase, {}, {}};
-    for (const bundle::Slot &slot : body.slots()) {
+    for (const bundle::FunctionArgument &slot : body.arguments()) {
       Buffer &buffer = buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
       call.slots.push_back(buffer.data.get());
       if (slot.kind() == bundle::SCALARS) {
@@ -227,7 +227,7 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   if (!compiled)
     return fail(problem + ":\n" + test.text);
   auto function = *module->getOps<func::FuncOp>().begin();
-  const bundle::Body &body = compiled->library.bodies(0);
+  const bundle::CompiledFunction &body = compiled->library.functions(0);
   outcome.kernels = body.launches_size();
   if (!machine.needsResults())
     return fail(machine.run(0, {test.rows, 0, 0, {}, {}}));

@@ -56,7 +56,7 @@ template <typename T> T must(Result<T> result) {
 
 /// The sum bodies, as compiled for emulated GPUs.
 struct Sums {
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   std::string directory;
   DeviceSums sums;
 };
@@ -78,10 +78,10 @@ Sums compileSums(const std::string &directory) {
   std::filesystem::create_directories(directory + "/emu");
   std::ofstream(directory + "/emu/" + bodies->library.objects(0), std::ios::binary) << bodies->object;
   Sums made{bodies->library, directory, {}};
-  for (int b = 0; b < made.library.bodies_size(); ++b)
+  for (int b = 0; b < made.library.functions_size(); ++b)
     for (auto [type, list] : {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
       for (uint32_t terms = 2; terms <= kTerms; ++terms)
-        if (made.library.bodies(b).name() == codegen::sumName(type, terms))
+        if (made.library.functions(b).name() == codegen::sumName(type, terms))
           list->push_back(uint32_t(b));
   return made;
 }

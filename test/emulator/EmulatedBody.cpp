@@ -8,22 +8,22 @@
 using namespace zorse;
 using namespace zorse::emulator;
 
-static int64_t at(const bundle::Extent &extent, int64_t rows) { return extent.fixed() + extent.per_row() * rows; }
+static int64_t at(const bundle::AffineSize &extent, int64_t rows) { return extent.fixed() + extent.per_row() * rows; }
 
 /// The grid of a launch: its parameters and the memory of its operands.
-static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Body &body, const EmulatedCall &call) {
+static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::CompiledFunction &body, const EmulatedCall &call) {
   GridLaunch grid;
-  const int64_t points = at(kernel.points(), call.rows), perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
+  const int64_t points = at(kernel.iterations(), call.rows), perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
   grid.threads = kernel.threads();
   grid.sharedBytes = kernel.shared_bytes();
   grid.blocks = uint32_t((points + perBlock - 1) / perBlock);
   uint64_t accumulate = 0;
   for (uint32_t operand : kernel.accumulates())
-    accumulate |= uint64_t(!call.overwrite[kernel.operands(int(operand)).slot()]) << operand;
+    accumulate |= uint64_t(!call.overwrite[kernel.operands(int(operand)).argument()]) << operand;
   grid.parameters = {uint64_t(call.rows), accumulate, uint64_t(call.sampleBase), call.instanceBase};
   for (const bundle::Pointer &pointer : kernel.operands()) {
-    const bundle::Slot &slot = body.slots(int(pointer.slot()));
-    const auto begin = reinterpret_cast<uintptr_t>(call.slots[pointer.slot()]);
+    const bundle::FunctionArgument &slot = body.arguments(int(pointer.argument()));
+    const auto begin = reinterpret_cast<uintptr_t>(call.slots[pointer.argument()]);
     grid.parameters.push_back(begin + uint64_t(pointer.fixed() + pointer.per_row() * call.rows));
     grid.operands.push_back({begin, begin + uint64_t(at(slot.bytes(), call.rows)), slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE});
   }
@@ -31,11 +31,11 @@ static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Body 
 }
 
 static char *addressOf(const bundle::Pointer &pointer, const EmulatedCall &call) {
-  return call.slots[pointer.slot()] + pointer.fixed() + pointer.per_row() * call.rows;
+  return call.slots[pointer.argument()] + pointer.fixed() + pointer.per_row() * call.rows;
 }
 
 /// C = the product's f32 sums plus its bias, rounded once.
-static void addBias(const bundle::MatrixProduct &product, const std::vector<float> &sums, const EmulatedCall &call) {
+static void addBias(const bundle::Matmul &product, const std::vector<float> &sums, const EmulatedCall &call) {
   using runtime::HalfType;
   const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
   const char *bias = addressOf(product.bias(), call);
@@ -56,8 +56,9 @@ static void addBias(const bundle::MatrixProduct &product, const std::vector<floa
 }
 
 /// Runs a product with CPU routines, which have no bias. A bias is added afterwards.
-static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Body &body, const bundle::Launch &launch, const EmulatedCall &call) {
-  bundle::Body one = body;
+static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::CompiledFunction &body, const bundle::Launch &launch,
+                                  const EmulatedCall &call) {
+  bundle::CompiledFunction one = body;
   one.clear_launches();
   *one.add_launches() = launch;
   std::vector<runtime::DeviceAddress> slots;
@@ -65,15 +66,15 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Bo
   for (char *slot : call.slots)
     slots.push_back(runtime::DeviceAddress::ofHost(slot));
   std::vector<float> sums;
-  if (launch.product().has_bias()) {
-    bundle::MatrixProduct &product = *one.mutable_launches(0)->mutable_product();
+  if (launch.matmul().has_bias()) {
+    bundle::Matmul &product = *one.mutable_launches(0)->mutable_matmul();
     const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
     sums.resize(size_t(m * n));
-    bundle::Slot &slot = *one.add_slots();
+    bundle::FunctionArgument &slot = *one.add_arguments();
     slot.set_kind(bundle::WORKSPACE), slot.set_mode(bundle::WRITE);
     slot.mutable_bytes()->set_fixed(product.m().fixed() * n * 4), slot.mutable_bytes()->set_per_row(product.m().per_row() * n * 4);
     product.clear_c();
-    product.mutable_c()->set_slot(uint32_t(one.slots_size() - 1));
+    product.mutable_c()->set_argument(uint32_t(one.arguments_size() - 1));
     if (product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
       product.set_operand_type(product.type());
     product.set_type(bundle::F32), product.set_ldc(n);
@@ -84,11 +85,11 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Bo
   overwrite.resize(slots.size(), 1);
   runtime::Status status = products.runBody(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), overwrite.data()});
   if (status.succeeded() && !sums.empty())
-    addBias(launch.product(), sums, call);
+    addBias(launch.matmul(), sums, call);
   return status;
 }
 
-std::vector<std::string> emulator::runBody(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::Body &body,
+std::vector<std::string> emulator::runBody(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
                                            const EmulatedCall &call, const std::function<void()> &afterProduct) {
   for (const bundle::Launch &launch : body.launches()) {
     if (!launch.has_kernel()) {
@@ -108,8 +109,8 @@ std::vector<std::string> emulator::runBody(const RunKernel &runKernel, runtime::
   return {};
 }
 
-std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
-                                           const KernelObserver &observe) {
+std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
+                                           const EmulatedCall &call, const KernelObserver &observe) {
   auto runKernel = [&](const bundle::KernelLaunch &kernel, const GridLaunch &grid) -> std::vector<std::string> {
     const HostKernel *host = code.find(kernel.symbol());
     if (!host)

@@ -61,11 +61,11 @@ int main(int argc, char **argv) {
   };
   bool good = true;
   double conflicts = 1; // maximum over kernels
-  for (const bundle::Body &body : compiled->library.bodies()) {
+  for (const bundle::CompiledFunction &body : compiled->library.functions()) {
     std::vector<std::vector<uint64_t>> buffers;
-    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
+    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.arguments_size()), 1)};
     std::mt19937 random(1); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
-    for (const bundle::Slot &slot : body.slots()) {
+    for (const bundle::FunctionArgument &slot : body.arguments()) {
       const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
       std::vector<uint64_t> &buffer = buffers.emplace_back(bytes / 8 + 32);
       auto *begin = reinterpret_cast<char *>(buffer.data());

@@ -30,7 +30,7 @@ bool fuzz::readOne(std::string_view bytes) {
   } else {
     // Users of a Bundle may use its numbers as indices.
     for (uint32_t d = 0; d < loaded->programs.size(); ++d)
-      for (const bundle::Entry &entry : loaded->programs[d].entries())
+      for (const bundle::Instruction &entry : loaded->programs[d].instructions())
         ZORSE_FUZZ_EXPECT(!runtime::describeEntry(*loaded, d, entry).empty());
     ZORSE_FUZZ_EXPECT(loaded->weights.size() == size_t(loaded->summary.parameters_size()));
   }

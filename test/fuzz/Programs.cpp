@@ -15,7 +15,7 @@ bool fuzz::readOne(std::string_view bytes) {
   BundleParts input;
   runtime::Bundle loaded;
   if (!input.ParseFromArray(bytes.data(), int(bytes.size())) || !loaded.summary.ParseFromString(input.summary()) ||
-      !loaded.bodies.ParseFromString(input.bodies()))
+      !loaded.bodies.ParseFromString(input.functions()))
     return false;
   std::vector<bundle::Program> programs(input.programs_size());
   for (int d = 0; d < input.programs_size(); ++d)

@@ -22,9 +22,9 @@ struct Loading {
 
   Loading() {
     two.bundle.bodies.clear_objects();
-    two.bundle.bodies.clear_bodies();
+    two.bundle.bodies.clear_functions();
     for (bundle::Program &program : two.bundle.programs) {
-      program.clear_entries();
+      program.clear_instructions();
       program.clear_queues();
     }
     auto transports = makeLocalTransports(2);

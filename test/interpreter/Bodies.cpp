@@ -15,27 +15,27 @@ uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int s
 uint64_t interpret::scalarWord(size_t word, int step) { return mix(3, word, uint64_t(step)); }
 
 Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t body) {
-  if (body == summary.update_body_decay() || body == summary.update_body_plain())
+  if (body == summary.update_function_decay() || body == summary.update_function_plain())
     return Role::Update;
-  if (body == summary.norm_body())
+  if (body == summary.norm_function())
     return Role::Norm;
-  if (body == summary.sum_loss_body())
+  if (body == summary.sum_loss_function())
     return Role::SumLoss;
-  if (summary.training().loss_scale() != 0 && body == summary.scale_seeds_body())
+  if (summary.training().loss_scale() != 0 && body == summary.scale_loss_gradient_function())
     return Role::ScaleSeeds;
-  return body == summary.decide_body() ? Role::Decide : Role::Unit;
+  return body == summary.clip_and_check_function() ? Role::Decide : Role::Unit;
 }
 
 bool interpret::readsSeeds(const bundle::ModelSummary &summary, uint32_t body) {
   using Function = bundle::UnitFunction;
   for (const auto &unit : summary.units())
     for (auto task : {Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS})
-      if (const Function *function = findFunction(classOf(summary, unit), task); unit.loss_terms_size() && function && function->body() == body)
+      if (const Function *function = findFunction(classOf(summary, unit), task); unit.loss_terms_size() && function && function->function() == body)
         return true;
   return false;
 }
 
-int64_t interpret::slotBytes(const bundle::Slot &slot, int64_t rows) {
+int64_t interpret::slotBytes(const bundle::FunctionArgument &slot, int64_t rows) {
   __int128 bytes = __int128(slot.bytes().per_row()) * rows + slot.bytes().fixed();
   return bytes < 0 || bytes > (1 << 30) ? -1 : int64_t(bytes);
 }
@@ -48,33 +48,33 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
 
 /// The body that recomputes a unit's saved block, and the forward that made the block.
 struct Repeated {
-  const bundle::Body *body;
+  const bundle::CompiledFunction *body;
   uint32_t forward;
 };
 
 /// Finds the unit of a body that is its forward or its recomputation.
-static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index) {
+static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, uint32_t index) {
   for (const auto &unit : summary.units()) {
     const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
-    const uint32_t forward = functionOf(summary, unit, bundle::UnitFunction::FORWARD).body();
-    if (repeats && (index == forward || index == repeats->body()) && repeats->body() < uint32_t(bodies.bodies_size()))
-      return Repeated{&bodies.bodies(int(repeats->body())), forward};
+    const uint32_t forward = functionOf(summary, unit, bundle::UnitFunction::FORWARD).function();
+    if (repeats && (index == forward || index == repeats->function()) && repeats->function() < uint32_t(bodies.functions_size()))
+      return Repeated{&bodies.functions(int(repeats->function())), forward};
   }
   return std::nullopt;
 }
 
 /// \param saves  the body that recomputes the saved block, which then depends only on the slots of this body; null: it
 /// depends on all slots
-static void unit(const bundle::Body &body, const bundle::Body *saves, bool seeds, uint32_t index, int64_t rows, int64_t sampleBase,
-                 uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+static void unit(const bundle::CompiledFunction &body, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
+                 int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, instanceBase), forSaved = common;
   std::vector<size_t> perRow(slots.size());
-  auto isForSaved = [&](const bundle::Slot &slot) {
-    return !saves || std::any_of(saves->slots().begin(), saves->slots().end(),
-                                 [&](const bundle::Slot &other) { return other.kind() == slot.kind() && other.index() == slot.index(); });
+  auto isForSaved = [&](const bundle::FunctionArgument &slot) {
+    return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(),
+                                 [&](const bundle::FunctionArgument &other) { return other.kind() == slot.kind() && other.index() == slot.index(); });
   };
-  for (int s = 0; s < body.slots_size(); ++s) {
-    const auto &slot = body.slots(s);
+  for (int s = 0; s < body.arguments_size(); ++s) {
+    const auto &slot = body.arguments(s);
     perRow[s] = size_t(slot.bytes().per_row()) / 4;
     for (uint64_t *hash : {&common, &forSaved}) {
       if (hash == &forSaved && !isForSaved(slot))
@@ -89,14 +89,14 @@ static void unit(const bundle::Body &body, const bundle::Body *saves, bool seeds
   }
   for (int64_t r = 0; r < rows; ++r) {
     uint64_t row = mix(common, uint64_t(sampleBase + r)), savedRow = mix(forSaved, uint64_t(sampleBase + r));
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).mode() == bundle::READ && perRow[s]) {
+    for (int s = 0; s < body.arguments_size(); ++s)
+      if (body.arguments(s).mode() == bundle::READ && perRow[s]) {
         row = hashWords(row, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
-        if (isForSaved(body.slots(s)))
+        if (isForSaved(body.arguments(s)))
           savedRow = hashWords(savedRow, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
       }
-    for (int s = 0; s < body.slots_size(); ++s) {
-      const auto &slot = body.slots(s);
+    for (int s = 0; s < body.arguments_size(); ++s) {
+      const auto &slot = body.arguments(s);
       if (slot.mode() == bundle::READ || slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SCALARS)
         continue;
       uint64_t name = mix(slot.kind() == bundle::SAVED ? savedRow : row, uint64_t(slot.kind()), slot.index());
@@ -114,12 +114,12 @@ static void unit(const bundle::Body &body, const bundle::Body *saves, bool seeds
   }
 }
 
-void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t index, int64_t rows, int64_t sampleBase,
+void interpret::execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, uint32_t index, int64_t rows, int64_t sampleBase,
                         uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
-  const auto &body = bodies.bodies(int(index));
-  auto find = [&](bundle::SlotKind kind, uint32_t i) -> int {
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).kind() == kind && body.slots(s).index() == i)
+  const auto &body = bodies.functions(int(index));
+  auto find = [&](bundle::ArgumentKind kind, uint32_t i) -> int {
+    for (int s = 0; s < body.arguments_size(); ++s)
+      if (body.arguments(s).kind() == kind && body.arguments(s).index() == i)
         return s;
     return -1;
   };
@@ -130,26 +130,26 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
                 instanceBase, slots, overwrite);
   }
   case Role::Update: {
-    int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
+    int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
     uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kSeedsBegin) : mix(20, index);
     if (step >= 0)
       common = hashWords(common, slots[step], 0, 2);
     std::vector<int> states;
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).kind() == bundle::STATE)
+    for (int s = 0; s < body.arguments_size(); ++s)
+      if (body.arguments(s).kind() == bundle::STATE)
         states.push_back(s);
     for (size_t e = 0; !states.empty() && e < slots[states[0]].size(); ++e) {
       uint64_t all = common;
       for (int s : states)
         all = mix(all, slots[s][e]);
       for (int s : states)
-        if (body.slots(s).mode() != bundle::READ)
-          slots[s][e] = mix(all, body.slots(s).index());
+        if (body.arguments(s).mode() != bundle::READ)
+          slots[s][e] = mix(all, body.arguments(s).index());
     }
     return;
   }
   case Role::Norm: {
-    int gradients = find(bundle::STATE, 1), sums = find(bundle::SUMS_SLOT, 0);
+    int gradients = find(bundle::STATE, 1), sums = find(bundle::LOCAL_METRICS, 0);
     for (size_t w = 0; w < kNormWords; ++w) {
       uint64_t total = overwrite[sums] ? 0 : slots[sums][w];
       for (uint64_t word : slots[gradients])
@@ -159,11 +159,11 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
     return;
   }
   case Role::SumLoss: {
-    int sums = find(bundle::SUMS_SLOT, 0);
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (body.slots(s).kind() == bundle::LOSS)
+    int sums = find(bundle::LOCAL_METRICS, 0);
+    for (int s = 0; s < body.arguments_size(); ++s)
+      if (body.arguments(s).kind() == bundle::LOSS)
         for (size_t w = 0; w < 2; ++w) {
-          uint64_t &word = slots[sums][kNormWords + 2 * body.slots(s).index() + w];
+          uint64_t &word = slots[sums][kNormWords + 2 * body.arguments(s).index() + w];
           word = overwrite[sums] ? 0 : word;
           for (uint64_t loss : slots[s])
             word += mix(40, w, loss);
@@ -171,7 +171,7 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
     return;
   }
   case Role::Decide: {
-    int sums = find(bundle::SUMS_SLOT, 0), scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
+    int sums = find(bundle::LOCAL_METRICS, 0), scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
     uint64_t all = hashWords(mix(50), slots[sums], 0, kSumWords);
     all = hashWords(all, slots[scalars], 0, kDecidedBegin);
     if (step >= 0)
@@ -184,7 +184,7 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::BodyL
     return;
   }
   case Role::ScaleSeeds: {
-    int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP_SLOT, 0);
+    int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
     uint64_t scale = hashWords(mix(60), slots[step], 2, 4);
     for (size_t w = kSeedsBegin; w < kScalarWords; ++w)
       slots[scalars][w] = mix(scale, slots[scalars][w]);

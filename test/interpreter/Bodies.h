@@ -41,10 +41,10 @@ Role roleOf(const bundle::ModelSummary &summary, uint32_t body);
 bool readsSeeds(const bundle::ModelSummary &summary, uint32_t body);
 
 /// Bytes of a slot for `rows` rows, independent of its binding; -1 if invalid.
-int64_t slotBytes(const bundle::Slot &slot, int64_t rows);
+int64_t slotBytes(const bundle::FunctionArgument &slot, int64_t rows);
 
 /// Computes one call in place. `slots` hold the words of each slot; `overwrite` is per slot.
-void execute(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, uint32_t body, int64_t rows, int64_t sampleBase,
+void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, uint32_t body, int64_t rows, int64_t sampleBase,
              uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite);
 
 } // namespace zorse::interpret

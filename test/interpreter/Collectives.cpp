@@ -6,8 +6,8 @@ using namespace zorse;
 using namespace zorse::interpret;
 
 /// The fields that must be equal in all halves.
-static std::string common(const bundle::Entry &entry) {
-  bundle::Entry out;
+static std::string common(const bundle::Instruction &entry) {
+  bundle::Instruction out;
   if (entry.has_all_gather()) {
     *out.mutable_all_gather() = entry.all_gather();
     out.mutable_all_gather()->clear_full();
@@ -17,12 +17,12 @@ static std::string common(const bundle::Entry &entry) {
     *out.mutable_reduce_scatter() = entry.reduce_scatter();
     out.mutable_reduce_scatter()->clear_full();
     out.mutable_reduce_scatter()->clear_shard();
-    out.mutable_reduce_scatter()->clear_parts();
+    out.mutable_reduce_scatter()->clear_receive_buffer();
     out.mutable_reduce_scatter()->clear_value();
   } else if (entry.has_all_reduce()) {
     *out.mutable_all_reduce() = entry.all_reduce();
     out.mutable_all_reduce()->mutable_region()->clear_offset();
-    out.mutable_all_reduce()->clear_parts();
+    out.mutable_all_reduce()->clear_receive_buffer();
     out.mutable_all_reduce()->clear_from();
     out.mutable_all_reduce()->clear_to();
   }
@@ -45,8 +45,8 @@ struct Part {
   std::vector<Run> whole, shards;
   bool inside = false; ///< offsets of shards are relative to the whole
 
-  Part(uint32_t device, const Members &members, const bundle::Extents &runs, const bundle::Extents &owned, int64_t size, const bundle::Region &full,
-       const bundle::Region &shard) {
+  Part(uint32_t device, const Members &members, const bundle::ShardRanges &runs, const bundle::ShardRanges &owned, int64_t size,
+       const bundle::Region &full, const bundle::Region &shard) {
     whole = runs.members().empty() && isIn(members, device) ? std::vector<Run>{{0, size, 0}} : runsOf(runs, device, size);
     shards = runsOf(owned, device, size);
     if ((!whole.empty() && bytes(whole) != int64_t(full.bytes())) || (!shards.empty() && bytes(shards) != int64_t(shard.bytes())))
@@ -84,7 +84,7 @@ private:
     return sum;
   }
 
-  static std::vector<Run> runsOf(const bundle::Extents &extents, uint32_t device, int64_t size) {
+  static std::vector<Run> runsOf(const bundle::ShardRanges &extents, uint32_t device, int64_t size) {
     if (extents.members_size() != extents.begin_size() || extents.members_size() != extents.end_size())
       throw Stop{Outcome::Invalid, "ragged extents"};
     std::vector<Run> runs;
@@ -113,16 +113,16 @@ Span Machine::touch(Active &work, const Half &half, const bundle::Region &region
 }
 
 void Machine::startCollective(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
+  const bundle::Instruction &first = *halves[0].entry;
   for (const Half &half : halves)
     if (half.entry->what_case() != first.what_case() || common(*half.entry) != common(first))
       invalid("members of a collective disagree");
   switch (first.what_case()) {
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return gather(halves, work);
-  case bundle::Entry::kReduceScatter:
+  case bundle::Instruction::kReduceScatter:
     return reduce(halves, work);
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return sum(halves, work);
   default:
     invalid("an unknown collective");
@@ -198,12 +198,12 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
       work.writes.push_back({where, Words(total.begin() + run.begin, total.begin() + run.end)});
     }
     if (!parts[h].shards.empty())
-      arriving(work, halves[h], mine.parts());
+      arriving(work, halves[h], mine.receive_buffer());
   }
 }
 
 void Machine::sum(const std::vector<Half> &halves, Active &work) {
-  const bundle::Entry &first = *halves[0].entry;
+  const bundle::Instruction &first = *halves[0].entry;
   Words total(first.all_reduce().region().bytes() / 4, 0);
   std::vector<Span> places;
   for (const Half &half : halves) {
@@ -217,7 +217,7 @@ void Machine::sum(const std::vector<Half> &halves, Active &work) {
   for (const Span &where : places)
     work.writes.push_back({where, total});
   for (const Half &half : halves)
-    arriving(work, half, half.entry->all_reduce().parts());
+    arriving(work, half, half.entry->all_reduce().receive_buffer());
 }
 
 /// Poisons the memory in which the terms of a direct sum arrive: no other entry may read them.

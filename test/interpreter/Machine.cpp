@@ -26,12 +26,12 @@ void Machine::prepare() {
     if (!deviceOf.emplace(program.device(), p).second)
       invalid("two programs for one device");
     std::vector<QueueState> list(program.queues_size());
-    for (int e = 0; e < program.entries_size(); ++e) {
-      if (program.entries(e).queue() >= list.size())
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      if (program.instructions(e).queue() >= list.size())
         invalid("queue out of range");
-      if (e && program.entries(e).id() <= program.entries(e - 1).id())
+      if (e && program.instructions(e).id() <= program.instructions(e - 1).id())
         invalid("ids do not ascend");
-      list[program.entries(e).queue()].entries.push_back(e);
+      list[program.instructions(e).queue()].entries.push_back(e);
     }
     for (auto &queue : list)
       queue.rank = random();
@@ -63,7 +63,7 @@ void Machine::prepare() {
   reports.resize(steps.size());
   std::vector<std::pair<uint32_t, uint32_t>> all;
   for (size_t p = 0; p < programs.size(); ++p)
-    for (int e = 0; e < programs[p].entries_size(); ++e)
+    for (int e = 0; e < programs[p].instructions_size(); ++e)
       all.push_back({uint32_t(p), uint32_t(e)});
   if (!all.empty())
     std::tie(victimDevice, victimEntry) = all[random() % all.size()];
@@ -93,7 +93,7 @@ Span Machine::span(size_t p, const bundle::Region &region, int64_t from, int64_t
   return {uint32_t(p), region.arena(), int64_t(region.offset()) + from, int64_t(region.offset()) + to, write};
 }
 
-bool Machine::ready(size_t p, size_t q, const bundle::Entry &entry) {
+bool Machine::ready(size_t p, size_t q, const bundle::Instruction &entry) {
   const size_t step = stepOf(queues[p][q]);
   for (const auto &wait : entry.waits()) {
     if (wait.queue() >= queues[p].size() || wait.position() >= queues[p][wait.queue()].entries.size())
@@ -107,7 +107,7 @@ bool Machine::ready(size_t p, size_t q, const bundle::Entry &entry) {
   return true;
 }
 
-std::vector<uint32_t> Machine::meeting(const bundle::Entry &entry, uint32_t self) {
+std::vector<uint32_t> Machine::meeting(const bundle::Instruction &entry, uint32_t self) {
   std::set<uint32_t> members;
   auto add = [&](const auto &list) { members.insert(list.begin(), list.end()); };
   if (entry.has_send())
@@ -126,7 +126,7 @@ std::vector<uint32_t> Machine::meeting(const bundle::Entry &entry, uint32_t self
   return {members.begin(), members.end()};
 }
 
-std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Entry &entry) {
+std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Instruction &entry) {
   std::vector<Half> halves;
   for (uint32_t device : meeting(entry, programs[p].device())) {
     auto it = deviceOf.find(device);
@@ -134,7 +134,7 @@ std::vector<Machine::Half> Machine::meet(size_t p, size_t q, const bundle::Entry
       return {};
     bool found = false;
     for (size_t other = 0; other < queues[it->second].size() && !found; ++other)
-      if (const bundle::Entry *half = head(it->second, other);
+      if (const bundle::Instruction *half = head(it->second, other);
           half && half->id() == entry.id() && stepOf(queues[it->second][other]) == stepOf(queues[p][q]) && ready(it->second, other, *half)) {
         halves.push_back({it->second, other, half});
         found = true;
@@ -156,12 +156,12 @@ bool Machine::act() {
     action.rank = queues[p][q].rank;
     for (auto [device, queue] : active[i]->queues)
       action.victim =
-          action.victim || (!victimStarts && device == victimDevice && active[i]->entry == programs[device].entries(int(victimEntry)).id());
+          action.victim || (!victimStarts && device == victimDevice && active[i]->entry == programs[device].instructions(int(victimEntry)).id());
     actions.push_back(std::move(action));
   }
   for (size_t p = 0; p < programs.size(); ++p)
     for (size_t q = 0; q < queues[p].size(); ++q) {
-      const bundle::Entry *entry = head(p, q);
+      const bundle::Instruction *entry = head(p, q);
       unfinished = unfinished || queues[p][q].busy || entry;
       if (!entry || !ready(p, q, *entry))
         continue;
@@ -180,7 +180,7 @@ bool Machine::act() {
       action.rank = queues[p][q].rank;
       for (const Half &half : action.halves)
         action.victim =
-            action.victim || (victimStarts && half.program == victimDevice && half.entry == &programs[victimDevice].entries(int(victimEntry)));
+            action.victim || (victimStarts && half.program == victimDevice && half.entry == &programs[victimDevice].instructions(int(victimEntry)));
       actions.push_back(std::move(action));
     }
   if (actions.empty()) {
@@ -189,7 +189,7 @@ bool Machine::act() {
     std::string what;
     for (size_t p = 0; p < programs.size(); ++p)
       for (size_t q = 0; q < queues[p].size(); ++q)
-        if (const bundle::Entry *entry = head(p, q))
+        if (const bundle::Instruction *entry = head(p, q))
           what += " device " + std::to_string(programs[p].device()) + " queue " + std::to_string(q) + " at entry " + std::to_string(entry->id());
     throw Stop{Outcome::Deadlock, "stuck:" + what};
   }
@@ -271,7 +271,7 @@ void Machine::start(const std::vector<Half> &halves) {
   work->entry = halves[0].entry->id();
   for (const Half &half : halves)
     work->queues.push_back({uint32_t(half.program), uint32_t(half.queue)});
-  const bundle::Entry &entry = *halves[0].entry;
+  const bundle::Instruction &entry = *halves[0].entry;
   const size_t step = stepOf(queues[halves[0].program][halves[0].queue]);
   if (evaluates(step) && !inEvaluation(entry)) {
     begin(std::move(work));

@@ -39,15 +39,15 @@ struct Active {
 
 class Machine {
 public:
-  Machine(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs, const Steps &steps,
-          const Interleaving &how)
+  Machine(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const std::vector<bundle::Program> &programs,
+          const Steps &steps, const Interleaving &how)
       : summary(summary), bodies(bodies), programs(programs), steps(steps), how(how), random(how.seed) {}
 
   Outcome run();
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &bodies;
   const std::vector<bundle::Program> &programs;
   const Steps &steps;
   Interleaving how;
@@ -70,7 +70,7 @@ private:
 
   struct Half {
     size_t program, queue;
-    const bundle::Entry *entry;
+    const bundle::Instruction *entry;
   };
   struct Action {
     bool ends = false;
@@ -100,20 +100,21 @@ private:
   // Possible actions.
   bool evaluates(size_t step) const { return step < steps.size() && steps[step] == 'E'; }
   size_t stepOf(const QueueState &queue) const { return queue.entries.empty() ? steps.size() : queue.started / queue.entries.size(); }
-  const bundle::Entry *head(size_t p, size_t q) const {
+  const bundle::Instruction *head(size_t p, size_t q) const {
     const auto &queue = queues[p][q];
     if (queue.busy || stepOf(queue) >= steps.size())
       return nullptr;
-    return &programs[p].entries(queue.entries[queue.started % queue.entries.size()]);
+    return &programs[p].instructions(queue.entries[queue.started % queue.entries.size()]);
   }
-  bool ready(size_t p, size_t q, const bundle::Entry &entry);
-  static bool inEvaluation(const bundle::Entry &entry) {
-    return entry.phase() == bundle::LOAD || entry.phase() == bundle::GATHER || entry.phase() == bundle::FORWARD || entry.phase() == bundle::REPORT;
+  bool ready(size_t p, size_t q, const bundle::Instruction &entry);
+  static bool inEvaluation(const bundle::Instruction &entry) {
+    return entry.phase() == bundle::LOAD || entry.phase() == bundle::GATHER || entry.phase() == bundle::FORWARD ||
+           entry.phase() == bundle::READ_METRICS;
   }
   /// The devices of all halves of an entry; empty: a local entry.
-  static std::vector<uint32_t> meeting(const bundle::Entry &entry, uint32_t self);
+  static std::vector<uint32_t> meeting(const bundle::Instruction &entry, uint32_t self);
   /// All halves, if they are at the heads of their queues in the same step and their waits are satisfied; else empty.
-  std::vector<Half> meet(size_t p, size_t q, const bundle::Entry &entry);
+  std::vector<Half> meet(size_t p, size_t q, const bundle::Instruction &entry);
   /// Performs one action. Returns false if all programs have finished.
   bool act();
   Action &choose(std::vector<Action> &actions);

@@ -14,19 +14,19 @@ void Machine::startCall(const Half &half, Active &work) {
     return;
   const auto &call = compute.calls(queue.call);
   work.lastCall = queue.call + 1 == compute.calls_size();
-  if (call.body() >= uint32_t(bodies.bodies_size()) || call.rows() < 1 || call.rows() > (1 << 20))
+  if (call.function() >= uint32_t(bodies.functions_size()) || call.rows() < 1 || call.rows() > (1 << 20))
     invalid("impossible call");
-  const auto &body = bodies.bodies(int(call.body()));
+  const auto &body = bodies.functions(int(call.function()));
   const bundle::SlotBindings bindings(programs[half.program], call);
-  if (bindings.size() != body.slots_size())
+  if (bindings.size() != body.arguments_size())
     invalid("slots do not fit the body");
-  Role role = roleOf(summary, call.body());
+  Role role = roleOf(summary, call.function());
   std::vector<Words> slots;
   std::vector<bool> overwrite;
   std::vector<Span> places;
   std::vector<Span> touched;
-  for (int s = 0; s < body.slots_size(); ++s) {
-    const auto &slot = body.slots(s);
+  for (int s = 0; s < body.arguments_size(); ++s) {
+    const auto &slot = body.arguments(s);
     const auto &region = bindings[s].region;
     int64_t bytes = slotBytes(slot, call.rows());
     if (bytes < 0)
@@ -48,9 +48,9 @@ void Machine::startCall(const Half &half, Active &work) {
       if (role == Role::Update || role == Role::Decide)
         touch(64, 128, writes);
       touch(128, kScalarWords * 4, role == Role::ScaleSeeds);
-    } else if (slot.kind() == bundle::SUMS_SLOT && role == Role::Norm) {
+    } else if (slot.kind() == bundle::LOCAL_METRICS && role == Role::Norm) {
       touch(0, 16, true);
-    } else if (slot.kind() == bundle::SUMS_SLOT && role == Role::SumLoss) {
+    } else if (slot.kind() == bundle::LOCAL_METRICS && role == Role::SumLoss) {
       touch(16, 128, true);
     } else {
       touch(0, bytes, writes);
@@ -66,13 +66,13 @@ void Machine::startCall(const Half &half, Active &work) {
     for (size_t b = a + 1; b < touched.size(); ++b)
       if (touched[a].conflicts(touched[b]))
         throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.entry) + " overlap"};
-  execute(summary, bodies, call.body(), call.rows(), call.sample_base(), call.instance_base(), slots, overwrite);
+  execute(summary, bodies, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), slots, overwrite);
   for (const Span &part : touched)
     if (part.write)
       for (size_t s = 0; s < places.size(); ++s)
         if (places[s].write && places[s].arena == part.arena && places[s].begin <= part.begin && part.end <= places[s].end) {
           Words words(slots[s].begin() + (part.begin - places[s].begin) / 4, slots[s].begin() + (part.end - places[s].begin) / 4);
-          if (body.slots(int(s)).kind() == bundle::WORKSPACE)
+          if (body.arguments(int(s)).kind() == bundle::WORKSPACE)
             for (uint64_t &word : words)
               word = poison();
           work.writes.push_back({part, std::move(words)});
@@ -82,7 +82,7 @@ void Machine::startCall(const Half &half, Active &work) {
 }
 
 void Machine::startLocal(const Half &half, Active &work, size_t step) {
-  const bundle::Entry &entry = *half.entry;
+  const bundle::Instruction &entry = *half.entry;
   auto write = [&](const bundle::Region &region, Words words) {
     Span where = span(half.program, region, 0, int64_t(region.bytes()), true);
     words.resize(size_t(where.end - where.begin) / 4);
@@ -118,10 +118,10 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
     for (size_t w = 0; w < kScalarWords; ++w)
       words[w] = scalarWord(w, int(step));
     write(entry.load_scalars().region(), std::move(words));
-  } else if (entry.has_report()) {
-    if (entry.report().region().bytes() != kBlockWords * 4)
+  } else if (entry.has_read_metrics()) {
+    if (entry.read_metrics().region().bytes() != kBlockWords * 4)
       invalid("report of the wrong size");
-    Words block = read(entry.report().region());
+    Words block = read(entry.read_metrics().region());
     Words report;
     if (!evaluates(step))
       report.assign(block.begin() + kDecidedBegin, block.begin() + kDecidedEnd);

@@ -23,7 +23,7 @@ void Machine::finish(Result &result) {
   result.reports = reports;
 }
 
-Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+Outcome interpret::run(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const std::vector<bundle::Program> &programs,
                        const Steps &steps, const Interleaving &interleaving) {
   return Machine(summary, bodies, programs, steps, interleaving).run();
 }
@@ -45,7 +45,7 @@ std::string interpret::difference(const Result &expected, const Result &found) {
   return "";
 }
 
-Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const std::vector<bundle::Program> &programs,
+Harm interpret::findHarm(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const std::vector<bundle::Program> &programs,
                          const Result &expected, const Steps &steps, int interleavings, uint32_t seed) {
   Harm harm;
   for (; harm.runs < interleavings && !harm.harmful; ++harm.runs) {

@@ -12,7 +12,7 @@ namespace {
 
 class Reference {
 public:
-  Reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how)
+  Reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const Training &how)
       : summary(summary), bodies(bodies), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
@@ -48,35 +48,38 @@ public:
     deferred.assign(summary.units_size(), {});
     loss.clear();
     for (int u = 0; u < summary.units_size(); ++u)
-      unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).body());
-    call(summary.sum_loss_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
+      unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).function());
+    call(summary.sum_loss_function(), 0,
+         [&](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
     if (training) {
       if (summary.training().loss_scale() != 0)
-        call(summary.scale_seeds_body(), 0, [&](const bundle::Slot &slot) { return slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
+        call(summary.scale_loss_gradient_function(), 0,
+             [&](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
       for (int u = summary.units_size() - 1; u >= 0; --u) {
         const auto &info = summary.units(u);
         using Function = bundle::UnitFunction;
         const bool splits = splitBackward && info.splits();
-        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD).body());
+        unit(u, functionOf(summary, info, splits ? Function::INPUT_GRADIENTS : Function::BACKWARD).function());
         if (splits)
-          unit(u, functionOf(summary, info, Function::WEIGHT_GRADIENTS).body());
+          unit(u, functionOf(summary, info, Function::WEIGHT_GRADIENTS).function());
       }
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())
-          call(summary.norm_body(), int64_t(parameters[p].size()),
-               [&](const bundle::Slot &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
+          call(summary.norm_function(), int64_t(parameters[p].size()),
+               [&](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
       Words none(kSumWords, 0); // the sums of a decision that precedes all sums
-      call(summary.decide_body(), 0, [&](const bundle::Slot &slot) {
-        return slot.kind() == bundle::SUMS_SLOT ? (commitsByGroup ? &none : &sums) : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
+      call(summary.clip_and_check_function(), 0, [&](const bundle::FunctionArgument &slot) {
+        return slot.kind() == bundle::LOCAL_METRICS ? (commitsByGroup ? &none : &sums) : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
       });
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
-          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_body_decay() : summary.update_body_plain(),
-               int64_t(parameters[p].size()), [&](const bundle::Slot &slot) {
+          call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_function_decay()
+                                                                                     : summary.update_function_plain(),
+               int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &slot) {
                  if (slot.kind() == bundle::SCALARS)
                    return &scalars;
-                 if (slot.kind() == bundle::OPTIMIZER_STEP_SLOT)
+                 if (slot.kind() == bundle::OPTIMIZER_STEP)
                    return &optimizerStep;
                  return slot.index() == 0 ? &parameters[p] : slot.index() == 1 ? &gradients[p] : &moments[slot.index() - 2][p];
                });
@@ -103,7 +106,7 @@ public:
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &bodies;
   int64_t batch;
   bool splitBackward, commitsByGroup;
   std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved, deferred;
@@ -124,7 +127,7 @@ private:
   template <typename Find> void call(uint32_t body, int64_t rows, Find find, uint64_t instanceBase = 0) {
     std::vector<Words> slots;
     std::vector<bool> overwrite;
-    for (const auto &slot : bodies.bodies(int(body)).slots()) {
+    for (const auto &slot : bodies.functions(int(body)).arguments()) {
       Words *words = find(slot);
       slots.push_back(words ? *words : Words());
       slots.back().resize(words && rows == 0 ? words->size() : size_t(slotBytes(slot, rows)) / 4);
@@ -132,7 +135,7 @@ private:
     }
     execute(summary, bodies, body, rows, 0, instanceBase, slots, overwrite);
     int s = 0;
-    for (const auto &slot : bodies.bodies(int(body)).slots()) {
+    for (const auto &slot : bodies.functions(int(body)).arguments()) {
       if (Words *words = find(slot); words && slot.mode() != bundle::READ)
         *words = slots[s];
       ++s;
@@ -143,7 +146,7 @@ private:
     const auto &info = summary.units(u);
     call(
         body, batch,
-        [&](const bundle::Slot &slot) -> Words * {
+        [&](const bundle::FunctionArgument &slot) -> Words * {
           int i = int(slot.index());
           switch (slot.kind()) {
           case bundle::PARAMETER:
@@ -162,7 +165,7 @@ private:
             return &valueGradients[info.values_out(i)];
           case bundle::SAVED:
             return &saved[u];
-          case bundle::DEFERRED:
+          case bundle::SAVED_FOR_WEIGHT_GRAD:
             return &deferred[u];
           case bundle::SCALARS:
             return &scalars;
@@ -172,13 +175,13 @@ private:
             return nullptr;
           }
         },
-        info.instance_base());
+        info.rng_id_base());
   }
 };
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::BodyLibrary &bodies, const Training &how, const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const Training &how, const Steps &steps) {
   Result result;
   Reference machine(summary, bodies, how);
   for (size_t s = 0; s < steps.size(); ++s)

@@ -5,11 +5,11 @@
 using namespace zorse;
 using namespace zorse::test;
 
-bundle::Region *Change::regionOf(bundle::SlotKind kind, int index) const {
+bundle::Region *Change::regionOf(bundle::ArgumentKind kind, int index) const {
   auto &first = *compute().mutable_calls(0);
-  const auto &body = original.model.bodies.bodies(int(first.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == kind && (index < 0 || int(body.slots(s).index()) == index))
+  const auto &body = original.model.bodies.functions(int(first.function()));
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (body.arguments(s).kind() == kind && (index < 0 || int(body.arguments(s).index()) == index))
       return EditedSlot(program(), first, s).mutable_region();
   return nullptr;
 }
@@ -45,7 +45,7 @@ Pick test::slotWhere(SlotWanted wanted) {
   };
 }
 
-Pick test::slotOf(const std::vector<bundle::SlotKind> &kinds) { return slotWhere(ofKinds(kinds)); }
+Pick test::slotOf(const std::vector<bundle::ArgumentKind> &kinds) { return slotWhere(ofKinds(kinds)); }
 
 void test::addRows(MutationList &list, const char *fault, const std::vector<Row> &rows) {
   for (const Row &row : rows)
@@ -96,7 +96,7 @@ bool test::moveToEnd(Change &m) {
 }
 
 bool test::moveAnywhere(Change &m) {
-  const uint32_t before = m.program().entries(m.draw(m.program().entries_size())).id();
+  const uint32_t before = m.program().instructions(m.draw(m.program().instructions_size())).id();
   m.what += " before entry " + std::to_string(before);
   moveEntry(m.programs, m.entry().id(), before);
   return true;

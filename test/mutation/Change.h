@@ -27,7 +27,7 @@ struct Change {
   EditedSlot binding() const { return {program(), *compute().mutable_calls(call), slot}; }
 
   /// Region of the first slot in the first call that has this kind and, unless -1, this index; null if there is none.
-  bundle::Region *regionOf(bundle::SlotKind kind, int index = -1) const;
+  bundle::Region *regionOf(bundle::ArgumentKind kind, int index = -1) const;
 
   /// A random number from 0 to `end` - 1.
   template <typename T> T draw(T end) const { return T(random() % uint64_t(end)); }
@@ -55,7 +55,7 @@ struct Pick {
   std::function<Place(Change &)> find;
 };
 Pick slotWhere(SlotWanted wanted);
-Pick slotOf(const std::vector<bundle::SlotKind> &kinds);
+Pick slotOf(const std::vector<bundle::ArgumentKind> &kinds);
 
 struct Row {
   std::string name;

@@ -5,18 +5,19 @@
 using namespace zorse;
 using namespace zorse::test;
 
-SlotPlace test::pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program) {
+SlotPlace test::pickSlot(const Programs &programs, const bundle::FunctionLibrary &bodies, Random &random, const SlotWanted &wanted, int program) {
   SlotPlace chosen;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p) {
     if (program >= 0 && int(p) != program)
       continue;
-    for (int e = 0; e < programs[p].entries_size(); ++e)
-      for (int c = 0; c < programs[p].entries(e).compute().calls_size(); ++c) {
-        const auto &call = programs[p].entries(e).compute().calls(c);
+    for (int e = 0; e < programs[p].instructions_size(); ++e)
+      for (int c = 0; c < programs[p].instructions(e).compute().calls_size(); ++c) {
+        const auto &call = programs[p].instructions(e).compute().calls(c);
         const bundle::SlotBindings bindings(programs[p], call);
         for (int s = 0; s < bindings.size(); ++s)
-          if (bindings[s].region.bytes() && wanted(programs[p].entries(e), bodies.bodies(int(call.body())).slots(s)) && random() % ++count == 0)
+          if (bindings[s].region.bytes() && wanted(programs[p].instructions(e), bodies.functions(int(call.function())).arguments(s)) &&
+              random() % ++count == 0)
             chosen = {{int(p), e}, c, s};
       }
   }
@@ -30,9 +31,9 @@ void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {
     // The ids of the entries that waits refer to, before entries move.
     std::vector<std::vector<uint32_t>> targets;
     std::vector<std::vector<uint32_t>> ids(size_t(program.queues_size()));
-    for (const auto &entry : program.entries())
+    for (const auto &entry : program.instructions())
       ids[entry.queue()].push_back(entry.id() == from ? to : entry.id());
-    std::vector<Entry> entries(program.entries().begin(), program.entries().end());
+    std::vector<Entry> entries(program.instructions().begin(), program.instructions().end());
     for (auto &entry : entries) {
       if (entry.id() == from)
         entry.set_id(to);
@@ -47,16 +48,16 @@ void test::moveEntry(Programs &programs, uint32_t id, uint32_t before) {
         const auto &list = ids[wait.queue()];
         wait.set_position(uint32_t(std::lower_bound(list.begin(), list.end(), wait.position()) - list.begin()));
       }
-    program.mutable_entries()->Clear();
+    program.mutable_instructions()->Clear();
     for (auto &entry : entries)
-      program.mutable_entries()->Add(std::move(entry));
+      program.mutable_instructions()->Add(std::move(entry));
   }
 }
 
 void test::swapEverywhere(Programs &programs, uint32_t x, uint32_t y) {
   for (auto &program : programs) {
     Entry *first = nullptr, *second = nullptr;
-    for (auto &entry : *program.mutable_entries()) {
+    for (auto &entry : *program.mutable_instructions()) {
       first = entry.id() == x ? &entry : first;
       second = entry.id() == y ? &entry : second;
     }

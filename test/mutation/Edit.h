@@ -18,7 +18,7 @@ struct Place {
   explicit operator bool() const { return program >= 0; }
 };
 
-using Entry = bundle::Entry;
+using Entry = bundle::Instruction;
 using Compute = bundle::Compute;
 using Random = std::mt19937;
 using Wanted = std::function<bool(const Entry &)>;
@@ -28,8 +28,8 @@ template <typename F> Place pickWhere(const Programs &programs, Random &random, 
   Place place;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p)
-    for (int e = 0; e < programs[p].entries_size(); ++e)
-      if (wanted(programs[p], programs[p].entries(e)) && random() % ++count == 0)
+    for (int e = 0; e < programs[p].instructions_size(); ++e)
+      if (wanted(programs[p], programs[p].instructions(e)) && random() % ++count == 0)
         place = {int(p), e};
   return place;
 }
@@ -42,15 +42,15 @@ inline Place pickEntry(const Programs &programs, Random &random, const Wanted &w
 inline uint32_t positionOf(const bundle::Program &program, int entry) {
   uint32_t position = 0;
   for (int e = 0; e < entry; ++e)
-    position += program.entries(e).queue() == program.entries(entry).queue();
+    position += program.instructions(e).queue() == program.instructions(entry).queue();
   return position;
 }
 
 /// Removes an entry and the waits for it. Waits for later entries of its queue are adjusted.
 inline void eraseEntry(bundle::Program &program, int index) {
-  uint32_t queue = program.entries(index).queue(), position = positionOf(program, index);
-  program.mutable_entries()->DeleteSubrange(index, 1);
-  for (auto &entry : *program.mutable_entries())
+  uint32_t queue = program.instructions(index).queue(), position = positionOf(program, index);
+  program.mutable_instructions()->DeleteSubrange(index, 1);
+  for (auto &entry : *program.mutable_instructions())
     for (int w = entry.waits_size() - 1; w >= 0; --w)
       if (entry.waits(w).queue() == queue) {
         if (entry.waits(w).position() == position)
@@ -63,27 +63,27 @@ inline void eraseEntry(bundle::Program &program, int index) {
 /// Doubles the spacing of ids, so that entries can be inserted.
 inline void spreadIds(Programs &programs) {
   for (auto &program : programs)
-    for (auto &entry : *program.mutable_entries())
+    for (auto &entry : *program.mutable_instructions())
       entry.set_id(entry.id() * 2);
 }
 
 /// Inserts `copy` at position `index` of the list. Waits for later entries of its queue are adjusted.
-inline void insertEntry(bundle::Program &program, int index, const bundle::Entry &copy) {
+inline void insertEntry(bundle::Program &program, int index, const bundle::Instruction &copy) {
   uint32_t queue = copy.queue(), position = 0;
   for (int e = 0; e < index; ++e)
-    position += program.entries(e).queue() == queue;
-  for (auto &entry : *program.mutable_entries())
+    position += program.instructions(e).queue() == queue;
+  for (auto &entry : *program.mutable_instructions())
     for (auto &wait : *entry.mutable_waits())
       if (wait.queue() == queue && wait.position() >= position)
         wait.set_position(wait.position() + 1);
-  *program.add_entries() = copy;
-  for (int e = program.entries_size() - 1; e > index; --e)
-    program.mutable_entries()->SwapElements(e, e - 1);
+  *program.add_instructions() = copy;
+  for (int e = program.instructions_size() - 1; e > index; --e)
+    program.mutable_instructions()->SwapElements(e, e - 1);
 }
 
 /// Copies an entry of program `from` for `program`, bound to the same bytes.
-inline bundle::Entry rebound(bundle::Program &program, const bundle::Entry &entry, const bundle::Program &from) {
-  bundle::Entry copy = entry;
+inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &entry, const bundle::Program &from) {
+  bundle::Instruction copy = entry;
   bundle::SlotBinder binder(program);
   for (int c = 0; c < entry.compute().calls_size(); ++c) {
     bundle::Call &call = *copy.mutable_compute()->mutable_calls(c);
@@ -96,11 +96,11 @@ inline bundle::Entry rebound(bundle::Program &program, const bundle::Entry &entr
 }
 
 /// Inserts `copy`, an entry of another program, in the order of ids: on a queue that exists, without waits.
-inline void insertById(bundle::Program &program, bundle::Entry copy) {
+inline void insertById(bundle::Program &program, bundle::Instruction copy) {
   copy.clear_waits();
   copy.set_queue(copy.queue() % uint32_t(program.queues_size()));
   int index = 0;
-  while (index < program.entries_size() && program.entries(index).id() < copy.id())
+  while (index < program.instructions_size() && program.instructions(index).id() < copy.id())
     ++index;
   insertEntry(program, index, copy);
 }
@@ -108,9 +108,9 @@ inline void insertById(bundle::Program &program, bundle::Entry copy) {
 /// Repeats every half of entry `id` directly after it. Ids must be even: see spreadIds().
 inline void repeatEntry(Programs &programs, uint32_t id) {
   for (auto &program : programs)
-    for (int e = 0; e < program.entries_size(); ++e)
-      if (program.entries(e).id() == id) {
-        bundle::Entry copy = program.entries(e);
+    for (int e = 0; e < program.instructions_size(); ++e)
+      if (program.instructions(e).id() == id) {
+        bundle::Instruction copy = program.instructions(e);
         copy.set_id(id + 1);
         copy.clear_waits();
         insertEntry(program, e + 1, copy);
@@ -120,15 +120,15 @@ inline void repeatEntry(Programs &programs, uint32_t id) {
 
 inline void eraseId(Programs &programs, uint32_t id) {
   for (auto &program : programs)
-    for (int e = program.entries_size() - 1; e >= 0; --e)
-      if (program.entries(e).id() == id)
+    for (int e = program.instructions_size() - 1; e >= 0; --e)
+      if (program.instructions(e).id() == id)
         eraseEntry(program, e);
 }
 
 /// Swaps the payloads of two entries; id, queue, waits and planned time stay.
-inline void swapPayload(bundle::Entry &a, bundle::Entry &b) {
-  bundle::Entry old = a;
-  auto keep = [](bundle::Entry &entry, const bundle::Entry &from) {
+inline void swapPayload(bundle::Instruction &a, bundle::Instruction &b) {
+  bundle::Instruction old = a;
+  auto keep = [](bundle::Instruction &entry, const bundle::Instruction &from) {
     uint32_t id = entry.id(), queue = entry.queue();
     auto waits = entry.waits();
     entry = from;
@@ -147,7 +147,7 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
     if (region->bytes())
       list.push_back(region);
   };
-  for (auto &entry : *program.mutable_entries()) {
+  for (auto &entry : *program.mutable_instructions()) {
     if (entry.has_compute())
       for (auto &call : *entry.mutable_compute()->mutable_calls())
         for (EditedSlot slot : slotsOf(program, call))
@@ -174,17 +174,18 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
       add(entry.mutable_reduce_scatter()->mutable_full());
     if (entry.has_all_reduce())
       add(entry.mutable_all_reduce()->mutable_region());
-    if (entry.has_report())
-      add(entry.mutable_report()->mutable_region());
+    if (entry.has_read_metrics())
+      add(entry.mutable_read_metrics()->mutable_region());
   }
   return list;
 }
 
 // Places in programs that can be changed.
 
-inline Entry &entryAt(Programs &programs, Place place) { return *programs[place.program].mutable_entries(place.entry); }
+inline Entry &entryAt(Programs &programs, Place place) { return *programs[place.program].mutable_instructions(place.entry); }
 inline std::string at(const Programs &programs, Place place) {
-  return "device " + std::to_string(programs[place.program].device()) + " entry " + std::to_string(programs[place.program].entries(place.entry).id());
+  return "device " + std::to_string(programs[place.program].device()) + " entry " +
+         std::to_string(programs[place.program].instructions(place.entry).id());
 }
 inline bool isTask(const Entry &entry, Compute::Task task) { return entry.has_compute() && entry.compute().task() == task; }
 inline bool isUnitTask(const Entry &entry) { return isTask(entry, Compute::F) || isTask(entry, Compute::B) || isTask(entry, Compute::W); }
@@ -198,13 +199,13 @@ inline bool isSend(const Entry &entry) { return entry.has_send(); }
 inline bool isReceive(const Entry &entry) { return entry.has_receive(); }
 inline bool isGather(const Entry &entry) { return entry.has_all_gather(); }
 inline bool isReduceScatter(const Entry &entry) { return entry.has_reduce_scatter(); }
-inline bool isReport(const Entry &entry) { return entry.has_report(); }
+inline bool isReport(const Entry &entry) { return entry.has_read_metrics(); }
 inline bool loadsInput(const Entry &entry) { return entry.has_load_input(); }
 inline bool loadsScalars(const Entry &entry) { return entry.has_load_scalars(); }
 inline bool isLoad(const Entry &entry) { return loadsInput(entry) || loadsScalars(entry); }
 inline bool hasWaits(const Entry &entry) { return entry.waits_size() > 0; }
 inline bool isB(const Entry &entry) { return isTask(entry, Compute::B); }
-inline bool isDecision(const Entry &entry) { return isTask(entry, Compute::DECIDE); }
+inline bool isDecision(const Entry &entry) { return isTask(entry, Compute::CLIP_AND_CHECK); }
 inline bool isUpdate(const Entry &entry) { return isTask(entry, Compute::UPDATE_GROUP); }
 inline bool addsToSums(const Entry &entry) { return isTask(entry, Compute::NORM) || isTask(entry, Compute::SUM_LOSS); }
 inline Wanted taskIs(Compute::Task task) {
@@ -227,8 +228,8 @@ inline Place pickOther(const Programs &programs, Random &random, Place place, co
   Place other;
   size_t count = 0;
   const auto &program = programs[size_t(place.program)];
-  for (int e = 0; e < program.entries_size(); ++e)
-    if (e != place.entry && wanted(program.entries(e)) && random() % ++count == 0)
+  for (int e = 0; e < program.instructions_size(); ++e)
+    if (e != place.entry && wanted(program.instructions(e)) && random() % ++count == 0)
       other = {place.program, e};
   return other;
 }
@@ -239,11 +240,11 @@ struct SlotPlace {
   int call = -1, slot = -1;
   explicit operator bool() const { return slot >= 0; }
 };
-using SlotWanted = std::function<bool(const Entry &, const bundle::Slot &)>;
-inline SlotWanted ofKinds(const std::vector<bundle::SlotKind> &kinds) {
-  return [kinds](const Entry &, const bundle::Slot &slot) { return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end(); };
+using SlotWanted = std::function<bool(const Entry &, const bundle::FunctionArgument &)>;
+inline SlotWanted ofKinds(const std::vector<bundle::ArgumentKind> &kinds) {
+  return [kinds](const Entry &, const bundle::FunctionArgument &slot) { return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end(); };
 }
-SlotPlace pickSlot(const Programs &programs, const bundle::BodyLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
+SlotPlace pickSlot(const Programs &programs, const bundle::FunctionLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
 inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
   return {programs[size_t(p.place.program)], *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
 }
@@ -251,7 +252,7 @@ inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
 /// Calls `f` with every half of entry `id`.
 template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
   for (auto &program : programs)
-    for (auto &entry : *program.mutable_entries())
+    for (auto &entry : *program.mutable_instructions())
       if (entry.id() == id)
         f(program, entry);
 }

@@ -6,7 +6,7 @@
 
 using namespace zorse;
 using namespace zorse::test;
-using Entry = bundle::Entry;
+using Entry = bundle::Instruction;
 
 bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs) {
   std::map<uint32_t, std::vector<std::pair<uint32_t, const Entry *>>> halves;
@@ -16,22 +16,22 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
       if (region->arena() >= uint32_t(program.arenas_size()) || region->offset() + region->bytes() > program.arenas(int(region->arena())).bytes())
         return false;
     std::map<uint32_t, std::vector<int>> queues;
-    for (int e = 0; e < program.entries_size(); ++e)
-      queues[program.entries(e).queue()].push_back(e);
-    for (int e = 0; e < program.entries_size(); ++e) {
-      const auto &entry = program.entries(e);
-      if (e && entry.id() <= program.entries(e - 1).id())
+    for (int e = 0; e < program.instructions_size(); ++e)
+      queues[program.instructions(e).queue()].push_back(e);
+    for (int e = 0; e < program.instructions_size(); ++e) {
+      const auto &entry = program.instructions(e);
+      if (e && entry.id() <= program.instructions(e - 1).id())
         return false;
       for (const auto &wait : entry.waits())
         if (wait.position() >= queues[wait.queue()].size() || (!wait.previous_step() && queues[wait.queue()][wait.position()] >= e))
           return false;
       for (const auto &call : entry.compute().calls()) {
-        const auto &body = original.model.bodies.bodies(int(call.body()));
+        const auto &body = original.model.bodies.functions(int(call.function()));
         const bundle::SlotBindings bindings(program, call);
-        if (body.slots_size() != bindings.size())
+        if (body.arguments_size() != bindings.size())
           return false;
         for (int s = 0; s < bindings.size(); ++s)
-          if (int64_t(bindings[s].region.bytes()) != body.slots(s).bytes().fixed() + body.slots(s).bytes().per_row() * call.rows())
+          if (int64_t(bindings[s].region.bytes()) != body.arguments(s).bytes().fixed() + body.arguments(s).bytes().per_row() * call.rows())
             return false;
       }
       halves[entry.id()].push_back({program.device(), &entry});

@@ -42,9 +42,9 @@ bool sendElsewhere(Change &m) {
   Entry half;
   for (auto &program : m.programs)
     if (program.device() == old)
-      for (int e = program.entries_size() - 1; e >= 0; --e)
-        if (program.entries(e).id() == id) {
-          half = program.entries(e);
+      for (int e = program.instructions_size() - 1; e >= 0; --e)
+        if (program.instructions(e).id() == id) {
+          half = program.instructions(e);
           eraseEntry(program, e);
         }
   m.entry().mutable_send()->set_peer(target.device());

@@ -60,7 +60,7 @@ bool dropWait(Change &m) {
 
 bool dropWaitsForQueue(Change &m) {
   const uint32_t queue = drawWait(m).queue(), own = m.entry().queue();
-  for (auto &entry : *m.program().mutable_entries())
+  for (auto &entry : *m.program().mutable_instructions())
     for (int i = entry.queue() == own ? entry.waits_size() - 1 : -1; i >= 0; --i)
       if (entry.waits(i).queue() == queue)
         entry.mutable_waits()->DeleteSubrange(i, 1);
@@ -71,7 +71,7 @@ bool dropWaitsForQueue(Change &m) {
 bool waitLater(Change &m) {
   auto &wait = drawWait(m);
   uint32_t length = 0;
-  for (const auto &entry : m.program().entries())
+  for (const auto &entry : m.program().instructions())
     length += entry.queue() == wait.queue();
   if (wait.position() + 1 >= length)
     return false;
@@ -105,11 +105,11 @@ bool swapWaits(Change &m) {
 
 bool addWaitForLater(Change &m) {
   auto &program = m.program();
-  if (m.place.entry + 1 >= program.entries_size())
+  if (m.place.entry + 1 >= program.instructions_size())
     return false;
-  int target = m.place.entry + 1 + m.draw(program.entries_size() - m.place.entry - 1);
+  int target = m.place.entry + 1 + m.draw(program.instructions_size() - m.place.entry - 1);
   auto *wait = m.entry().add_waits();
-  wait->set_queue(program.entries(target).queue());
+  wait->set_queue(program.instructions(target).queue());
   wait->set_position(positionOf(program, target));
   return true;
 }

@@ -47,8 +47,8 @@ std::vector<Use> usesOf(bundle::Program &program) {
   };
   for (auto &state : *program.mutable_state())
     use(state.mutable_region(), state.value());
-  for (int e = 0; e < program.entries_size(); ++e) {
-    auto &entry = *program.mutable_entries(e);
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    auto &entry = *program.mutable_instructions(e);
     switch (entry.what_case()) {
     case Entry::kCompute:
       for (auto &call : *entry.mutable_compute()->mutable_calls())
@@ -155,11 +155,11 @@ bool moveState(Change &m) {
 
 bool moveScalars(Change &m) {
   auto &entry = m.entry();
-  auto &region = entry.has_report() ? *entry.mutable_report()->mutable_region() : *entry.mutable_load_scalars()->mutable_region();
+  auto &region = entry.has_read_metrics() ? *entry.mutable_read_metrics()->mutable_region() : *entry.mutable_load_scalars()->mutable_region();
   return moveRegion(m, m.program(), region, m.coin());
 }
 
-bool isNoWorkspace(const Entry &, const bundle::Slot &slot) { return slot.kind() != bundle::WORKSPACE; }
+bool isNoWorkspace(const Entry &, const bundle::FunctionArgument &slot) { return slot.kind() != bundle::WORKSPACE; }
 
 bool anotherArena(Change &m) {
   auto &program = m.program();
@@ -232,11 +232,11 @@ bool shortenArena(Change &m) {
 }
 
 bool reportPart(Change &m) {
-  auto &report = *m.entry().mutable_report();
+  auto &report = *m.entry().mutable_read_metrics();
   if (m.coin()) { // only the sums
     report.mutable_region()->set_offset(report.region().offset() + 256);
     report.mutable_region()->set_bytes(128);
-    report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_SUM : bundle::Value::SUMS);
+    report.mutable_value()->set_kind(m.coin() ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS);
   } else {
     report.mutable_region()->set_bytes(256);
   }

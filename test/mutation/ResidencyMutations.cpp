@@ -30,7 +30,7 @@ Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place other = {
   return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Entry &e) {
     if (!e.has_copy() || !kept.is(e.copy().value().kind()))
       return false;
-    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.entries(other.entry)))
+    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.instructions(other.entry)))
       return false;
     return kindOf(program, fromHost ? e.copy().from() : e.copy().to()) != bundle::DEVICE;
   });
@@ -64,7 +64,7 @@ bool otherVersion(Change &m, bool fetch) {
 }
 
 bool anotherPhase(Change &m) {
-  const bundle::Phase phases[] = {bundle::LOAD, bundle::GATHER, bundle::FORWARD, bundle::BACKWARD, bundle::COMMIT, bundle::UPDATE_STATE};
+  const bundle::Phase phases[] = {bundle::LOAD, bundle::GATHER, bundle::FORWARD, bundle::BACKWARD, bundle::GRAD_NORM, bundle::UPDATE_STATE};
   m.entry().set_phase(phases[m.draw(6)]);
   return true;
 }
@@ -89,7 +89,8 @@ bool isRepeated(const Entry &e, const bundle::Call &call, const bundle::ModelSum
     return false;
   const auto &unit = summary.units(call.unit());
   const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
-  return call.body() == functionOf(summary, unit, bundle::UnitFunction::FORWARD).body() || (repeats && call.body() == repeats->body());
+  return call.function() == functionOf(summary, unit, bundle::UnitFunction::FORWARD).function() ||
+         (repeats && call.function() == repeats->function());
 }
 
 /// Picks a random call at the start of a B that recomputes its F.
@@ -97,8 +98,8 @@ Place pickRepeated(Change &m) {
   Place place;
   size_t count = 0;
   for (size_t d = 0; d < m.programs.size(); ++d)
-    for (int e = 0; e < m.programs[d].entries_size(); ++e) {
-      const Entry &entry = m.programs[d].entries(e);
+    for (int e = 0; e < m.programs[d].instructions_size(); ++e) {
+      const Entry &entry = m.programs[d].instructions(e);
       for (int c = 0; c < entry.compute().calls_size(); ++c)
         if (isRepeated(entry, entry.compute().calls(c), m.original.model.summary) && m.random() % ++count == 0) {
           place = {int(d), e};
@@ -191,7 +192,7 @@ Pick byGroup(const Wanted &wanted) {
 
 /// Replaces sums. The sums that tasks add to lie before the sums that decisions read.
 bool otherSums(Change &m, bool next) {
-  auto *sums = m.regionOf(bundle::SUMS_SLOT);
+  auto *sums = m.regionOf(bundle::LOCAL_METRICS);
   if (!sums)
     return false;
   sums->set_offset(next ? sums->offset() + sums->bytes() : sums->offset() - sums->bytes());
@@ -224,8 +225,7 @@ void test::addResidencyMutations(MutationList &list) {
                          calls.SwapElements(c, c + 1);
                      }),
           onRepeated("repeated call of other samples", [](Calls &calls, int c) { calls[c].set_sample_base(calls[c].sample_base() + 1); }),
-          onRepeated("repeated call of other random instances",
-                     [](Calls &calls, int c) { calls[c].set_instance_base(calls[c].instance_base() + 1); }),
+          onRepeated("repeated call of other random instances", [](Calls &calls, int c) { calls[c].set_rng_id_base(calls[c].rng_id_base() + 1); }),
           {"state of the host on the device", nullptr, moveToDevice},
           {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveSlots(m, true); }},
           {"update of the host with a slot on the device", updateBy(true), [](Change &m) { return moveSlots(m, false); }},
@@ -242,6 +242,6 @@ void test::addResidencyMutations(MutationList &list) {
               {"decision by the sums so far", byGroup(isDecision), [](Change &m) { return otherSums(m, false); }},
               {"loss or norm added to what decisions read", byGroup(addsToSums), [](Change &m) { return otherSums(m, true); }},
           });
-  addCommits(list, "decision", Compute::DECIDE);
+  addCommits(list, "decision", Compute::CLIP_AND_CHECK);
   addCommits(list, "update", Compute::UPDATE_GROUP);
 }

@@ -6,10 +6,10 @@ using namespace zorse::test;
 
 namespace {
 
-bool isScaling(const Entry &e) { return isTask(e, Compute::SCALE_SEEDS); }
+bool isScaling(const Entry &e) { return isTask(e, Compute::SCALE_LOSS_GRADIENT); }
 
 /// Moves the slot of `kind` by `by` bytes, backwards if possible.
-bool moveSlot(Change &m, bundle::SlotKind kind, uint64_t by) {
+bool moveSlot(Change &m, bundle::ArgumentKind kind, uint64_t by) {
   auto *region = m.regionOf(kind);
   region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);
   return true;
@@ -32,7 +32,7 @@ bool scaleTwice(Change &m) {
 }
 
 bool scaleOtherBytes(Change &m) {
-  const bundle::SlotKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP_SLOT;
+  const bundle::ArgumentKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP;
   const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
   return m.pick(isScaling) && moveSlot(m, kind, by);
 }
@@ -47,8 +47,8 @@ bool dropScale(Change &m) {
 
 bool dropLastDecision(Change &m) {
   auto &program = m.program();
-  for (int e = program.entries_size() - 1; e >= 0; --e)
-    if (isDecision(program.entries(e))) {
+  for (int e = program.instructions_size() - 1; e >= 0; --e)
+    if (isDecision(program.instructions(e))) {
       eraseEntry(program, e);
       break;
     }
@@ -57,7 +57,7 @@ bool dropLastDecision(Change &m) {
 
 bool decideByOtherBytes(Change &m) {
   return pickEntry(m.programs, m.random, isScaling) && m.pick(isDecision) &&
-         moveSlot(m, m.coin() ? bundle::OPTIMIZER_STEP_SLOT : bundle::SUMS_SLOT, 32);
+         moveSlot(m, m.coin() ? bundle::OPTIMIZER_STEP : bundle::LOCAL_METRICS, 32);
 }
 
 } // namespace

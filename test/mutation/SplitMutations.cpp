@@ -13,9 +13,9 @@ bool isW(const Entry &e) { return isTask(e, Compute::W); }
 
 Place partner(const Programs &p, Place w) {
   const auto &program = p[size_t(w.program)];
-  const int cell = program.entries(w.entry).compute().cell();
-  for (int e = 0; e < program.entries_size(); ++e)
-    if (isB(program.entries(e)) && program.entries(e).compute().cell() == cell)
+  const int cell = program.instructions(w.entry).compute().cell();
+  for (int e = 0; e < program.instructions_size(); ++e)
+    if (isB(program.instructions(e)) && program.instructions(e).compute().cell() == cell)
       return {w.program, e};
   return {};
 }
@@ -44,10 +44,10 @@ bool pickParts(Change &m, Parts &parts) {
   return false;
 }
 
-std::optional<bundle::SlotBinding> findSlot(Change &m, const bundle::Call &call, const bundle::Slot &wanted) {
-  const auto &body = m.original.model.bodies.bodies(int(call.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == wanted.kind() && body.slots(s).index() == wanted.index())
+std::optional<bundle::SlotBinding> findSlot(Change &m, const bundle::Call &call, const bundle::FunctionArgument &wanted) {
+  const auto &body = m.original.model.bodies.functions(int(call.function()));
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (body.arguments(s).kind() == wanted.kind() && body.arguments(s).index() == wanted.index())
       return bundle::SlotBindings(m.program(), call)[s];
   return {};
 }
@@ -71,8 +71,8 @@ bool swapParts(Change &m) {
 }
 
 /// Makes W use the block of another task.
-Row otherBlock(const char *name, bundle::SlotKind kind) {
-  return {name, slotWhere([kind](const Entry &e, const bundle::Slot &slot) { return isW(e) && slot.kind() == kind; }),
+Row otherBlock(const char *name, bundle::ArgumentKind kind) {
+  return {name, slotWhere([kind](const Entry &e, const bundle::FunctionArgument &slot) { return isW(e) && slot.kind() == kind; }),
           [kind](Change &m) {
             auto other = otherSlot(m, ofKinds({kind}), " with that of ");
             if (!other)
@@ -89,12 +89,12 @@ bool gradientsTwice(Change &m) {
   if (!pickParts(m, parts))
     return false;
   const auto &summary = m.original.model.summary;
-  const uint32_t backward = functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD).body();
+  const uint32_t backward = functionOf(summary, summary.units(parts.inWeights->unit()), bundle::UnitFunction::BACKWARD).function();
   bundle::Call whole = *parts.inBackward;
-  whole.set_body(backward);
+  whole.set_function(backward);
   unbind(whole);
   bundle::SlotBinder binder(m.program());
-  for (const auto &slot : m.original.model.bodies.bodies(int(backward)).slots()) {
+  for (const auto &slot : m.original.model.bodies.functions(int(backward)).arguments()) {
     const auto inBackward = findSlot(m, *parts.inBackward, slot);
     const auto found = inBackward ? inBackward : findSlot(m, *parts.inWeights, slot);
     if (!found && slot.kind() != bundle::WORKSPACE)
@@ -123,10 +123,10 @@ void test::addSplitMutations(MutationList &list) {
               {"W before its B", nullptr, moveBeforeB},
               {"W after everything", isW, moveToEnd},
               {"B and W exchanged", nullptr, swapParts},
-              otherBlock("deferred block of another task", bundle::DEFERRED),
+              otherBlock("deferred block of another task", bundle::SAVED_FOR_WEIGHT_GRAD),
               otherBlock("W with another saved block", bundle::SAVED),
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
-              {"deferred block that was never written", slotOf({bundle::DEFERRED}), freshRegion},
+              {"deferred block that was never written", slotOf({bundle::SAVED_FOR_WEIGHT_GRAD}), freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
               {"call of W dropped", [](const Entry &e) { return isW(e) && hasCalls(e); }, dropCall},
           });

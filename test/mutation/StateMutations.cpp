@@ -9,7 +9,7 @@ using namespace zorse::test;
 
 namespace {
 
-bundle::Extents *extentsOf(Entry &entry) {
+bundle::ShardRanges *extentsOf(Entry &entry) {
   return entry.has_all_gather() ? entry.mutable_all_gather()->mutable_shards() : entry.mutable_reduce_scatter()->mutable_shards();
 }
 bundle::Region *fullOf(Entry &entry) {
@@ -42,9 +42,9 @@ bool memberMissing(Change &m) {
   });
   for (auto &program : m.programs)
     if (program.device() == victim)
-      for (int e = program.entries_size() - 1; e >= 0; --e)
-        if (program.entries(e).id() == id) {
-          auto &entry = *program.mutable_entries(e);
+      for (int e = program.instructions_size() - 1; e >= 0; --e)
+        if (program.instructions(e).id() == id) {
+          auto &entry = *program.mutable_instructions(e);
           bool owner = false;
           if (entry.has_all_gather()) {
             entry.mutable_all_gather()->clear_full();
@@ -120,7 +120,7 @@ bool swapBuffers(Change &m) {
   return true;
 }
 
-bool isUpdatedState(const Entry &e, const bundle::Slot &slot) { return isUpdate(e) && slot.kind() == bundle::STATE; }
+bool isUpdatedState(const Entry &e, const bundle::FunctionArgument &slot) { return isUpdate(e) && slot.kind() == bundle::STATE; }
 
 bool takeOtherState(Change &m) {
   auto other = otherSlot(m, isUpdatedState, " from ");
@@ -134,9 +134,9 @@ bool shrinkCall(Change &m) {
   auto &call = m.drawCall();
   if (call.rows() <= 16)
     return false;
-  const auto &body = m.original.model.bodies.bodies(int(call.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == bundle::STATE) {
+  const auto &body = m.original.model.bodies.functions(int(call.function()));
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (body.arguments(s).kind() == bundle::STATE) {
       EditedSlot slot(m.program(), call, s);
       slot.mutable_region()->set_bytes(slot.region().bytes() - 64);
       slot.mutable_value()->set_end(slot.value().end() - 16);
@@ -148,10 +148,10 @@ bool shrinkCall(Change &m) {
 /// Moves the extent of all slots of a call, or of one, by 16 elements.
 bool shiftCall(Change &m, bool all) {
   auto &call = m.drawCall();
-  const auto &body = m.original.model.bodies.bodies(int(call.body()));
+  const auto &body = m.original.model.bodies.functions(int(call.function()));
   std::vector<int> slots;
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == bundle::STATE)
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (body.arguments(s).kind() == bundle::STATE)
       slots.push_back(s);
   if (!all)
     slots = {slots[m.draw(slots.size())]};
@@ -180,7 +180,7 @@ bool moveBorder(Change &m, int where) {
   m.what += " by " + std::to_string(step) + " elements";
   uint32_t left = 0, right = 0;
   for (auto &program : m.programs) {
-    for (auto &entry : *program.mutable_entries()) {
+    for (auto &entry : *program.mutable_instructions()) {
       if (!isOwned(entry) || (where == 2 ? groupOf(entry) != group : entry.id() != id) || (where == 1 && program.device() != device))
         continue;
       auto *shards = extentsOf(entry);
@@ -241,10 +241,10 @@ bool dropOwner(Change &m) {
       shardOf(entry)->Clear();
   });
   for (auto &program : m.programs)
-    for (int e = program.entries_size() - 1; e >= 0; --e)
-      if (program.device() == victim && program.entries(e).id() == id &&
-          !(program.entries(e).has_all_gather() ? program.entries(e).all_gather().full().bytes()
-                                                : program.entries(e).reduce_scatter().full().bytes()))
+    for (int e = program.instructions_size() - 1; e >= 0; --e)
+      if (program.device() == victim && program.instructions(e).id() == id &&
+          !(program.instructions(e).has_all_gather() ? program.instructions(e).all_gather().full().bytes()
+                                                     : program.instructions(e).reduce_scatter().full().bytes()))
         eraseEntry(program, e);
   return true;
 }
@@ -274,7 +274,7 @@ bool gatherLate(Change &m) {
     return false;
   for (auto &program : m.programs) { // if a device has only one of the two, ids are out of order
     int found = 0;
-    for (auto &entry : program.entries())
+    for (auto &entry : program.instructions())
       found += entry.id() == x || entry.id() == y;
     if (found == 1)
       return false;

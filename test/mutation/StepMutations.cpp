@@ -12,9 +12,9 @@ Place pickPrevious(Change &m) {
   Place chosen;
   size_t count = 0;
   for (size_t d = 0; d < m.programs.size(); ++d)
-    for (int e = 0; e < m.programs[d].entries_size(); ++e)
-      for (int i = 0; i < m.programs[d].entries(e).waits_size(); ++i)
-        if (m.programs[d].entries(e).waits(i).previous_step() && m.random() % ++count == 0) {
+    for (int e = 0; e < m.programs[d].instructions_size(); ++e)
+      for (int i = 0; i < m.programs[d].instructions(e).waits_size(); ++i)
+        if (m.programs[d].instructions(e).waits(i).previous_step() && m.random() % ++count == 0) {
           chosen = {int(d), e};
           m.wait = i;
         }
@@ -27,7 +27,7 @@ bool dropPrevious(Change &m) {
 }
 
 bool dropAllPrevious(Change &m) {
-  for (auto &entry : *m.program().mutable_entries())
+  for (auto &entry : *m.program().mutable_instructions())
     for (int i = entry.waits_size() - 1; i >= 0; --i)
       if (entry.waits(i).previous_step())
         entry.mutable_waits()->DeleteSubrange(i, 1);
@@ -98,7 +98,7 @@ bool loadLate(Change &m) {
 bool neverOverwrite(Change &m) {
   const auto &value = m.binding().value();
   bool changed = false;
-  for (auto &entry : *m.program().mutable_entries())
+  for (auto &entry : *m.program().mutable_instructions())
     if (entry.has_compute())
       for (auto &call : *entry.mutable_compute()->mutable_calls())
         for (EditedSlot slot : slotsOf(m.program(), call))
@@ -131,8 +131,10 @@ bool wrongPhase(Change &m) {
 } // namespace
 
 void test::addStepMutations(MutationList &list) {
-  auto isState = [](const Entry &e, const bundle::Slot &slot) { return isUpdate(e) && slot.kind() == bundle::STATE && slot.index() == 0; };
-  auto accumulates = [](const Entry &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; };
+  auto isState = [](const Entry &e, const bundle::FunctionArgument &slot) {
+    return isUpdate(e) && slot.kind() == bundle::STATE && slot.index() == 0;
+  };
+  auto accumulates = [](const Entry &, const bundle::FunctionArgument &slot) { return slot.mode() == bundle::ACCUMULATE; };
   addRows(
       list, "step boundary",
       {
@@ -144,11 +146,11 @@ void test::addStepMutations(MutationList &list) {
           {"scalars loaded late", loadsScalars, loadLate},
           {"accumulator of the step before", slotWhere(accumulates), neverOverwrite},
           {"first entry moved to the end", [](const Entry &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; }, moveToEnd},
-          {"last entry moved to the front", [](const Entry &e) { return e.phase() >= bundle::COMMIT; }, moveToFront},
+          {"last entry moved to the front", [](const Entry &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
           {"wrong phase", isAny, wrongPhase},
-          {"left out of evaluation", [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::REPORT; },
+          {"left out of evaluation", [](const Entry &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::READ_METRICS; },
            [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
-          {"also done in evaluation", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::REPORT; },
-           [](Change &m) { return setPhase(m, m.coin() ? bundle::REPORT : bundle::FORWARD); }},
+          {"also done in evaluation", [](const Entry &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::READ_METRICS; },
+           [](Change &m) { return setPhase(m, m.coin() ? bundle::READ_METRICS : bundle::FORWARD); }},
       });
 }

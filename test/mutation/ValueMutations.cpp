@@ -10,7 +10,7 @@ using namespace zorse::test;
 namespace {
 
 bool isSent(const Entry &e) { return isSend(e) || isCopy(e); }
-bool accumulates(const Entry &, const bundle::Slot &slot) { return slot.mode() == bundle::ACCUMULATE; }
+bool accumulates(const Entry &, const bundle::FunctionArgument &slot) { return slot.mode() == bundle::ACCUMULATE; }
 
 // ---- rows ----
 
@@ -47,10 +47,10 @@ bool fewerRows(Change &m) {
     if (!all && c != only)
       continue;
     auto &call = *calls->Mutable(c);
-    const auto &body = m.original.model.bodies.bodies(int(call.body()));
+    const auto &body = m.original.model.bodies.functions(int(call.function()));
     call.set_rows(call.rows() - 1);
-    for (int s = 0; s < body.slots_size(); ++s)
-      if (uint64_t row = uint64_t(body.slots(s).bytes().per_row())) {
+    for (int s = 0; s < body.arguments_size(); ++s)
+      if (uint64_t row = uint64_t(body.arguments(s).bytes().per_row())) {
         EditedSlot slot(m.program(), call, s);
         slot.mutable_region()->set_bytes(slot.region().bytes() - row);
         if (slot.value().end() > slot.value().begin())
@@ -163,12 +163,12 @@ bool wrongBody(Change &m) {
   auto &call = m.drawCall();
   const auto &bodies = m.original.model.bodies;
   std::vector<uint32_t> fitting;
-  for (int b = 0; b < bodies.bodies_size(); ++b)
-    if (uint32_t(b) != call.body() && bodies.bodies(b).slots_size() == bundle::SlotBindings(m.program(), call).size())
+  for (int b = 0; b < bodies.functions_size(); ++b)
+    if (uint32_t(b) != call.function() && bodies.functions(b).arguments_size() == bundle::SlotBindings(m.program(), call).size())
       fitting.push_back(uint32_t(b));
   if (fitting.empty())
     return false;
-  call.set_body(fitting[m.draw(fitting.size())]);
+  call.set_function(fitting[m.draw(fitting.size())]);
   return true;
 }
 
@@ -180,7 +180,7 @@ bool wrongUnit(Change &m) {
 
 bool wrongInstances(Change &m) {
   auto &call = m.drawCall();
-  call.set_instance_base(call.instance_base() + 1 + m.draw(3));
+  call.set_rng_id_base(call.rng_id_base() + 1 + m.draw(3));
   return true;
 }
 
@@ -190,7 +190,7 @@ bool wrongInstances(Change &m) {
 void waitForAll(const bundle::Program &program, Entry &entry) {
   for (int q = 0; q < program.queues_size(); ++q) {
     uint32_t length = 0;
-    for (const auto &other : program.entries())
+    for (const auto &other : program.instructions())
       length += other.queue() == uint32_t(q);
     if (length && uint32_t(q) != entry.queue()) {
       auto *wait = entry.add_waits();
@@ -209,15 +209,15 @@ bool reportElsewhere(Change &m) {
   Entry copy = entryAt(m.programs, report);
   uint32_t last = 0;
   for (const auto &other : m.programs)
-    for (const auto &entry : other.entries())
+    for (const auto &entry : other.instructions())
       last = std::max(last, entry.id());
   copy.set_id(last + 1);
   copy.set_queue(entryAt(m.programs, load).queue());
   copy.clear_waits();
-  *copy.mutable_report()->mutable_region() = entryAt(m.programs, load).load_scalars().region();
+  *copy.mutable_read_metrics()->mutable_region() = entryAt(m.programs, load).load_scalars().region();
   waitForAll(program, copy);
   m.what = "device " + std::to_string(program.device());
-  *program.add_entries() = copy;
+  *program.add_instructions() = copy;
   if (m.coin())
     eraseEntry(m.programs[size_t(report.program)], report.entry);
   return true;
@@ -270,7 +270,7 @@ void test::addValueMutations(MutationList &list) {
                         ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT, bundle::PARAMETER_GRADIENT})),
               swapSlots("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
               {"overwrite and accumulate exchanged", slotWhere(accumulates), changeOverwrite},
-              {"contribution elsewhere", slotOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::SUMS_SLOT}), freshRegion},
+              {"contribution elsewhere", slotOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
               {"wrong body", isCompute, wrongBody},
               {"wrong unit", isUnitTask, wrongUnit},
               {"wrong random instances", isUnitTask, wrongInstances},

@@ -50,7 +50,7 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
   outcome.devices = drawn.plan.devices.size();
   outcome.cells = drawn.plan.cells.size();
   for (const auto &program : real.programs)
-    outcome.entries += size_t(program.entries_size());
+    outcome.entries += size_t(program.instructions_size());
   auto findings = verify::verifyPrograms(real.model.summary, real.model.bodies, real.plan, real.programs, {});
   for (const auto &finding : findings)
     outcome.problem += (outcome.problem.empty() ? "" : "; ") + verify::toString(finding, real.plan);

@@ -86,7 +86,7 @@ bundle::Topology nodesOfEight(size_t devices) {
 
 int verifyBundle(const Options &o) {
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;
+  bundle::FunctionLibrary bodies;
   summary.ParseFromString(contentsOf(o.bundle + "/summary.pb"));
   bodies.ParseFromString(contentsOf(o.bundle + "/functions.pb"));
   std::string plan = contentsOf(o.bundle + "/plan.json");

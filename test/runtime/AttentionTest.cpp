@@ -147,8 +147,8 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
   return r;
 }
 
-template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) {
-  bundle::Body body;
+template <typename T> bundle::CompiledFunction attentionBody(const Shape &s, bool backward) {
+  bundle::CompiledFunction body;
   bundle::LibraryCall &call = *body.add_launches()->mutable_library();
   call.set_name(backward ? "attention_backward" : "attention_forward");
   call.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
@@ -157,9 +157,9 @@ template <typename T> bundle::Body attentionBody(const Shape &s, bool backward) 
                                           : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
   for (const std::string &name : operands) {
     bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
-    body.add_slots()->mutable_bytes()->set_fixed(1 << 30);
-    body.mutable_slots(body.slots_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
-    call.add_operands()->set_slot(absent ? zorse::abi::kAbsentSlot : uint32_t(body.slots_size() - 1));
+    body.add_arguments()->mutable_bytes()->set_fixed(1 << 30);
+    body.mutable_arguments(body.arguments_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
+    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentSlot : uint32_t(body.arguments_size() - 1));
   }
   auto &integers = *call.mutable_integers();
   integers["query_length"] = s.queries;

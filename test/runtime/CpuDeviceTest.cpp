@@ -26,38 +26,38 @@ std::unique_ptr<CpuDevice> makeDevice(int threads, const std::string &gemm = "")
   return std::move(*device);
 }
 
-uint32_t addSlot(bundle::Body &body, bundle::SlotKind kind, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
-  bundle::Slot &slot = *body.add_slots();
+uint32_t addSlot(bundle::CompiledFunction &body, bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
+  bundle::FunctionArgument &slot = *body.add_arguments();
   slot.set_kind(kind);
   slot.set_mode(mode);
   slot.mutable_bytes()->set_fixed(fixed);
   slot.mutable_bytes()->set_per_row(perRow);
-  return body.slots_size() - 1;
+  return body.arguments_size() - 1;
 }
 
-bundle::Body doubleBody(int64_t perRow) {
-  bundle::Body body;
+bundle::CompiledFunction doubleBody(int64_t perRow) {
+  bundle::CompiledFunction body;
   body.set_name("double");
   addSlot(body, bundle::BOUNDARY_IN, bundle::READ, 0, perRow * 4);
   addSlot(body, bundle::BOUNDARY_OUT, bundle::ACCUMULATE, 0, perRow * 4);
   bundle::KernelLaunch &kernel = *body.add_launches()->mutable_kernel();
   kernel.set_symbol("zorse_test_double");
-  kernel.add_operands()->set_slot(0);
-  kernel.add_operands()->set_slot(1);
-  kernel.mutable_points()->set_per_row(perRow);
+  kernel.add_operands()->set_argument(0);
+  kernel.add_operands()->set_argument(1);
+  kernel.mutable_iterations()->set_per_row(perRow);
   kernel.mutable_cost()->set_per_row(perRow * 8);
   kernel.add_accumulates(1);
   return body;
 }
 
-bundle::Body libraryBody(const std::string &name, const std::vector<int64_t> &slotBytes, bundle::ElementType type = bundle::F32) {
-  bundle::Body body;
+bundle::CompiledFunction libraryBody(const std::string &name, const std::vector<int64_t> &slotBytes, bundle::ElementType type = bundle::F32) {
+  bundle::CompiledFunction body;
   body.set_name(name);
   bundle::LibraryCall &call = *body.add_launches()->mutable_library();
   call.set_name(name);
   call.set_type(type);
   for (int64_t bytes : slotBytes)
-    call.add_operands()->set_slot(addSlot(body, bundle::STATE, bundle::UPDATE, bytes, 8));
+    call.add_operands()->set_argument(addSlot(body, bundle::STATE, bundle::UPDATE, bytes, 8));
   return body;
 }
 
@@ -68,7 +68,7 @@ TEST(CpuDevice, KernelsAreSplitAndAccumulateByBinding) {
     std::vector<float> x(rows * perRow), y(rows * perRow, 1.0f);
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = float(i % 1000);
-    bundle::Body body = doubleBody(perRow);
+    bundle::CompiledFunction body = doubleBody(perRow);
     zorse::runtime::test::HostSlots slots{x.data(), y.data()};
     uint8_t overwrite[] = {0, 1};
     ASSERT_FALSE(device->runBody(body, {{rows}, slots}).failed());
@@ -82,12 +82,12 @@ TEST(CpuDevice, KernelsAreSplitAndAccumulateByBinding) {
 
 TEST(CpuDevice, KernelsLearnTheirSamplesAndInstances) {
   auto device = makeDevice(1);
-  bundle::Body body;
+  bundle::CompiledFunction body;
   addSlot(body, bundle::LOSS, bundle::WRITE, 16, 8);
   bundle::KernelLaunch &kernel = *body.add_launches()->mutable_kernel();
   kernel.set_symbol("zorse_test_identify");
   kernel.add_operands()->set_fixed(16);
-  kernel.mutable_points()->set_per_row(1);
+  kernel.mutable_iterations()->set_per_row(1);
   std::vector<double> y(5, -1);
   zorse::runtime::test::HostSlots slots{y.data()};
   BodyArguments arguments;
@@ -101,7 +101,7 @@ TEST(CpuDevice, KernelsLearnTheirSamplesAndInstances) {
 }
 
 TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
-  bundle::Body body = libraryBody("squared_norm", {4 << 20, 16});
+  bundle::CompiledFunction body = libraryBody("squared_norm", {4 << 20, 16});
   std::vector<float> x(300001);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = std::sin(float(i));
@@ -129,7 +129,7 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
 }
 
 TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
-  bundle::Body body = libraryBody("sum_loss", {64, 64, 128});
+  bundle::CompiledFunction body = libraryBody("sum_loss", {64, 64, 128});
   float a[] = {1, 2, 4}, b[] = {0.5f, 0, 0.25f};
   double sums[16] = {};
   sums[2] = 10;
@@ -140,7 +140,7 @@ TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
 }
 
 TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
-  bundle::Body body = libraryBody("decide", {128, 1024, 8});
+  bundle::CompiledFunction body = libraryBody("decide", {128, 1024, 8});
   auto device = makeDevice(1);
   auto decide = [&](double squares, double bad, double loss, uint64_t skipNonFinite, double seed, double clip, double &optimizerStep) {
     zorse::abi::StepScalars scalars = {};
@@ -172,7 +172,7 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
 
 // Follows GradScaler's rule, and divides everything by the scale that must be divided by it.
 TEST(CpuDevice, DecideKeepsTheScale) {
-  bundle::Body body = libraryBody("decide", {128, 1024, 32});
+  bundle::CompiledFunction body = libraryBody("decide", {128, 1024, 32});
   (*body.mutable_launches(0)->mutable_library()->mutable_integers())["scale_interval"] = 3;
   auto device = makeDevice(1);
   zorse::abi::OptimizerStep state = {.updates = 5, .lossScale = 8, .goodSteps = 0, .overflows = 0};
@@ -226,7 +226,7 @@ TEST(CpuDevice, DecideKeepsTheScale) {
 
 TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   auto device = makeDevice(1);
-  auto message = [&](const bundle::Body &body) {
+  auto message = [&](const bundle::CompiledFunction &body) {
     Status status = device->addBody(body);
     return status.failed() ? status.message() : std::string("accepted");
   };
@@ -236,21 +236,21 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(message(libraryBody("squared_norm", {64, 16}, bundle::I64)).find("expects element type F32 or F64, got I64"), std::string::npos);
   EXPECT_NE(message(libraryBody("attention_forward", {1, 1, 1, 1, 1, 1})).find("misses integer 'query_length'"), std::string::npos);
 
-  bundle::Body unknownSymbol = doubleBody(1);
+  bundle::CompiledFunction unknownSymbol = doubleBody(1);
   unknownSymbol.mutable_launches(0)->mutable_kernel()->set_symbol("nowhere");
   EXPECT_NE(message(unknownSymbol).find("kernel 'nowhere' is in none of the bundle's kernel objects"), std::string::npos);
-  bundle::Body badSlot = doubleBody(1);
-  badSlot.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_slot(2);
+  bundle::CompiledFunction badSlot = doubleBody(1);
+  badSlot.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_argument(2);
   EXPECT_NE(message(badSlot).find("slot 2 of 2 is named"), std::string::npos);
-  bundle::Body outside = doubleBody(1);
+  bundle::CompiledFunction outside = doubleBody(1);
   outside.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_fixed(400);
   EXPECT_NE(message(outside).find("outside slot 1 of 0 + 4 per row bytes"), std::string::npos);
-  bundle::Body empty = doubleBody(1);
+  bundle::CompiledFunction empty = doubleBody(1);
   empty.add_launches();
   EXPECT_NE(message(empty).find("launch 1: holds nothing"), std::string::npos);
 
   EXPECT_NE(device->loadObject("/nonexistent/kernels.so").message().find("cannot be loaded"), std::string::npos);
-  bundle::BodyLibrary foreign;
+  bundle::FunctionLibrary foreign;
   foreign.set_arch("sm_90");
   EXPECT_NE(device->loadBodies(foreign, "/nonexistent").message().find("kernels are for sm_90"), std::string::npos);
   EXPECT_TRUE(device->runBody(99u, {}).failed());
@@ -266,61 +266,61 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
 // before anything runs.
 TEST(CpuDevice, KernelsStayInsideTheirSlots) {
   auto device = makeDevice(1);
-  auto message = [&](const std::function<void(bundle::Body &, bundle::KernelLaunch &)> &change) {
-    bundle::Body body = doubleBody(100);
+  auto message = [&](const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
+    bundle::CompiledFunction body = doubleBody(100);
     change(body, *body.mutable_launches(0)->mutable_kernel());
     Status status = device->addBody(body);
     return status.failed() ? status.message() : std::string("accepted");
   };
-  auto says = [&](const char *words, const std::function<void(bundle::Body &, bundle::KernelLaunch &)> &change) {
+  auto says = [&](const char *words, const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
     std::string said = message(change);
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
   says("accepted", [](auto &, auto &) {});
   says("operand 0 reaches to byte 0 + 404 per row, outside slot 0 of 0 + 400 per row bytes",
-       [](auto &, auto &launch) { launch.mutable_points()->set_per_row(101); });
-  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(100 + (1 << 24)); });
-  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(INT64_MAX); });
-  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_points()->set_fixed(1); });
-  says("points", [](auto &, auto &launch) { launch.mutable_points()->set_per_row(-1); });
+       [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(101); });
+  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(100 + (1 << 24)); });
+  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(INT64_MAX); });
+  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_fixed(1); });
+  says("points", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(-1); });
   says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(4); });
   says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
   says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
-  says("outside slot 0", [](auto &body, auto &) { body.mutable_slots(0)->mutable_bytes()->set_per_row(399); });
+  says("outside slot 0", [](auto &body, auto &) { body.mutable_arguments(0)->mutable_bytes()->set_per_row(399); });
   says("expects 2 operands, got 1", [](auto &, auto &launch) {
     launch.mutable_operands()->RemoveLast();
     launch.clear_accumulates();
   });
-  says("is written to, but slot 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_slot(0); });
+  says("is written to, but slot 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_argument(0); });
   says("does not say what it touches", [](auto &, auto &launch) { launch.set_symbol("zorse_test_double_needs"); });
 }
 
 TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   auto device = makeDevice(1);
-  auto message = [&](const bundle::Body &body) {
+  auto message = [&](const bundle::CompiledFunction &body) {
     Status status = device->addBody(body);
     return status.failed() ? status.message() : std::string("accepted");
   };
   // (rows x 8) times (8 x 4).
-  bundle::Body product;
+  bundle::CompiledFunction product;
   addSlot(product, bundle::BOUNDARY_IN, bundle::READ, 0, 32);
   addSlot(product, bundle::PARAMETER, bundle::READ, 128, 0);
   addSlot(product, bundle::BOUNDARY_OUT, bundle::WRITE, 0, 16);
-  bundle::MatrixProduct &p = *product.add_launches()->mutable_product();
+  bundle::Matmul &p = *product.add_launches()->mutable_matmul();
   p.set_type(bundle::F32);
   p.mutable_m()->set_per_row(1);
   p.mutable_n()->set_fixed(4);
   p.mutable_k()->set_fixed(8);
-  p.mutable_b()->set_slot(1);
-  p.mutable_c()->set_slot(2);
+  p.mutable_b()->set_argument(1);
+  p.mutable_c()->set_argument(2);
   p.set_lda(8);
   p.set_ldb(4);
   p.set_ldc(4);
   p.set_alpha(1);
   EXPECT_EQ(message(product), "accepted");
-  auto says = [&](const char *words, const std::function<void(bundle::MatrixProduct &)> &change) {
-    bundle::Body changed = product;
-    change(*changed.mutable_launches(0)->mutable_product());
+  auto says = [&](const char *words, const std::function<void(bundle::Matmul &)> &change) {
+    bundle::CompiledFunction changed = product;
+    change(*changed.mutable_launches(0)->mutable_matmul());
     std::string said = message(changed);
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
@@ -334,31 +334,31 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   says("operand a reaches", [](auto &p) { p.mutable_batch()->set_fixed(2), p.set_batch_stride_a(8); });
   says("expects extents and strides from 0 to 2^48", [](auto &p) { p.set_batch_stride_c(INT64_MAX); });
   says("expects extents and strides from 0 to 2^48", [](auto &p) { p.mutable_m()->set_per_row(-1); });
-  says("is written to, but slot 0 is only read", [](auto &p) { p.mutable_c()->set_slot(0); });
+  says("is written to, but slot 0 is only read", [](auto &p) { p.mutable_c()->set_argument(0); });
 
-  bundle::Body norm = libraryBody("squared_norm", {0, 16});
+  bundle::CompiledFunction norm = libraryBody("squared_norm", {0, 16});
   EXPECT_EQ(message(norm), "accepted");
-  norm.mutable_slots(0)->mutable_bytes()->set_per_row(3);
+  norm.mutable_arguments(0)->mutable_bytes()->set_per_row(3);
   EXPECT_NE(message(norm).find("operand 0 reaches to byte 0 + 4 per row"), std::string::npos);
-  bundle::Body decide = libraryBody("decide", {128, 1024, 8});
-  decide.mutable_slots(1)->mutable_bytes()->set_fixed(64);
+  bundle::CompiledFunction decide = libraryBody("decide", {128, 1024, 8});
+  decide.mutable_arguments(1)->mutable_bytes()->set_fixed(64);
   EXPECT_NE(message(decide).find("operand 1 reaches to byte 256"), std::string::npos) << message(decide);
 
   // Two heads of size 8 at 4 positions: per row, 256 bytes each for q, k, v and out, and 32 for the log-sum-exp.
-  bundle::Body attention;
+  bundle::CompiledFunction attention;
   for (int64_t bytes : {256, 256, 256, 256, 32})
     addSlot(attention, bundle::WORKSPACE, bundle::WRITE, 0, bytes);
   bundle::LibraryCall &call = *attention.add_launches()->mutable_library();
   call.set_name("attention_forward");
   call.set_type(bundle::F32);
   for (uint32_t slot : {0u, 1u, 2u, 0xffffffffu, 3u, 4u})
-    call.add_operands()->set_slot(slot);
+    call.add_operands()->set_argument(slot);
   for (auto [name, value] : {std::pair("query_length", 4), {"key_length", 4}, {"heads", 2}, {"head_size", 8}})
     (*call.mutable_integers())[name] = value;
   EXPECT_EQ(message(attention), "accepted");
   for (const char *name : {"query_length", "key_length", "heads", "head_size"})
     for (int64_t value : {int64_t(8), int64_t(1) << 24, int64_t(1) << 48, INT64_MAX}) {
-      bundle::Body changed = attention;
+      bundle::CompiledFunction changed = attention;
       if (std::string(name) == "head_size" && value == 8)
         value = 16;
       (*changed.mutable_launches(0)->mutable_library()->mutable_integers())[name] = value;

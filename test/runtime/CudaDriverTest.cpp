@@ -194,20 +194,20 @@ TEST(BlasLibraries, TheNewestThatServesIsTaken) {
 }
 
 /// A body library with one product of square matrices per size.
-bundle::BodyLibrary squareProducts(std::initializer_list<int64_t> sizes) {
-  bundle::BodyLibrary library;
+bundle::FunctionLibrary squareProducts(std::initializer_list<int64_t> sizes) {
+  bundle::FunctionLibrary library;
   library.set_arch("emu");
   for (int64_t size : sizes) {
-    bundle::Body &body = *library.add_bodies();
+    bundle::CompiledFunction &body = *library.add_functions();
     body.set_name("square");
     for (int i = 0; i < 3; ++i)
-      body.add_slots()->mutable_bytes()->set_fixed(4 * size * size);
-    bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+      body.add_arguments()->mutable_bytes()->set_fixed(4 * size * size);
+    bundle::Matmul &product = *body.add_launches()->mutable_matmul();
     product.set_type(bundle::F32);
     product.mutable_m()->set_fixed(size), product.mutable_n()->set_fixed(size), product.mutable_k()->set_fixed(size);
     product.set_lda(size), product.set_ldb(size), product.set_ldc(size);
     product.set_alpha(1);
-    product.mutable_a()->set_slot(0), product.mutable_b()->set_slot(1), product.mutable_c()->set_slot(2);
+    product.mutable_a()->set_argument(0), product.mutable_b()->set_argument(1), product.mutable_c()->set_argument(2);
   }
   return library;
 }
@@ -261,7 +261,7 @@ TEST_F(CudaDriver, AnErrorOfTheCompilerComesWithItsLog) {
   directory.write("emu/kernels.bc", image);
   auto bodies = CudaBodies::create(*cuda, "emu");
   ASSERT_FALSE(bodies.failed()) << bodies.message();
-  bundle::BodyLibrary library;
+  bundle::FunctionLibrary library;
   library.set_arch("emu");
   library.add_objects("kernels.bc");
   const Status status = (*bodies)->load(library, directory.path(""));

@@ -87,11 +87,11 @@ protected:
     return text;
   }
 
-  static bundle::BodyLibrary emptyBodies(int count) {
-    bundle::BodyLibrary library;
+  static bundle::FunctionLibrary emptyBodies(int count) {
+    bundle::FunctionLibrary library;
     library.set_arch(GetParam().arch);
     for (int i = 0; i < count; ++i)
-      library.add_bodies()->set_name("nothing " + std::to_string(i));
+      library.add_functions()->set_name("nothing " + std::to_string(i));
     return library;
   }
 
@@ -406,8 +406,8 @@ TEST_P(DeviceConformance, BodiesThatAreNotThereFail) {
 }
 
 TEST_P(DeviceConformance, LaunchesThatItDoesNotKnowAreRefused) {
-  bundle::BodyLibrary library = emptyBodies(2);
-  library.mutable_bodies(1)->add_launches();
+  bundle::FunctionLibrary library = emptyBodies(2);
+  library.mutable_functions(1)->add_launches();
   Status status = device->loadBodies(library, "/nonexistent");
   ASSERT_TRUE(status.failed());
   EXPECT_NE(status.message().find("body 'nothing 1'"), std::string::npos) << status.message();
@@ -416,12 +416,12 @@ TEST_P(DeviceConformance, LaunchesThatItDoesNotKnowAreRefused) {
 // Computing.
 
 /// C (m x n) = A (m x k) * B (k x n) with m rows; slots A, B, C.
-inline bundle::Body productBody(int64_t n, int64_t k) {
-  bundle::Body body;
+inline bundle::CompiledFunction productBody(int64_t n, int64_t k) {
+  bundle::CompiledFunction body;
   body.set_name("product");
   const int64_t fixed[] = {0, k * n * 4, 0}, perRow[] = {k * 4, 0, n * 4};
   for (int i = 0; i < 3; ++i) {
-    bundle::Slot &slot = *body.add_slots();
+    bundle::FunctionArgument &slot = *body.add_arguments();
     slot.set_kind(bundle::WORKSPACE);
     slot.set_index(uint32_t(i));
     slot.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
@@ -429,14 +429,14 @@ inline bundle::Body productBody(int64_t n, int64_t k) {
     slot.mutable_bytes()->set_fixed(fixed[i]);
     slot.mutable_bytes()->set_per_row(perRow[i]);
   }
-  bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+  bundle::Matmul &product = *body.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
   product.mutable_m()->set_per_row(1);
   product.mutable_n()->set_fixed(n);
   product.mutable_k()->set_fixed(k);
   product.mutable_batch()->set_fixed(1);
-  product.mutable_b()->set_slot(1);
-  product.mutable_c()->set_slot(2);
+  product.mutable_b()->set_argument(1);
+  product.mutable_c()->set_argument(2);
   product.set_lda(k);
   product.set_ldb(n);
   product.set_ldc(n);
@@ -447,8 +447,8 @@ inline bundle::Body productBody(int64_t n, int64_t k) {
 
 TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
   constexpr int64_t kRows = 5, kN = 7, kK = 11;
-  bundle::BodyLibrary library = emptyBodies(1);
-  *library.add_bodies() = productBody(kN, kK);
+  bundle::FunctionLibrary library = emptyBodies(1);
+  *library.add_functions() = productBody(kN, kK);
   Status loaded = device->loadBodies(library, "/nonexistent");
   ASSERT_FALSE(loaded.failed()) << loaded.message();
   std::vector<float> a(kRows * kK), b(kK * kN), c(kRows * kN, 0.5f), got(c.size());
@@ -480,13 +480,13 @@ TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
 }
 
 TEST_P(DeviceComputing, CodeThatItDoesNotHaveIsNamed) {
-  auto message = [&](bundle::BodyLibrary library) {
+  auto message = [&](bundle::FunctionLibrary library) {
     std::unique_ptr<QueuedDevice> fresh = GetParam().make();
     Status status = fresh->loadBodies(library, "/nonexistent");
     return status.failed() ? status.message() : std::string("accepted");
   };
-  bundle::BodyLibrary kernel = emptyBodies(0), routine = emptyBodies(0), object = emptyBodies(1), foreign = emptyBodies(1);
-  bundle::Body &first = *kernel.add_bodies(), &second = *routine.add_bodies();
+  bundle::FunctionLibrary kernel = emptyBodies(0), routine = emptyBodies(0), object = emptyBodies(1), foreign = emptyBodies(1);
+  bundle::CompiledFunction &first = *kernel.add_functions(), &second = *routine.add_functions();
   first.set_name("first");
   first.add_launches()->mutable_kernel()->set_symbol("no_such_kernel");
   second.set_name("second");

@@ -37,7 +37,7 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override {
     return inner_->expose(address, fault_ == "any-transport" ? "local" : transport);
   }
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override {
+  Status loadBodies(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
     Status status = inner_->loadBodies(library, objects);
     return fault_ == "any-bodies" ? Status::success() : status;
   }

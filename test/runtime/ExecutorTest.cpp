@@ -351,7 +351,7 @@ TEST_F(ExecutorTest, TheTraceHasEveryEntryOfTheStepsAskedFor) {
   std::vector<StepReport> reports;
   ASSERT_FALSE(train(*executor, two.bundle, training(3, reports)).failed());
   std::vector<TraceEvent> events = executor->takeTrace();
-  size_t entries = two.bundle.programs[0].entries_size() + two.bundle.programs[1].entries_size();
+  size_t entries = two.bundle.programs[0].instructions_size() + two.bundle.programs[1].instructions_size();
   EXPECT_EQ(events.size(), 2 * entries);
   for (const TraceEvent &event : events)
     EXPECT_LE(event.begin, event.end);

@@ -63,7 +63,7 @@ TEST_F(HardwareTest, DirectTransfersNeedOneVersionAndGpusOfTheirOwn) {
   two.bundle.hostStaged = two.bundle.programs;
   EXPECT_EQ(whyNotDirect(two.bundle, ranks), "") << "no device has direct transfers";
   for (zorse::bundle::Program &program : two.bundle.programs)
-    program.add_queues()->set_kind(zorse::bundle::DIRECT);
+    program.add_queues()->set_kind(zorse::bundle::DEVICE_TO_DEVICE);
   for (size_t r = 0; r < ranks.size(); ++r) {
     ranks[r].nccl = "2.28.3";
     ranks[r].driver = "13.0";

@@ -60,7 +60,7 @@ public:
     options.beforeCall = [this](const ObservedCall &call) { inject(call); };
     executor_ = must(Executor::create(bundle_, std::move(locals), options));
     for (uint32_t d = 0; d < bundle_.programs.size(); ++d)
-      for (const bundle::Entry &entry : bundle_.programs[d].entries()) {
+      for (const bundle::Instruction &entry : bundle_.programs[d].instructions()) {
         auto note = [&](std::vector<uint32_t> &list) {
           if (list.empty() || list.back() != d)
             list.push_back(d);
@@ -151,8 +151,8 @@ private:
     if (!schedule_.kind[step] || call.device != devices[schedule_.choice[step] % devices.size()] ||
         call.entry.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
       return;
-    for (int s = 0; s < call.body.slots_size(); ++s)
-      if (const bundle::Slot &slot = call.body.slots(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
+    for (int s = 0; s < call.body.arguments_size(); ++s)
+      if (const bundle::FunctionArgument &slot = call.body.arguments(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
         const double wide = loss ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
         const float narrow = float(wide);
         must(slot.type() == bundle::F64 ? call.memory.write(call.slots[s], &wide, 8) : call.memory.write(call.slots[s], &narrow, 4));

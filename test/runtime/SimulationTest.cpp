@@ -8,7 +8,7 @@
 using namespace zorse;
 using namespace zorse::runtime;
 using bundle::Compute;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
@@ -52,7 +52,7 @@ public:
   /// A sum over all devices.
   uint32_t sum(double seconds, const std::vector<std::vector<uint32_t>> &after) {
     for (uint32_t d = 0; d < b.programs.size(); ++d) {
-      bundle::AllReduce &sum = *half(d, next, Collectives, bundle::REPORT, seconds, after[d]).mutable_all_reduce();
+      bundle::AllReduce &sum = *half(d, next, Collectives, bundle::READ_METRICS, seconds, after[d]).mutable_all_reduce();
       for (uint32_t member = 0; member < b.programs.size(); ++member)
         sum.add_members(member);
       sum.mutable_region()->set_bytes(128);
@@ -87,9 +87,9 @@ private:
     uint32_t queue, position;
   };
 
-  Entry &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase, double seconds, const std::vector<uint32_t> &after,
-              const std::vector<uint32_t> &afterPrevious = {}) {
-    Entry &entry = *b.programs[device].add_entries();
+  Instruction &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase, double seconds, const std::vector<uint32_t> &after,
+                    const std::vector<uint32_t> &afterPrevious = {}) {
+    Instruction &entry = *b.programs[device].add_instructions();
     entry.set_id(id);
     entry.set_queue(queue);
     entry.set_phase(phase);
@@ -130,7 +130,7 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     for (BundleDevice &device : p.b.devices)
       device.kind = announces ? "cpu" : "sim";
     for (auto &program : p.b.programs) // receives into separate memory
-      for (auto &entry : *program.mutable_entries())
+      for (auto &entry : *program.mutable_instructions())
         if (entry.has_receive())
           entry.mutable_receive()->mutable_region()->set_offset(entry.id());
     SimulationOptions options;
@@ -140,7 +140,8 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     // The sender is free at 2, so its second transfer starts then, not at 11, when b has received from c.
     double begins = -1;
     for (const TraceEvent &event : s.trace)
-      if (event.device == 0 && p.b.programs[0].entries(int(event.entry)).has_send() && p.b.programs[0].entries(int(event.entry)).send().peer() == 2)
+      if (event.device == 0 && p.b.programs[0].instructions(int(event.entry)).has_send() &&
+          p.b.programs[0].instructions(int(event.entry)).send().peer() == 2)
         begins = event.begin;
     EXPECT_DOUBLE_EQ(begins, announces ? 2 : 12);
     EXPECT_DOUBLE_EQ(s.stepEnds[0], announces ? 11 : 13);
@@ -202,7 +203,7 @@ TEST(Simulation, StepsArePreparedOneAhead) {
   // Without transfers, a could run far ahead of b. On one device, step n + 2 waits for step n.
   Programs p({"a"}, "sim");
   p.compute(0, Compute::F, 1);
-  Entry &load = *p.b.programs[0].add_entries();
+  Instruction &load = *p.b.programs[0].add_instructions();
   load.set_id(p.next++);
   load.set_queue(ToDevice);
   load.set_phase(bundle::LOAD);
@@ -224,7 +225,7 @@ TEST(Simulation, WaitsOfThePreviousStep) {
   uint32_t f = p.compute(0, Compute::F, 1);
   p.transfer(0, 1, 3, 1000, {f});
   // Position 0 of a's send queue: the transfer still reads the buffer that F writes.
-  bundle::Wait &wait = *p.b.programs[0].mutable_entries(0)->add_waits();
+  bundle::Wait &wait = *p.b.programs[0].mutable_instructions(0)->add_waits();
   wait.set_queue(SendQueue);
   wait.set_position(0);
   wait.set_previous_step(true);
@@ -311,12 +312,12 @@ TEST(Simulation, NamesWhoWaitsForever) {
   // the matching transfer.
   Programs p({"left", "right"});
   for (uint32_t device : {0u, 1u}) {
-    Entry &send = *p.b.programs[device].add_entries();
+    Instruction &send = *p.b.programs[device].add_instructions();
     send.set_id(device);
     send.set_queue(SendQueue);
     send.set_phase(bundle::FORWARD);
     send.mutable_send()->set_peer(1 - device);
-    Entry &receive = *p.b.programs[device].add_entries();
+    Instruction &receive = *p.b.programs[device].add_instructions();
     receive.set_id(1 - device);
     receive.set_queue(ReceiveQueue);
     receive.set_phase(bundle::FORWARD);
@@ -332,7 +333,7 @@ TEST(Simulation, NamesWhoWaitsForever) {
   Programs q({"a"});
   q.compute(0, Compute::F, 1);
   q.compute(0, Compute::B, 1);
-  bundle::Wait &wait = *q.b.programs[0].mutable_entries(0)->add_waits();
+  bundle::Wait &wait = *q.b.programs[0].mutable_instructions(0)->add_waits();
   wait.set_queue(ComputeQueue);
   wait.set_position(1);
   result = simulatePrograms(q.b, {});
@@ -342,7 +343,7 @@ TEST(Simulation, NamesWhoWaitsForever) {
 
 TEST(Simulation, RefusesTimesThatAreNone) {
   Programs p = pipeline(0);
-  p.b.programs[1].mutable_entries(1)->set_planned_end(-1);
+  p.b.programs[1].mutable_instructions(1)->set_planned_end(-1);
   EXPECT_TRUE(simulatePrograms(p.b, {}).failed());
 }
 

@@ -263,8 +263,8 @@ struct ProgramWait {
 std::vector<ProgramWait> waitsOf(const Bundle &bundle) {
   std::vector<ProgramWait> all;
   for (int d = 0; d < int(bundle.programs.size()); ++d)
-    for (int e = 0; bundle.devices[size_t(d)].kind == "cuda" && e < bundle.programs[size_t(d)].entries_size(); ++e)
-      for (int w = 0; w < bundle.programs[size_t(d)].entries(e).waits_size(); ++w)
+    for (int e = 0; bundle.devices[size_t(d)].kind == "cuda" && e < bundle.programs[size_t(d)].instructions_size(); ++e)
+      for (int w = 0; w < bundle.programs[size_t(d)].instructions(e).waits_size(); ++w)
         all.push_back({d, e, w});
   return all;
 }
@@ -301,7 +301,7 @@ int main(int argc, char **argv) {
     std::string what = std::string(kinds[kind]) + ", " + std::to_string(index);
     if (kind == 0) {
       const ProgramWait at = waitsOf(bundle)[index];
-      bundle::Entry &entry = *changed.programs[size_t(at.device)].mutable_entries(at.entry);
+      bundle::Instruction &entry = *changed.programs[size_t(at.device)].mutable_instructions(at.entry);
       what = changed.programs[size_t(at.device)].device_name() + ", entry " + std::to_string(entry.id()) + " without wait for position " +
              std::to_string(entry.waits(at.wait).position()) + " of queue " + std::to_string(entry.waits(at.wait).queue()) +
              (entry.waits(at.wait).previous_step() ? " of the step before" : "");

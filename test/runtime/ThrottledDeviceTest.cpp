@@ -26,7 +26,7 @@ public:
   Status copy(DeviceAddress, DeviceAddress, size_t) override { return Status::success(); }
   Status fill(DeviceAddress, std::byte, size_t) override { return Status::success(); }
   Result<void *> expose(DeviceAddress, const std::string &) override { return internalError("none"); }
-  Status loadBodies(const bundle::BodyLibrary &, const KernelObjects &) override { return Status::success(); }
+  Status loadBodies(const bundle::FunctionLibrary &, const KernelObjects &) override { return Status::success(); }
   uint64_t launches() const override { return 7; }
   Status runBody(uint32_t index, const BodyArguments &) override {
     double begin = seconds(CLOCK_MONOTONIC), until = seconds(CLOCK_THREAD_CPUTIME_ID) + 0.02;

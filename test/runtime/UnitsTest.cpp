@@ -35,7 +35,7 @@ public:
     if (d == 0) {
       bundle_.bodies.set_arch(arch);
     } else {
-      zorse::bundle::BodyLibrary library;
+      zorse::bundle::FunctionLibrary library;
       library.set_arch(arch);
       bundle_.otherTargets.push_back(library);
       device.target = uint32_t(d);

@@ -37,7 +37,7 @@ private:
   template <typename Table> typename Table::value_type *own(Table &table, Column &rows, const Column &(bundle::Call::*column)() const) {
     const uint32_t row = rows[slot];
     int64_t users = 0;
-    for (const bundle::Entry &entry : program->entries())
+    for (const bundle::Instruction &entry : program->instructions())
       for (const bundle::Call &other : entry.compute().calls())
         users += std::count((other.*column)().begin(), (other.*column)().end(), row);
     if (users > 1) {

@@ -67,8 +67,8 @@ public:
     for (int d = 0; d < plan.devices; ++d) {
       // The first entry of a step waits for the last entry of the previous step.
       auto &program = programs[d];
-      if (program.entries_size() > 1)
-        waitFor(d, program.mutable_entries(0), program.entries_size() - 1, true);
+      if (program.instructions_size() > 1)
+        waitFor(d, program.mutable_instructions(0), program.instructions_size() - 1, true);
       program.mutable_arenas(0)->set_bytes(used[uint32_t(d)]);
       program.set_planned_bytes(used[uint32_t(d)]);
     }
@@ -77,7 +77,7 @@ public:
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &bodies;
   const SerialPlan &plan;
   std::vector<bundle::Program> programs;
   std::vector<bundle::SlotBinder> binders; ///< per program
@@ -103,11 +103,11 @@ private:
     return whole;
   }
 
-  void waitFor(int d, bundle::Entry *entry, int target, bool previous) {
+  void waitFor(int d, bundle::Instruction *entry, int target, bool previous) {
     auto &program = programs[d];
-    uint32_t queue = program.entries(target).queue(), position = 0;
+    uint32_t queue = program.instructions(target).queue(), position = 0;
     for (int e = 0; e < target; ++e)
-      position += program.entries(e).queue() == queue;
+      position += program.instructions(e).queue() == queue;
     auto *wait = entry->add_waits();
     wait->set_queue(queue);
     wait->set_position(position);
@@ -115,14 +115,14 @@ private:
   }
 
   /// Adds an entry with the current id that waits for all earlier entries of its device.
-  bundle::Entry *add(int d, uint32_t queue, bundle::Phase phase) {
-    auto *entry = programs[d].add_entries();
+  bundle::Instruction *add(int d, uint32_t queue, bundle::Phase phase) {
+    auto *entry = programs[d].add_instructions();
     entry->set_id(next);
     entry->set_queue(queue);
     entry->set_phase(phase);
-    if (last[d] >= 0 && programs[d].entries(last[d]).queue() != queue)
+    if (last[d] >= 0 && programs[d].instructions(last[d]).queue() != queue)
       waitFor(d, entry, last[d], false);
-    last[d] = programs[d].entries_size() - 1;
+    last[d] = programs[d].instructions_size() - 1;
     return entry;
   }
 
@@ -201,13 +201,13 @@ private:
     first.set_bytes(uint64_t(ownOf(group, device).elements() * 4));
     return first;
   }
-  void addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::Extents *runs) const {
+  void addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::ShardRanges *runs) const {
     const Compact whole = wholeOf(group);
     for (uint32_t d : devices)
       for (const Compact::Run &run : whole.runs())
         add(d, run.begin, run.end, runs);
   }
-  static void add(uint32_t device, int64_t begin, int64_t end, bundle::Extents *extents) {
+  static void add(uint32_t device, int64_t begin, int64_t end, bundle::ShardRanges *extents) {
     extents->add_members(device);
     extents->add_begin(begin);
     extents->add_end(end);
@@ -304,12 +304,12 @@ private:
     uint32_t d = cell.device;
     int64_t rows = cell.endSample - cell.firstSample;
     auto *call = compute->add_calls();
-    call->set_body(bodyOf(u, compute->task()));
+    call->set_function(bodyOf(u, compute->task()));
     call->set_unit(u);
     call->set_rows(rows);
     call->set_sample_base(cell.firstSample);
-    call->set_instance_base(unit.instance_base());
-    for (const auto &slot : bodies.bodies(int(call->body())).slots()) {
+    call->set_rng_id_base(unit.rng_id_base());
+    for (const auto &slot : bodies.functions(int(call->function())).arguments()) {
       int i = int(slot.index());
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what, bool overwrite = false) {
         binders[d].bind(*call, where, what, overwrite);
@@ -350,8 +350,8 @@ private:
       case bundle::SAVED:
         bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0));
         break;
-      case bundle::DEFERRED:
-        bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::DEFERRED_BLOCK, uint32_t(u), 0));
+      case bundle::SAVED_FOR_WEIGHT_GRAD:
+        bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK, uint32_t(u), 0));
         break;
       case bundle::WORKSPACE:
         bindTo(region(d,
@@ -373,7 +373,7 @@ private:
         bindTo({}, {});
       }
     }
-    if (call->body() == bodyOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
+    if (call->function() == bodyOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
       for (uint32_t p : unit.parameters())
         startedGroups.insert({d, summary.parameters(int(p)).group()});
   }
@@ -417,7 +417,7 @@ private:
     sum->set_cell(c);
     sum->set_group(-1);
     auto *call = sum->add_calls();
-    call->set_body(summary.sum_loss_body());
+    call->set_function(summary.sum_loss_function());
     call->set_unit(-1);
     call->set_rows(cell.endSample - cell.firstSample);
     call->set_sample_base(cell.firstSample);
@@ -425,7 +425,8 @@ private:
     for (int k = 0; k < summary.loss_size(); ++k)
       binder.bind(*call, region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4),
                   value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample));
-    binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::SUMS, 0, 0, 0, 0));
+    binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
+                value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
     ++next;
   }
 
@@ -462,7 +463,7 @@ private:
     }
   }
 
-  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).body(); }
+  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).function(); }
 
   /// The body that a task calls for a unit, or -1.
   int bodyOf(int u, bundle::Compute::Task task) const {
@@ -508,7 +509,7 @@ private:
         auto *reduce = add(int(d), 3, bundle::REDUCE)->mutable_reduce_scatter();
         reduce->set_group(g);
         reduce->set_type(bundle::F32);
-        reduce->set_order(bundle::RANKED);
+        reduce->set_order(bundle::FIXED_ORDER);
         for (uint32_t contributor : contributors)
           reduce->add_contributors(contributor);
         for (const auto &shard : shards) {
@@ -532,18 +533,19 @@ private:
       if (shard.begin >= shard.end || isPadding(shard))
         continue;
       deciders.insert(shard.device);
-      auto *norm = add(int(shard.device), 0, bundle::COMMIT)->mutable_compute();
+      auto *norm = add(int(shard.device), 0, bundle::GRAD_NORM)->mutable_compute();
       norm->set_task(bundle::Compute::NORM);
       norm->set_cell(-1);
       norm->set_group(int(shard.group));
       for (auto [begin, end, decays] : runs(shard)) {
         auto *call = norm->add_calls();
-        call->set_body(summary.norm_body());
+        call->set_function(summary.norm_function());
         call->set_unit(-1);
         call->set_rows(end - begin);
         bundle::SlotBinder &binder = binders[shard.device];
         binder.bind(*call, gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
-        binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::SUMS, 0, 0, 0, 0));
+        binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
+                    value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
       }
       ++next;
     }
@@ -553,28 +555,28 @@ private:
         members.insert(cell.device);
     if (members.size() > 1) {
       for (uint32_t d : members) {
-        auto *reduce = add(int(d), 3, bundle::REPORT)->mutable_all_reduce();
+        auto *reduce = add(int(d), 3, bundle::READ_METRICS)->mutable_all_reduce();
         for (uint32_t member : members)
           reduce->add_members(member);
         reduce->set_type(bundle::F64);
-        reduce->set_order(bundle::RANKED);
+        reduce->set_order(bundle::FIXED_ORDER);
         *reduce->mutable_region() = part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
-        *reduce->mutable_from() = value(bundle::Value::SUMS, 0, 0, 0, 0);
-        *reduce->mutable_to() = value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0);
+        *reduce->mutable_from() = value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0);
+        *reduce->mutable_to() = value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0);
       }
       ++next;
     }
     for (uint32_t d : deciders) {
-      auto *decide = add(int(d), 0, bundle::COMMIT)->mutable_compute();
-      decide->set_task(bundle::Compute::DECIDE);
+      auto *decide = add(int(d), 0, bundle::GRAD_NORM)->mutable_compute();
+      decide->set_task(bundle::Compute::CLIP_AND_CHECK);
       decide->set_cell(-1);
       decide->set_group(-1);
       auto *call = decide->add_calls();
-      call->set_body(summary.decide_body());
+      call->set_function(summary.clip_and_check_function());
       call->set_unit(-1);
       call->set_rows(1);
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[d].bind(*call, where, what); };
-      bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0));
+      bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0));
       bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
       bindTo(region(d, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0));
       ++next;
@@ -588,7 +590,7 @@ private:
       update->set_group(int(shard.group));
       for (auto [begin, end, decays] : runs(shard)) {
         auto *call = update->add_calls();
-        call->set_body(decays ? summary.update_body_decay() : summary.update_body_plain());
+        call->set_function(decays ? summary.update_function_decay() : summary.update_function_plain());
         call->set_unit(-1);
         call->set_rows(end - begin);
         auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[shard.device].bind(*call, where, what); };
@@ -605,7 +607,7 @@ private:
       ++next;
     }
     uint32_t reporter = *deciders.begin();
-    auto *report = add(int(reporter), 5, bundle::REPORT)->mutable_report();
+    auto *report = add(int(reporter), 5, bundle::READ_METRICS)->mutable_read_metrics();
     *report->mutable_region() = region(reporter, "scalars", kScalarsBlock);
     *report->mutable_value() = value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0);
     ++next;

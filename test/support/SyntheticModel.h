@@ -8,7 +8,7 @@ namespace zorse::test {
 
 struct SyntheticModel {
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;
+  bundle::FunctionLibrary bodies;
 };
 
 struct SyntheticOptions {

@@ -299,24 +299,24 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
   Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create(options);
   if (device.failed())
     return device.error();
-  bundle::Body body;
+  bundle::CompiledFunction body;
   body.set_name("product");
   for (uint32_t i = 0; i < 3; ++i) {
-    bundle::Slot &slot = *body.add_slots();
+    bundle::FunctionArgument &slot = *body.add_arguments();
     slot.set_kind(bundle::WORKSPACE);
     slot.set_index(i);
     slot.set_mode(bundle::UPDATE);
     slot.set_type(bundle::F32);
     slot.mutable_bytes()->set_fixed(n * n * 4);
   }
-  bundle::MatrixProduct &product = *body.add_launches()->mutable_product();
+  bundle::Matmul &product = *body.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
-  for (bundle::Extent *extent : {product.mutable_m(), product.mutable_n(), product.mutable_k()})
+  for (bundle::AffineSize *extent : {product.mutable_m(), product.mutable_n(), product.mutable_k()})
     extent->set_fixed(n);
   product.mutable_batch()->set_fixed(1);
-  product.mutable_a()->set_slot(0);
-  product.mutable_b()->set_slot(1);
-  product.mutable_c()->set_slot(2);
+  product.mutable_a()->set_argument(0);
+  product.mutable_b()->set_argument(1);
+  product.mutable_c()->set_argument(2);
   product.set_lda(n);
   product.set_ldb(n);
   product.set_ldc(n);

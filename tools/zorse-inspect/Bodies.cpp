@@ -13,7 +13,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string extent(const bundle::Extent &e, const char *row) {
+std::string extent(const bundle::AffineSize &e, const char *row) {
   if (e.per_row() == 0)
     return std::to_string(e.fixed());
   std::string text = (e.per_row() == 1 ? "" : std::to_string(e.per_row()) + "·") + row;
@@ -23,9 +23,9 @@ std::string extent(const bundle::Extent &e, const char *row) {
 std::string describe(const bundle::Launch &launch) {
   switch (launch.what_case()) {
   case bundle::Launch::kKernel:
-    return "kernel   " + launch.kernel().symbol() + "  points " + extent(launch.kernel().points(), "rows");
-  case bundle::Launch::kProduct: {
-    const bundle::MatrixProduct &p = launch.product();
+    return "kernel   " + launch.kernel().symbol() + "  points " + extent(launch.kernel().iterations(), "rows");
+  case bundle::Launch::kMatmul: {
+    const bundle::Matmul &p = launch.matmul();
     std::string text = "product  " + extent(p.m(), "rows") + " x " + extent(p.n(), "rows") + " x " + extent(p.k(), "rows");
     if (p.batch().per_row() || p.batch().fixed() > 1)
       text += ", batch " + extent(p.batch(), "rows");
@@ -43,21 +43,22 @@ std::string describe(const bundle::Launch &launch) {
 } // namespace
 
 void printBodies(const bundle::BundleView &bundle) {
-  const bundle::BodyLibrary &library = bundle.bodies;
+  const bundle::FunctionLibrary &library = bundle.bodies;
   std::string targets = library.arch();
-  for (const bundle::BodyLibrary &other : bundle.otherTargets)
+  for (const bundle::FunctionLibrary &other : bundle.otherTargets)
     targets += ", " + other.arch();
-  printf("%s for %s\n", bold(std::to_string(library.bodies_size()) + " bodies").c_str(), targets.c_str());
-  for (int b = 0; b < library.bodies_size(); ++b) {
-    const bundle::Body &body = library.bodies(b);
+  printf("%s for %s\n", bold(std::to_string(library.functions_size()) + " bodies").c_str(), targets.c_str());
+  for (int b = 0; b < library.functions_size(); ++b) {
+    const bundle::CompiledFunction &body = library.functions(b);
     printf("\n%s %s", dim(std::to_string(b)).c_str(), bold(body.name()).c_str());
     if (body.flops_per_row() > 0)
       printf("   %s FLOPs a row", amount(body.flops_per_row()).c_str());
     puts("");
     std::vector<std::vector<std::string>> table = {{"slot", "", "", ">bytes", ">a row"}};
-    for (const bundle::Slot &slot : body.slots())
-      table.push_back({lower(bundle::AccessMode_Name(slot.mode())), lower(bundle::SlotKind_Name(slot.kind())) + " " + std::to_string(slot.index()),
-                       slot.name(), bytes(slot.bytes().fixed()), slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
+    for (const bundle::FunctionArgument &slot : body.arguments())
+      table.push_back({lower(bundle::AccessMode_Name(slot.mode())),
+                       lower(bundle::ArgumentKind_Name(slot.kind())) + " " + std::to_string(slot.index()), slot.name(), bytes(slot.bytes().fixed()),
+                       slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
     printTable(table);
     for (int i = 0; i < body.launches_size(); ++i)
       printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(body.launches(i)).c_str(),

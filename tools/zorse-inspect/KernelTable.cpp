@@ -10,7 +10,7 @@ namespace zorse::inspect {
 
 namespace {
 
-double at(const bundle::Extent &extent, int64_t rows) { return double(extent.fixed()) + double(extent.per_row()) * double(rows); }
+double at(const bundle::AffineSize &extent, int64_t rows) { return double(extent.fixed()) + double(extent.per_row()) * double(rows); }
 
 struct Bytes {
   double read = 0, written = 0, moved = 0;
@@ -22,7 +22,7 @@ struct Bytes {
 Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
   Bytes bytes;
   double accumulated = 0;
-  const double points = at(launch.points(), rows);
+  const double points = at(launch.iterations(), rows);
   for (size_t i = 0; i < code.operands.size() && i < 64; ++i) {
     const PtxKernel::Operand &needs = code.operands[i];
     const double reach = double(needs.fixed) + double(needs.perRow) * double(rows) + double(needs.perPoint) * points;
@@ -39,11 +39,11 @@ Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t
 }
 
 std::optional<double> flopsOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
-  if (const double products = at(launch.product_flops(), rows); products > 0)
+  if (const double products = at(launch.matmul_flops(), rows); products > 0)
     return products; // the other accesses are negligible
   if (code.flops < 0 || launch.per_thread() == 0)
     return std::nullopt;
-  return double(code.flops) * std::ceil(at(launch.points(), rows) / launch.per_thread());
+  return double(code.flops) * std::ceil(at(launch.iterations(), rows) / launch.per_thread());
 }
 
 /// Calls of a body in a step.
@@ -53,17 +53,18 @@ struct Calls {
 };
 
 std::vector<Calls> findCalls(const InspectedBundle &what, const KernelQuery &asked, const KernelTable &table) {
-  std::vector<Calls> calls(size_t(table.target->bodies_size()));
+  std::vector<Calls> calls(size_t(table.target->functions_size()));
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bool here = std::find(table.devices.begin(), table.devices.end(), int(d)) != table.devices.end();
-    for (const bundle::Entry &entry : what.programs[d].entries())
+    for (const bundle::Instruction &entry : what.programs[d].instructions())
       for (const bundle::Call &call : entry.compute().calls()) {
-        if (call.body() >= calls.size())
+        if (call.function() >= calls.size())
           continue;
         // Calls outside of units work on elements of state, whose number does not depend on the
         // batch size.
         const int64_t rows = asked.rows > 0 && call.unit() >= 0 ? asked.rows : call.rows();
-        here ? calls[call.body()].rows.push_back(rows) : void(calls[call.body()].elsewhere = std::max(calls[call.body()].elsewhere, rows));
+        here ? calls[call.function()].rows.push_back(rows)
+             : void(calls[call.function()].elsewhere = std::max(calls[call.function()].elsewhere, rows));
       }
   }
   return calls;
@@ -88,7 +89,7 @@ void addLaunch(const bundle::KernelLaunch &launch, const Calls &calls, int64_t o
 } // namespace
 
 Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const std::string &assembler, KernelTable &table) {
-  const bundle::BodyLibrary &target = *table.target;
+  const bundle::FunctionLibrary &target = *table.target;
   Result<bundle::KernelFile> kernels = bundle::readKernels(what.bundle, target);
   if (kernels.failed())
     return kernels.error();
@@ -96,14 +97,14 @@ Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const st
   const std::map<std::string, PtxKernel> code = readPtx(kernels->bytes);
   std::map<std::string, KernelRow> rows;
   const std::vector<Calls> calls = findCalls(what, asked, table);
-  for (int b = 0; b < target.bodies_size(); ++b)
-    for (const bundle::Launch &launch : target.bodies(b).launches()) {
+  for (int b = 0; b < target.functions_size(); ++b)
+    for (const bundle::Launch &launch : target.functions(b).launches()) {
       if (!launch.has_kernel())
         continue;
       const std::string &symbol = launch.kernel().symbol();
       auto found = code.find(symbol);
       if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size()))
-        return userError(path + ": expected kernel '" + symbol + "', which body '" + target.bodies(b).name() +
+        return userError(path + ": expected kernel '" + symbol + "', which body '" + target.functions(b).name() +
                          "' launches, and the memory it touches (" + symbol + "_needs), got " +
                          (found == code.end() ? "none of that name" : "no such list, or another number of operands") + ". Compile the bundle again");
       KernelRow &row = rows[symbol];
@@ -114,8 +115,8 @@ Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const st
         row.launchShared = int(launch.kernel().shared_bytes());
         row.code = found->second;
       }
-      if (row.bodies.empty() || row.bodies.back().first != target.bodies(b).name())
-        row.bodies.emplace_back(target.bodies(b).name(), 0);
+      if (row.bodies.empty() || row.bodies.back().first != target.functions(b).name())
+        row.bodies.emplace_back(target.functions(b).name(), 0);
       ++row.bodies.back().second;
       addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch / zorse::samplesPerRow(what.bundle.summary),
                 table.bandwidth, row);

@@ -31,7 +31,7 @@ struct KernelRow {
 };
 
 struct KernelTable {
-  const bundle::BodyLibrary *target = nullptr;
+  const bundle::FunctionLibrary *target = nullptr;
   std::vector<int> devices; ///< indices of the bundle's devices that run this code
   std::string gpu;          ///< assumed GPU type
   double bandwidth = 0;     ///< memory bandwidth, bytes/s

@@ -11,7 +11,7 @@ namespace {
 bool isPtx(const std::string &arch) { return arch.rfind("sm_", 0) == 0; }
 
 /// Returns the bodies of target 0, 1, ...
-const bundle::BodyLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
+const bundle::FunctionLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
   return target == 0 ? bundle.bodies : bundle.otherTargets[target - 1];
 }
 

@@ -32,7 +32,7 @@ constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 
 
 void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffers, uint32_t arena) {
   double size = program.arenas(arena).bytes();
-  int width = std::max(30, terminalWidth() - 20), height = 28, entries = program.entries_size();
+  int width = std::max(30, terminalWidth() - 20), height = 28, entries = program.instructions_size();
   struct Pixel {
     double share = 0;
     int kind = -1;
@@ -75,7 +75,7 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
     for (const Buffer &b : buffers) {
       if (static_cast<int>(b.arena) != arena)
         continue;
-      double size = program.arenas(arena).bytes(), n = program.entries_size();
+      double size = program.arenas(arena).bytes(), n = program.instructions_size();
       out << "<rect x=\"" << width * b.first / n << "\" y=\"" << top + height * b.offset / size << "\" width=\"" << width * (b.last + 1 - b.first) / n
           << "\" height=\"" << height * b.bytes / size << "\" fill=\"" << fills[kindOf(b.value)]
           << "\" fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.3\"><title>" << kindName(kindOf(b.value)) << ' ' << b.value.id() << " ["
@@ -105,7 +105,7 @@ Status printMemory(const InspectedBundle &what, int device, const std::string &s
   printf("%s %s, %s planned\n\n", bold("Memory of").c_str(), coloured(program.device_name(), device).c_str(), bytes(program.planned_bytes()).c_str());
   static const char *const kinds[] = {"?", "device", "pinned host", "host", "NVMe"};
   for (int a = 0; a < program.arenas_size(); ++a) {
-    if (program.arenas(a).bytes() == 0 || program.entries_size() == 0)
+    if (program.arenas(a).bytes() == 0 || program.instructions_size() == 0)
       continue;
     printf("  %s\n", dim("arena " + std::to_string(a) + ", " + kinds[std::clamp<int>(program.arenas(a).kind(), 0, 4)] + " memory").c_str());
     drawArena(program, buffers, a);

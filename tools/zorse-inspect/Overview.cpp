@@ -11,32 +11,32 @@
 
 namespace zorse::inspect {
 
-std::string wordFor(const bundle::Entry &entry) {
+std::string wordFor(const bundle::Instruction &entry) {
   switch (entry.what_case()) {
-  case bundle::Entry::kCompute: {
+  case bundle::Instruction::kCompute: {
     static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "decide", "update", "sum loss"};
     int task = entry.compute().task();
     return words[task >= 0 && task <= 8 ? task : 0];
   }
-  case bundle::Entry::kCopy:
+  case bundle::Instruction::kCopy:
     return "copy";
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return "send";
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return "receive";
-  case bundle::Entry::kLoadInput:
+  case bundle::Instruction::kLoadInput:
     return "load";
-  case bundle::Entry::kLoadScalars:
+  case bundle::Instruction::kLoadScalars:
     return "scalars";
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return "gather";
-  case bundle::Entry::kReduceScatter:
+  case bundle::Instruction::kReduceScatter:
     return "reduce";
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return "all-reduce";
-  case bundle::Entry::kReport:
+  case bundle::Instruction::kReadMetrics:
     return "report";
-  case bundle::Entry::WHAT_NOT_SET:
+  case bundle::Instruction::WHAT_NOT_SET:
     break;
   }
   return "?";
@@ -72,7 +72,7 @@ void printUnits(const bundle::ModelSummary &s) {
     table.push_back({std::to_string(u), unit.name(), std::to_string(unit.class_id()), amount(parameters),
                      amount(functionOf(unitClass, bundle::UnitFunction::FORWARD).flops_per_row()),
                      amount(functionOf(unitClass, bundle::UnitFunction::BACKWARD).flops_per_row()), bytes(unitClass.saved_bytes().per_row()),
-                     bytes(unitClass.deferred_bytes().per_row()), bytes(passed)});
+                     bytes(unitClass.saved_for_weight_grad_bytes().per_row()), bytes(passed)});
   }
   printTable(table);
 }
@@ -80,7 +80,7 @@ void printUnits(const bundle::ModelSummary &s) {
 void printDevices(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Entry &entry : program.entries())
+    for (const bundle::Instruction &entry : program.instructions())
       end = std::max(end, entry.planned_end());
   std::vector<std::vector<std::string>> table = {{"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
   for (size_t d = 0; d < what.programs.size(); ++d) {
@@ -89,7 +89,7 @@ void printDevices(const InspectedBundle &what) {
     int sends = 0;
     double sent = 0, busy = 0;
     std::set<int> cells;
-    for (const bundle::Entry &entry : program.entries()) {
+    for (const bundle::Instruction &entry : program.instructions()) {
       if (entry.has_send()) {
         ++sends;
         sent += entry.send().region().bytes();
@@ -103,8 +103,9 @@ void printDevices(const InspectedBundle &what) {
     double memory = program.planned_bytes();
     std::string limit = device.memory ? bytes(memory) + " of " + bytes(device.memory) : bytes(memory);
     table.push_back({coloured(device.name, d), device.kind, std::to_string(device.threads), std::to_string(cells.size()),
-                     std::to_string(program.entries_size()), std::to_string(sends), bytes(sent), bar(device.memory ? memory / device.memory : 0, 12),
-                     limit, bar(end > 0 ? busy / end : 0, 12), percent(end > 0 ? busy / end : 0)});
+                     std::to_string(program.instructions_size()), std::to_string(sends), bytes(sent),
+                     bar(device.memory ? memory / device.memory : 0, 12), limit, bar(end > 0 ? busy / end : 0, 12),
+                     percent(end > 0 ? busy / end : 0)});
   }
   printTable(table);
 }
@@ -126,7 +127,7 @@ void printOverview(const InspectedBundle &what) {
   std::map<std::string, int> entries;
   int all = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Entry &entry : program.entries()) {
+    for (const bundle::Instruction &entry : program.instructions()) {
       ++entries[wordFor(entry)];
       ++all;
       end = std::max(end, entry.planned_end());
@@ -139,7 +140,7 @@ void printOverview(const InspectedBundle &what) {
   line("digest", what.bundle.digest);
   line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
                     std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
-                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.bodies_size()) + " bodies for " +
+                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.functions_size()) + " bodies for " +
                     what.bundle.bodies.arch());
   std::string blocks =
       s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";

@@ -21,7 +21,7 @@ struct Mark {
   int weight; ///< if several entries share a column, the one with the largest weight is shown
 };
 
-Mark markFor(const bundle::Entry &entry, const std::vector<int> &rank) {
+Mark markFor(const bundle::Instruction &entry, const std::vector<int> &rank) {
   if (entry.has_compute()) {
     int cell = entry.compute().cell();
     int place = cell >= 0 && cell < static_cast<int>(rank.size()) ? rank[cell] : 0;
@@ -63,7 +63,7 @@ const char *queueName(const bundle::Queue &queue) {
     return "load";
   case bundle::DEVICE_TO_HOST:
     return "to host";
-  case bundle::DIRECT:
+  case bundle::DEVICE_TO_DEVICE:
     return "direct";
   default:
     return "i/o";
@@ -75,7 +75,7 @@ const char *queueName(const bundle::Queue &queue) {
 void printTimeline(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Entry &entry : program.entries())
+    for (const bundle::Instruction &entry : program.instructions())
       end = std::max(end, entry.planned_end());
   if (end <= 0) {
     puts("  The programs carry no planned times.");
@@ -103,7 +103,7 @@ void printTimeline(const InspectedBundle &what) {
     for (int q = 0; q < program.queues_size(); ++q) {
       std::vector<Mark> columns(width, Mark{' ', 0, 0});
       bool used = false;
-      for (const bundle::Entry &entry : program.entries()) {
+      for (const bundle::Instruction &entry : program.instructions()) {
         if (static_cast<int>(entry.queue()) != q)
           continue;
         used = true;

@@ -96,10 +96,10 @@ private:
         c.unit = u;
         // Order of execution: each task reads outputs of earlier ones (saved block of the forward,
         // deferred block of the input gradients).
-        auto bodyOf = [&](bundle::UnitFunction::Task task) { return functionOf(bundle.summary, unit, task).body(); };
+        auto bodyOf = [&](bundle::UnitFunction::Task task) { return functionOf(bundle.summary, unit, task).function(); };
         c.tasks = {{Forward, bodyOf(bundle::UnitFunction::FORWARD)}, {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
         const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS), weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() && inputs < uint32_t(bundle.bodies.bodies_size())) // the two parts exist only if the plan splits backwards
+        if (unit.splits() && inputs < uint32_t(bundle.bodies.functions_size())) // the two parts exist only if the plan splits backwards
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
@@ -149,7 +149,7 @@ private:
   }
 
   Status call(const UnitClass &c, size_t set, uint32_t body, int64_t rows) {
-    std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.bodies.bodies(static_cast<int>(body)));
+    std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.bodies.functions(static_cast<int>(body)));
     BodyArguments arguments;
     arguments.slots = addresses.data();
     arguments.rows = rows;
@@ -311,18 +311,18 @@ private:
   Status otherCosts(planning::DeviceProfile &profile) {
     // As many elements as the largest group, if memory permits, so that the data is not cached.
     int64_t elements = 0;
-    for (const bundle::GroupInfo &group : bundle.summary.groups())
+    for (const bundle::FlatGroupInfo &group : bundle.summary.groups())
       elements = std::max<int64_t>(elements, group.trainable() ? group.elements() : 0);
     classes.clear();
     elements = std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
     std::string report = "other costs:";
     auto elementwise = [&](const char *name, uint32_t body, double &each, double &fixed) -> Status {
-      if (elements < 4096 || body >= static_cast<uint32_t>(bundle.bodies.bodies_size()))
+      if (elements < 4096 || body >= static_cast<uint32_t>(bundle.bodies.functions_size()))
         return Status::success();
       Result<Slots> slots = Slots::make(device, bundle, -1, {body}, elements, scratch->base(), 11);
       if (slots.failed())
         return slots.error();
-      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
+      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.functions(static_cast<int>(body)));
       Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
         BodyArguments arguments;
         arguments.slots = addresses.data();
@@ -334,9 +334,9 @@ private:
       report += text;
       return status;
     };
-    if (Status status = elementwise("update", bundle.summary.update_body_decay(), profile.updatePerElement, profile.updateFixed); status.failed())
+    if (Status status = elementwise("update", bundle.summary.update_function_decay(), profile.updatePerElement, profile.updateFixed); status.failed())
       return status;
-    if (Status status = elementwise("norm", bundle.summary.norm_body(), profile.normPerElement, profile.normFixed); status.failed())
+    if (Status status = elementwise("norm", bundle.summary.norm_function(), profile.normPerElement, profile.normFixed); status.failed())
       return status;
 
     size_t large = std::min<size_t>(64 << 20, std::max<size_t>(options.memory / 4, 1 << 20)), small = large / 16;
@@ -356,13 +356,13 @@ private:
                   1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
     // A nearly empty body measures the cost of a call.
-    if (bundle.summary.decide_body() < static_cast<uint32_t>(bundle.bodies.bodies_size()) &&
-        bundle.bodies.bodies(static_cast<int>(bundle.summary.decide_body())).slots_size() > 0) {
-      uint32_t body = bundle.summary.decide_body();
+    if (bundle.summary.clip_and_check_function() < static_cast<uint32_t>(bundle.bodies.functions_size()) &&
+        bundle.bodies.functions(static_cast<int>(bundle.summary.clip_and_check_function())).arguments_size() > 0) {
+      uint32_t body = bundle.summary.clip_and_check_function();
       Result<Slots> slots = Slots::make(device, bundle, -1, {body}, 1, scratch->base(), 13);
       if (slots.failed())
         return slots.error();
-      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.bodies(static_cast<int>(body)));
+      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.functions(static_cast<int>(body)));
       Status failure;
       std::vector<double> samples;
       for (int round = 0; round < 5; ++round)

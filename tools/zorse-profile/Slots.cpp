@@ -12,7 +12,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-uint64_t bytesAt(const bundle::Slot &slot, int64_t rows) {
+uint64_t bytesAt(const bundle::FunctionArgument &slot, int64_t rows) {
   return static_cast<uint64_t>(std::max<int64_t>(slot.bytes().fixed() + slot.bytes().per_row() * rows, 0));
 }
 
@@ -53,7 +53,7 @@ void fillIntegers(std::vector<std::byte> &out, bundle::ElementType type, int64_t
 
 } // namespace
 
-std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::Slot &slot, uint64_t bytes,
+std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::FunctionArgument &slot, uint64_t bytes,
                                                 std::mt19937_64 &random) {
   std::vector<std::byte> out(bytes);
   bool real = slot.type() == bundle::F32 || slot.type() == bundle::F64 || slot.type() == bundle::BF16 || slot.type() == bundle::F16;
@@ -97,7 +97,7 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     if (real)
       fill(out, slot.type(), slot.index() >= 2 ? 1e-4 : 0, slot.index() >= 2 ? 0 : 0.02, random); // optimizer states are not negative
     return out;
-  case bundle::OPTIMIZER_STEP_SLOT: {
+  case bundle::OPTIMIZER_STEP: {
     const abi::OptimizerStep step = {.updates = 10, .lossScale = 1, .goodSteps = 10, .overflows = 0};
     memcpy(out.data(), &step, std::min(out.size(), sizeof step));
     return out;
@@ -110,7 +110,7 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
 uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &bodies, int64_t rows, uint64_t *workspace) {
   std::map<std::pair<int, uint32_t>, uint64_t> sizes;
   for (uint32_t index : bodies)
-    for (const bundle::Slot &slot : bundle.bodies.bodies(static_cast<int>(index)).slots()) {
+    for (const bundle::FunctionArgument &slot : bundle.bodies.functions(static_cast<int>(index)).arguments()) {
       uint64_t bytes = aligned(bytesAt(slot, rows));
       if (slot.kind() == bundle::WORKSPACE)
         *workspace = std::max(*workspace, bytes);
@@ -127,9 +127,9 @@ Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, co
                           DeviceAddress workspace, uint32_t seed) {
   Slots slots;
   std::mt19937_64 random(seed);
-  std::map<std::pair<int, uint32_t>, std::pair<const bundle::Slot *, uint64_t>> wanted;
+  std::map<std::pair<int, uint32_t>, std::pair<const bundle::FunctionArgument *, uint64_t>> wanted;
   for (uint32_t index : bodies)
-    for (const bundle::Slot &slot : bundle.bodies.bodies(static_cast<int>(index)).slots()) {
+    for (const bundle::FunctionArgument &slot : bundle.bodies.functions(static_cast<int>(index)).arguments()) {
       auto &entry = wanted[{slot.kind(), slot.index()}];
       entry = {&slot, std::max(entry.second, aligned(bytesAt(slot, rows)))};
     }
@@ -150,9 +150,9 @@ Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, co
   return Result<Slots>(std::move(slots));
 }
 
-std::vector<DeviceAddress> Slots::of(const bundle::Body &body) const {
+std::vector<DeviceAddress> Slots::of(const bundle::CompiledFunction &body) const {
   std::vector<DeviceAddress> addresses;
-  for (const bundle::Slot &slot : body.slots())
+  for (const bundle::FunctionArgument &slot : body.arguments())
     addresses.push_back(places.at({slot.kind(), slot.index()}));
   return addresses;
 }

@@ -24,7 +24,7 @@ public:
                                      int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
 
   /// Returns one address per slot of the body.
-  std::vector<runtime::DeviceAddress> of(const bundle::Body &body) const;
+  std::vector<runtime::DeviceAddress> of(const bundle::CompiledFunction &body) const;
 
   /// Returns the bytes that `make` allocates; `workspace` receives the bytes of workspace.
   static uint64_t bytesOf(const runtime::Bundle &bundle, const std::vector<uint32_t> &bodies, int64_t rows, uint64_t *workspace);
@@ -35,6 +35,7 @@ private:
 };
 
 /// Returns contents for one slot. `unit` is -1 for functions outside of units.
-std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit, const bundle::Slot &slot, uint64_t bytes, std::mt19937_64 &random);
+std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit, const bundle::FunctionArgument &slot, uint64_t bytes,
+                                std::mt19937_64 &random);
 
 } // namespace zorse::profile

@@ -115,7 +115,7 @@ private:
         };
       else {
         options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
-        options.observes = [this](const bundle::Entry &entry, bool isEvaluation) { return generator->observes(entry, isEvaluation); };
+        options.observes = [this](const bundle::Instruction &entry, bool isEvaluation) { return generator->observes(entry, isEvaluation); };
       }
     }
     made = Clock::now();

@@ -29,7 +29,7 @@ namespace zorse::bundle {
 struct ProgramNames {
   std::vector<std::string> devices; ///< by index; indices beyond the end get names such as "device3"
   const ModelSummary *summary = nullptr;
-  const BodyLibrary *bodies = nullptr;
+  const FunctionLibrary *bodies = nullptr;
 };
 
 /// Prints a program, even an invalid one. Fails if the text cannot express it: a queue that does

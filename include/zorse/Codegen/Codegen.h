@@ -41,7 +41,7 @@ struct CodegenOptions {
 class KernelSet;
 
 struct CompiledBodies {
-  bundle::BodyLibrary library;        ///< one body per function, in the module's order and with the function's name.
+  bundle::FunctionLibrary library;    ///< one body per function, in the module's order and with the function's name.
   std::shared_ptr<KernelSet> sources; ///< the kernels; null after they are compiled.
   std::string object;                 ///< bytes of the shared object named by library.objects(0).
   unsigned kernels = 0;               ///< number of distinct kernels in it.
@@ -73,7 +73,7 @@ void appendBuiltinBodies(mlir::MLIRContext *context, CompiledBodies &bodies, con
 /// architecture.
 void writeTarget(mlir::ModuleOp module, CompiledBodies &bodies);
 /// Replaces the bodies of a target and erases kernels that no body launches.
-void setBodies(TargetOp target, const bundle::BodyLibrary &bodies);
+void setBodies(TargetOp target, const bundle::FunctionLibrary &bodies);
 /// Compiles the kernels of a target to its object. The kernels stay in the module.
 /// \param options  the architecture is ignored; the target's is used
 /// \param kernels, compiled  counters as in CompiledBodies; the function adds to them
@@ -86,7 +86,7 @@ std::string sumName(bundle::ElementType type, uint32_t terms);
 /// them), are for tests: their object is the LLVM bitcode from which PTX is generated otherwise.
 bool isCudaArch(const std::string &arch);
 
-/// Returns the CPU name that `arch` stands for on this machine, as it appears in BodyLibrary.arch
+/// Returns the CPU name that `arch` stands for on this machine, as it appears in FunctionLibrary.arch
 /// and in kernels/<arch>/.
 std::string resolveArch(const std::string &arch);
 

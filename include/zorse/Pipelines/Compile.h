@@ -98,6 +98,6 @@ Status adoptBundle(CompileOptions &options);
 bool compileModel(const CompileOptions &options);
 
 /// Runs the first half, up to bodies, which provides the planner's data about a model.
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::BodyLibrary &bodies);
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &bodies);
 
 } // namespace zorse::pipelines

@@ -55,7 +55,9 @@ struct Value {
 
   using Kind = bundle::Value;
   /// Parameters as units read them: the copy in the compute type if the group has one.
-  static Value parametersToRead(bool copied, uint32_t group, Elements e) { return {copied ? Kind::PARAMETER_COPY : Kind::PARAMETERS, group, 0, e}; }
+  static Value parametersToRead(bool copied, uint32_t group, Elements e) {
+    return {copied ? Kind::LOW_PRECISION_PARAMETERS : Kind::PARAMETERS, group, 0, e};
+  }
   static Value parameters(uint32_t group, Elements e) { return {Kind::PARAMETERS, group, 0, e}; }
   static Value gradients(uint32_t group, Elements e) { return {Kind::GRADIENTS, group, 0, e}; }
   static Value reducedGradients(uint32_t group, Elements e) { return {Kind::REDUCED_GRADIENTS, group, 0, e}; }
@@ -64,13 +66,13 @@ struct Value {
   /// \param cut  units from `cut` on have contributed
   static Value activationGradient(uint32_t value, uint32_t cut, Samples s) { return {Kind::ACTIVATION_GRADIENT, value, cut, s}; }
   static Value savedBlock(uint32_t unit, Samples s) { return {Kind::SAVED_BLOCK, unit, 0, s}; }
-  static Value deferredBlock(uint32_t unit, Samples s) { return {Kind::DEFERRED_BLOCK, unit, 0, s}; }
+  static Value deferredBlock(uint32_t unit, Samples s) { return {Kind::SAVED_FOR_WEIGHT_GRAD_BLOCK, unit, 0, s}; }
   static Value inputRows(uint32_t input, Samples s) { return {Kind::INPUT_ROWS, input, 0, s}; }
   static Value lossRows(uint32_t unit, uint32_t term, Samples s) { return {Kind::LOSS_ROWS, unit, term, s}; }
   /// \param stage  0: as loaded, 1: with the decision, 2: with scaled loss gradients
   static Value scalars(uint32_t stage = 0) { return {Kind::STEP_SCALARS, stage, 0, Samples()}; }
-  static Value sums() { return {Kind::SUMS, 0, 0, Samples()}; }
-  static Value globalSum() { return {Kind::GLOBAL_SUM, 0, 0, Samples()}; }
+  static Value sums() { return {Kind::LOCAL_METRICS, 0, 0, Samples()}; }
+  static Value globalSum() { return {Kind::GLOBAL_METRICS, 0, 0, Samples()}; }
   static Value optimizerStep() { return {Kind::OPTIMIZER_STEP, 0, 0, Samples()}; }
   /// The value in the next step, which an update writes.
   Value next() const {
@@ -96,11 +98,11 @@ struct Slot {
   Region region;
   Value value;
   uint32_t index = 0;
-  bundle::SlotKind kind : 8; // large steps have millions of slots: 64 bytes each
+  bundle::ArgumentKind kind : 8; // large steps have millions of slots: 64 bytes each
   bundle::AccessMode mode : 8;
   bool overwrite : 1; ///< ACCUMULATE: first contribution of the step in list order.
 
-  Slot() : kind(bundle::SLOT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
+  Slot() : kind(bundle::ARGUMENT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
 };
 
 struct Call {
@@ -154,7 +156,7 @@ struct Collective {
   Value value; ///< of the whole
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::ElementType type = bundle::F32;
-  bundle::ReductionOrder order = bundle::RANKED;
+  bundle::ReductionOrder order = bundle::FIXED_ORDER;
   std::vector<uint32_t> members;
   std::vector<Shard> shards;
   int64_t chunk = 0; ///< elements of a shard that one round of a direct reduction adds
@@ -249,7 +251,7 @@ enum class LoweringStage : uint8_t {
 struct LoweringTables;
 /// \param summary, bodies, costs  the same as in every expansion that uses the tables; they must
 ///   outlive them
-std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::BodyLibrary *bodies, const Costs *costs);
+std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *bodies, const Costs *costs);
 
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
@@ -266,7 +268,7 @@ struct StepOptions {
   /// Bodies with slot lists that determine which buffers a task accesses: for example, a boundary
   /// input that the backward does not have is freed after the forward. If null, every slot that the
   /// architecture allows is assumed to exist: a correct program with slightly more memory.
-  const bundle::BodyLibrary *bodies = nullptr;
+  const bundle::FunctionLibrary *bodies = nullptr;
   /// Times of tasks and transfers, by the plan's devices. If null, FLOPs, the plan's speeds and its
   /// two links are used.
   const Costs *costs = nullptr;

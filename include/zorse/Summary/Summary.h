@@ -122,7 +122,7 @@ std::vector<std::string> describeLoss(const bundle::ModelSummary &summary, int64
 constexpr bundle::ElementType accumulationType(bundle::ElementType computeType) { return computeType == bundle::F64 ? bundle::F64 : bundle::F32; }
 
 /// Type of a group's parameters as units read them and all-gathers transfer them.
-bundle::ElementType computeType(const bundle::GroupInfo &group);
+bundle::ElementType computeType(const bundle::FlatGroupInfo &group);
 
 int64_t elementsOf(const bundle::ParameterInfo &parameter);
 

@@ -84,7 +84,7 @@ mlir::func::FuncOp functionOp(mlir::ModuleOp module, const bundle::UnitClass &un
 /// Results of codegen for one function.
 struct FunctionSizes {
   uint32_t body = 0; ///< UINT32_MAX: not compiled (allowed only for parts of a backward and of a forward)
-  bundle::Extent workspace;
+  bundle::AffineSize workspace;
 };
 
 /// Fills body indices and workspaces. Calls `sizes` once per function name (functions of classes,

@@ -45,7 +45,7 @@ public:
   mlir::FailureOr<std::vector<Kernel>> attention(const KernelContext &context, int cluster) override {
     return cuda::buildAttention(context, cluster, target.chip);
   }
-  std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) override {
+  std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &body, const bundle::LibraryCall &call) override {
     return cuda::buildRoutine(context, body, call, conversions());
   }
   std::string arch() const override { return target.chip; }

@@ -79,7 +79,7 @@ std::string originOf(ArrayRef<Operation *> ops) {
 struct Lowering {
   func::FuncOp function;
   Emitter &emitter;
-  bundle::Body &body;
+  bundle::CompiledFunction &body;
   FunctionSizes &sizes;
   Slots slots;
   BufferAliases aliases;
@@ -87,7 +87,7 @@ struct Lowering {
   Workspace workspace;
   Place workspacePlace;
 
-  Lowering(func::FuncOp function, Emitter &emitter, bundle::Body &body, FunctionSizes &sizes)
+  Lowering(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &body, FunctionSizes &sizes)
       : function(function), emitter(emitter), body(body), sizes(sizes), slots(body) {}
 
   Place placeOf(Value root) {
@@ -104,15 +104,15 @@ struct Lowering {
   bundle::Pointer pointer(Value root, int64_t offset) {
     Place place = root ? placeOf(root) : slots.scalars();
     bundle::Pointer pointer;
-    pointer.set_slot(place.slot);
+    pointer.set_argument(place.slot);
     pointer.set_fixed(place.fixed + (root ? offset * elementBytes(root.getType()) : 0));
     pointer.set_per_row(place.perRow);
     return pointer;
   }
 
   /// Bytes from element `offset` of the buffer that holds `root` to the end of `root` in it.
-  bundle::Extent reach(Value root, int64_t offset) {
-    bundle::Extent bytes;
+  bundle::AffineSize reach(Value root, int64_t offset) {
+    bundle::AffineSize bytes;
     if (!root) {
       bytes.set_fixed(offsetof(abi::StepScalars, sums));
       return bytes;
@@ -134,7 +134,7 @@ struct Lowering {
     return alias != aliases.end() && !alias->second.container && slots.resultAccumulates(alias->second.result);
   }
 
-  void addBytes(const bundle::Extent &bytes) { sizes.bytesPerRow += bytes.per_row(); }
+  void addBytes(const bundle::AffineSize &bytes) { sizes.bytesPerRow += bytes.per_row(); }
 
   void lowerKernel(Kernel kernel, bundle::Launch &launch) {
     addBytes(kernel.launch.cost());
@@ -145,7 +145,7 @@ struct Lowering {
 
   void lowerMatmul(Operation *op, bundle::Launch &launch) {
     MatmulPlan plan = *planMatmul(op, aliases);
-    bundle::MatrixProduct &matmul = *launch.mutable_product();
+    bundle::Matmul &matmul = *launch.mutable_matmul();
     matmul = plan.matmul;
     Value result = op->getResult(0);
     *matmul.mutable_a() = pointer(plan.a.root, plan.a.layout.offset);
@@ -172,7 +172,7 @@ struct Lowering {
   KernelBuilder::Place scratchOf(int cluster) {
     const Place place = workspace.scratch.lookup(cluster);
     KernelBuilder::Place scratch;
-    scratch.pointer.set_slot(workspacePlace.slot);
+    scratch.pointer.set_argument(workspacePlace.slot);
     scratch.pointer.set_fixed(place.fixed);
     scratch.pointer.set_per_row(place.perRow);
     scratch.reach.set_per_row(emitter.attentionScratch(plan.fusionGroups[size_t(cluster)].ops.front()));
@@ -204,7 +204,7 @@ struct Lowering {
     AttentionPlan plan = *planAttention(op, aliases);
     bundle::LibraryCall &call = *launch.mutable_library();
     call = plan.call;
-    auto absent = [&] { call.add_operands()->set_slot(abi::kAbsentSlot); };
+    auto absent = [&] { call.add_operands()->set_argument(abi::kAbsentSlot); };
     for (auto [position, value] : llvm::enumerate(plan.operands)) {
       if (!value) {
         absent();
@@ -232,7 +232,7 @@ struct Lowering {
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, alias] : aliases)
-      if (!alias.container && body.slots(slots.results[alias.result].slot).mode() == bundle::UPDATE)
+      if (!alias.container && body.arguments(slots.results[alias.result].slot).mode() == bundle::UPDATE)
         writer[slots.results[alias.result].slot] = plan.availableAfter(value);
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
       for (Operation *op : fusionGroup.ops)
@@ -311,7 +311,7 @@ struct Lowering {
 
 } // namespace
 
-LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::Body &body, FunctionSizes &sizes) {
+LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &body, FunctionSizes &sizes) {
   body.set_name(bodyName(function));
   if (!function.getBody().hasOneBlock())
     return function.emitError("expects a straight-line function with a body");

@@ -33,6 +33,6 @@ public:
 };
 
 /// Fills `body` and `sizes`, and adds the kernels to the emitter. Fails after a diagnostic.
-mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::Body &body, FunctionSizes &sizes);
+mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &body, FunctionSizes &sizes);
 
 } // namespace zorse::codegen

@@ -28,11 +28,11 @@ public:
   /// Returns a kernel that replaces a routine of the runtime (runtime/abi/Library.md); none if the
   /// device has the routine.
   /// \param slots  the slots of the operands, one each.
-  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::Body &body, const bundle::LibraryCall &call) {
+  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &body, const bundle::LibraryCall &call) {
     return std::nullopt;
   }
 
-  /// BodyLibrary.arch, and the name of the file in kernels/<arch>/ that `link` creates.
+  /// FunctionLibrary.arch, and the name of the file in kernels/<arch>/ that `link` creates.
   virtual std::string arch() const = 0;
   virtual const char *object() const = 0;
 

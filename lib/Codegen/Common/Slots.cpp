@@ -10,9 +10,9 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-bundle::Extent zorse::codegen::tensorBytes(Type type) {
+bundle::AffineSize zorse::codegen::tensorBytes(Type type) {
   auto tensor = cast<RankedTensorType>(type);
-  bundle::Extent bytes;
+  bundle::AffineSize bytes;
   int64_t count = elementCount(tensor) * elementBytes(tensor);
   carriesSamples(tensor) ? bytes.set_per_row(count) : bytes.set_fixed(count);
   return bytes;
@@ -23,13 +23,13 @@ static_assert(int(SlotKind::Parameter) == bundle::PARAMETER && int(SlotKind::Par
               int(SlotKind::BoundaryOut) == bundle::BOUNDARY_OUT && int(SlotKind::BoundaryInGradient) == bundle::BOUNDARY_IN_GRADIENT &&
               int(SlotKind::BoundaryOutGradient) == bundle::BOUNDARY_OUT_GRADIENT && int(SlotKind::Saved) == bundle::SAVED &&
               int(SlotKind::Scalars) == bundle::SCALARS && int(SlotKind::Loss) == bundle::LOSS && int(SlotKind::State) == bundle::STATE &&
-              int(SlotKind::OptimizerStep) == bundle::OPTIMIZER_STEP_SLOT && int(SlotKind::Deferred) == bundle::DEFERRED);
-static bundle::SlotKind kindOf(SlotAttr slot) { return static_cast<bundle::SlotKind>(slot.getKind()); }
+              int(SlotKind::OptimizerStep) == bundle::OPTIMIZER_STEP && int(SlotKind::Deferred) == bundle::SAVED_FOR_WEIGHT_GRAD);
+static bundle::ArgumentKind kindOf(SlotAttr slot) { return static_cast<bundle::ArgumentKind>(slot.getKind()); }
 
-uint32_t Slots::slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type,
+uint32_t Slots::slot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
                      StringRef name) {
-  for (int i = 0; i < body.slots_size(); ++i) {
-    bundle::Slot &slot = *body.mutable_slots(i);
+  for (int i = 0; i < body.arguments_size(); ++i) {
+    bundle::FunctionArgument &slot = *body.mutable_arguments(i);
     if (slot.kind() != kind || slot.index() != index)
       continue;
     // An argument that is also a result is updated in place.
@@ -37,27 +37,27 @@ uint32_t Slots::slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode m
       slot.set_mode(bundle::UPDATE);
     return i;
   }
-  bundle::Slot &slot = *body.add_slots();
+  bundle::FunctionArgument &slot = *body.add_arguments();
   slot.set_kind(kind);
   slot.set_index(index);
   slot.set_mode(mode);
   *slot.mutable_bytes() = bytes;
   slot.set_type(type);
   slot.set_name(name.str());
-  return body.slots_size() - 1;
+  return body.arguments_size() - 1;
 }
 
 Place Slots::scalars(int64_t offset) {
-  bundle::Extent bytes;
+  bundle::AffineSize bytes;
   bytes.set_fixed(offsetof(abi::StepScalars, sums)); // sums have their own slot
   return {slot(bundle::SCALARS, 0, bundle::READ, bytes, bundle::F64, "scalars"), offset, 0};
 }
 
-Place Slots::workspace(const bundle::Extent &bytes) {
+Place Slots::workspace(const bundle::AffineSize &bytes) {
   return {slot(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0};
 }
 
-bool Slots::resultAccumulates(unsigned result) const { return body.slots(results[result].slot).mode() == bundle::ACCUMULATE; }
+bool Slots::resultAccumulates(unsigned result) const { return body.arguments(results[result].slot).mode() == bundle::ACCUMULATE; }
 
 /// Returns the function that writes a packed block and determines its layout, for functions that
 /// read only some of its tensors.
@@ -89,12 +89,12 @@ LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, PackedTensors 
   // earlier ones).
   llvm::sort(tensors, [](auto &a, auto &b) { return a.first < b.first; });
   for (auto [index, type] : tensors)
-    if (bundle::Extent bytes = tensorBytes(type); bytes.per_row() == 0) {
+    if (bundle::AffineSize bytes = tensorBytes(type); bytes.per_row() == 0) {
       packed.places[index].fixed = packed.bytes.fixed();
       packed.bytes.set_fixed(packed.bytes.fixed() + roundUp64(bytes.fixed()));
     }
   for (auto [index, type] : tensors)
-    if (bundle::Extent bytes = tensorBytes(type); bytes.per_row() != 0) {
+    if (bundle::AffineSize bytes = tensorBytes(type); bytes.per_row() != 0) {
       packed.places[index] = {0, packed.bytes.fixed(), packed.bytes.per_row()};
       packed.bytes.set_per_row(packed.bytes.per_row() + roundUp64(bytes.per_row()));
     }
@@ -129,10 +129,10 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
     return diagnose() << "expects zorse.slot, got none";
   if (!isGraphTensor(type) || bundleType(type) == bundle::ELEMENT_TYPE_UNSPECIFIED)
     return diagnose() << "expects a tensor of f32, f64, bf16, f16, i64, i32 or i1, got " << type;
-  const bundle::SlotKind kind = kindOf(attribute);
+  const bundle::ArgumentKind kind = kindOf(attribute);
   const StringRef name = stringifySlotKind(attribute.getKind());
   const uint32_t index = attribute.getIndex();
-  if (kind == bundle::SAVED || kind == bundle::DEFERRED) {
+  if (kind == bundle::SAVED || kind == bundle::SAVED_FOR_WEIGHT_GRAD) {
     const PackedTensors &packed = kind == bundle::SAVED ? saved : deferred;
     if (index >= packed.places.size())
       return diagnose() << "expects one of the " << packed.places.size() << " " << name << " tensors there are, got " << attribute;

@@ -17,32 +17,32 @@ struct Place {
 
 class Slots {
 public:
-  explicit Slots(bundle::Body &body) : body(body) {}
+  explicit Slots(bundle::CompiledFunction &body) : body(body) {}
 
   /// Reads zorse.slot of every argument and result. Fails after a diagnostic.
   mlir::LogicalResult assign(mlir::func::FuncOp function);
 
   Place scalars(int64_t offset = 0);
-  Place workspace(const bundle::Extent &bytes);
+  Place workspace(const bundle::AffineSize &bytes);
   bool resultAccumulates(unsigned result) const;
 
   std::vector<Place> arguments, results;
-  bundle::Extent savedBytes() const { return saved.bytes; }
+  bundle::AffineSize savedBytes() const { return saved.bytes; }
 
 private:
-  uint32_t slot(bundle::SlotKind kind, uint32_t index, bundle::AccessMode mode, const bundle::Extent &bytes, bundle::ElementType type,
+  uint32_t slot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
                 llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
   /// Tensors packed in one slot: offsets by index, and the total size.
   struct PackedTensors {
     std::vector<Place> places;
-    bundle::Extent bytes;
+    bundle::AffineSize bytes;
   };
   /// Computes the layout of a packed block from the class's function that writes it, or from
   /// `function` if it is not in a class.
   mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, PackedTensors &packed);
 
-  bundle::Body &body;
+  bundle::CompiledFunction &body;
   PackedTensors saved, deferred;
 };
 
@@ -50,7 +50,7 @@ private:
 int64_t offsetOfScalar(SlotAttr scalar);
 
 /// Size of a tensor in bytes: per row if it has a batch dimension, else fixed.
-bundle::Extent tensorBytes(mlir::Type type);
+bundle::AffineSize tensorBytes(mlir::Type type);
 inline int64_t roundUp64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 } // namespace zorse::codegen

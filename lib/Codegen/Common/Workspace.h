@@ -9,7 +9,7 @@ namespace zorse::codegen {
 struct Workspace {
   llvm::DenseMap<mlir::Value, Place> places; ///< without slot; tensors with a batch dimension follow all fixed bytes.
   llvm::DenseMap<int, Place> scratch;        ///< without slot; scratch buffers of clusters, shared by their launches
-  bundle::Extent bytes;
+  bundle::AffineSize bytes;
 };
 
 /// Allocates every materialized value without a claim, every concat without a claim, and scratch

@@ -21,7 +21,7 @@ protected:
     double last = 0;                 ///< FLOPs of the forward that compute its results but no saved activations
     double elementwise = 0;          ///< bytes touched by elementwise kernels
     int64_t saved = 0, deferred = 0;
-    bundle::Extent workspace; ///< of every task except the weight gradients of a split backward
+    bundle::AffineSize workspace; ///< of every task except the weight gradients of a split backward
   };
   struct Parameter {
     std::string name;
@@ -42,7 +42,7 @@ protected:
 
 private:
   uint32_t bodies = 0; ///< number of bodies added
-  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::Extent &workspace, double flops, double bytes);
+  void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::AffineSize &workspace, double flops, double bytes);
   bundle::UnitClass &addClass(const std::string &name, const Work &work);
 };
 

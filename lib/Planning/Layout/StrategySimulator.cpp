@@ -154,7 +154,7 @@ void StrategySimulator::ownByMemory(const Strategy &strategy, bool withReplicas,
     if (problem.summary.groups(g).trainable() && readers[static_cast<size_t>(g)].size() > 1)
       sets[readers[static_cast<size_t>(g)]].push_back(static_cast<uint32_t>(g));
   auto ownedBytes = [&](uint32_t g) {
-    const bundle::GroupInfo &group = problem.summary.groups(static_cast<int>(g));
+    const bundle::FlatGroupInfo &group = problem.summary.groups(static_cast<int>(g));
     const double size = static_cast<double>(elementBytes(group.type()));
     return static_cast<double>(group.elements()) * size * (problem.summary.moments() + (computeType(group) != group.type() ? 1 : 0));
   };

@@ -4,20 +4,20 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 Status zorse::runtime::communicate(Transport &transport, PreparedEntry &prepared, Operation operation) {
-  const Entry &entry = *prepared.entry;
+  const Instruction &entry = *prepared.entry;
   switch (entry.what_case()) {
-  case Entry::kSend:
+  case Instruction::kSend:
     return transport.send(operation, entry.send().peer(), prepared.data, entry.send().region().bytes());
-  case Entry::kReceive:
+  case Instruction::kReceive:
     return transport.receive(operation, entry.receive().peer(), prepared.data, entry.receive().region().bytes());
-  case Entry::kAllGather:
+  case Instruction::kAllGather:
     return transport.allGather(operation, prepared.gather);
-  case Entry::kReduceScatter:
+  case Instruction::kReduceScatter:
     return transport.reduceScatter(operation, prepared.reduction);
-  case Entry::kAllReduce:
+  case Instruction::kAllReduce:
     return transport.allReduce(operation, prepared.sum);
   default:
     return internalError("an entry of an unknown kind");
@@ -25,17 +25,17 @@ Status zorse::runtime::communicate(Transport &transport, PreparedEntry &prepared
 }
 
 Status zorse::runtime::communicate(DeviceTransport &transport, PreparedEntry &prepared, WorkStream &stream) {
-  const Entry &entry = *prepared.entry;
+  const Instruction &entry = *prepared.entry;
   switch (entry.what_case()) {
-  case Entry::kSend:
+  case Instruction::kSend:
     return transport.send(entry.send().peer(), prepared.deviceData, entry.send().region().bytes(), stream);
-  case Entry::kReceive:
+  case Instruction::kReceive:
     return transport.receive(entry.receive().peer(), prepared.deviceData, entry.receive().region().bytes(), stream);
-  case Entry::kAllGather:
+  case Instruction::kAllGather:
     return transport.allGather(prepared.deviceGather, stream);
-  case Entry::kReduceScatter:
+  case Instruction::kReduceScatter:
     return transport.reduceScatter(prepared.deviceReduction, stream);
-  case Entry::kAllReduce:
+  case Instruction::kAllReduce:
     return transport.allReduce(prepared.deviceSum, stream);
   default:
     return internalError("an entry of an unknown kind is on a direct queue");

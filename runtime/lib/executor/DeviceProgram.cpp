@@ -10,12 +10,12 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
 bool inEvaluation(bundle::Phase phase) {
-  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::REPORT;
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::READ_METRICS;
 }
 
 NumberType numberType(bundle::ElementType type) {
@@ -32,9 +32,9 @@ NumberType numberType(bundle::ElementType type) {
 }
 
 /// Whether persistent state is no longer what the step before left once an entry has begun.
-bool changesState(const bundle::Program &program, const Entry &entry) {
+bool changesState(const bundle::Program &program, const Instruction &entry) {
   if (entry.has_compute())
-    return entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::DECIDE;
+    return entry.compute().task() == bundle::Compute::UPDATE_GROUP || entry.compute().task() == bundle::Compute::CLIP_AND_CHECK;
   if (!entry.has_copy())
     return false;
   const bundle::Region &to = entry.copy().to();
@@ -67,10 +67,10 @@ Result<std::unique_ptr<DeviceProgram>> DeviceProgram::create(const Bundle &bundl
   p->workers = workersOf(p->program, kind, threadPerQueue);
   p->threads = threadsOf(p->program, kind, p->workers, threadPerQueue);
   p->workerEntries.resize(p->workers.empty() ? 0 : *std::max_element(p->workers.begin(), p->workers.end()) + 1);
-  p->entries = std::vector<PreparedEntry>(p->program.entries_size());
-  for (int i = 0; i < p->program.entries_size(); ++i) {
+  p->entries = std::vector<PreparedEntry>(p->program.instructions_size());
+  for (int i = 0; i < p->program.instructions_size(); ++i) {
     PreparedEntry &prepared = p->entries[i];
-    prepared.entry = &p->program.entries(i);
+    prepared.entry = &p->program.instructions(i);
     prepared.index = i;
     prepared.program = p.get();
     if (Status status = p->prepare(prepared, transport); status.failed())
@@ -111,19 +111,19 @@ void DeviceProgram::prepareCalls(PreparedEntry &prepared) {
   size_t first = 0;
   for (const bundle::Call &call : prepared.entry->compute().calls()) {
     prepared.calls.push_back(
-        {call.body(), {{call.rows(), call.sample_base(), call.instance_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
+        {call.function(), {{call.rows(), call.sample_base(), call.rng_id_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
     first += size_t(bundle::SlotBindings(program, call).size());
   }
 }
 
 Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transport) {
-  const Entry &entry = *prepared.entry;
+  const Instruction &entry = *prepared.entry;
   prepared.inEvaluation = inEvaluation(entry.phase());
   prepared.changesState = changesState(program, entry);
   for (const bundle::Wait &wait : entry.waits())
     prepared.waits.push_back({wait.queue(), wait.position(), wait.previous_step()});
   prepared.beside = runsBeside(bundle, index, entry);
-  prepared.deviceToDevice = program.queues(int(entry.queue())).kind() == bundle::DIRECT;
+  prepared.deviceToDevice = program.queues(int(entry.queue())).kind() == bundle::DEVICE_TO_DEVICE;
   if (prepared.deviceToDevice) {
     prepareDirect(prepared);
     return Status::success();
@@ -148,24 +148,24 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
   };
 
   switch (entry.what_case()) {
-  case Entry::kCompute:
+  case Instruction::kCompute:
     prepareCalls(prepared);
     break;
-  case Entry::kSend:
+  case Instruction::kSend:
     prepared.data = exposed(entry.send().region());
     break;
-  case Entry::kReceive:
+  case Instruction::kReceive:
     prepared.data = exposed(entry.receive().region());
     break;
-  case Entry::kAllGather:
+  case Instruction::kAllGather:
     prepared.gather.elementBytes = elementBytes(entry.all_gather().type());
     share(prepared.gather, prepared.gather.reads);
     break;
-  case Entry::kReduceScatter:
+  case Instruction::kReduceScatter:
     prepared.reduction.type = numberType(entry.reduce_scatter().type());
     share(prepared.reduction, prepared.reduction.terms);
     break;
-  case Entry::kAllReduce: {
+  case Instruction::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
     prepared.sum.type = numberType(a.type());
     prepared.sum.members.assign(a.members().begin(), a.members().end());
@@ -181,31 +181,30 @@ Status DeviceProgram::prepare(PreparedEntry &prepared, const std::string &transp
 
 /// Uses device addresses, which are not exposed to a transport.
 void DeviceProgram::prepareDirect(PreparedEntry &prepared) {
-  const Entry &entry = *prepared.entry;
+  const Instruction &entry = *prepared.entry;
   switch (entry.what_case()) {
-  case Entry::kSend:
+  case Instruction::kSend:
     prepared.deviceData = address(entry.send().region());
     break;
-  case Entry::kReceive:
+  case Instruction::kReceive:
     prepared.deviceData = address(entry.receive().region());
     break;
-  case Entry::kAllGather: {
+  case Instruction::kAllGather: {
     const bundle::AllGather &a = entry.all_gather();
     prepared.deviceGather = {elementBytes(a.type()), bundle::shardsOf(a.shards()), bundle::collectiveOf(entry)->runs(), address(a.full()),
                              address(a.shard())};
     break;
   }
-  case Entry::kReduceScatter: {
+  case Instruction::kReduceScatter: {
     const bundle::ReduceScatter &r = entry.reduce_scatter();
-    prepared.deviceReduction = {
-        numberType(r.type()), bundle::collectiveOf(entry)->runs(), bundle::shardsOf(r.shards()), address(r.full()), address(r.shard()),
-        address(r.parts()),   std::max<int64_t>(r.chunk(), 1)};
+    prepared.deviceReduction = {numberType(r.type()), bundle::collectiveOf(entry)->runs(), bundle::shardsOf(r.shards()),   address(r.full()),
+                                address(r.shard()),   address(r.receive_buffer()),         std::max<int64_t>(r.chunk(), 1)};
     break;
   }
-  case Entry::kAllReduce: {
+  case Instruction::kAllReduce: {
     const bundle::AllReduce &a = entry.all_reduce();
     prepared.deviceSum = {
-        {a.members().begin(), a.members().end()}, address(a.region()), address(a.parts()), int64_t(a.region().bytes() / sizeof(double))};
+        {a.members().begin(), a.members().end()}, address(a.region()), address(a.receive_buffer()), int64_t(a.region().bytes() / sizeof(double))};
     break;
   }
   default:

@@ -29,7 +29,7 @@ protected:
 };
 
 struct PreparedEntry final : HostTask, StreamTask {
-  const bundle::Entry *entry;
+  const bundle::Instruction *entry;
   uint32_t index; ///< index in the program
   uint32_t place; ///< index among the entries of its worker
   uint32_t placeInQueue;

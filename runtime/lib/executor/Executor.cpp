@@ -19,7 +19,7 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
@@ -298,14 +298,14 @@ private:
     return !device.lastUses.empty() && !slot.request.evaluation && !entry.deviceToDevice && !device.lastUses[entry.index].regions.empty();
   }
 
-  bool observed(const Entry &entry, bool evaluation) const {
+  bool observed(const Instruction &entry, bool evaluation) const {
     return options.beforeCall && (!options.observes || options.observes(entry, evaluation));
   }
 
   Work workOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
-    const Entry &entry = *prepared.entry;
+    const Instruction &entry = *prepared.entry;
     if (poisonsAfterLastUse(device, prepared, slot)) {
-      slot.result.reported = slot.result.reported || entry.has_report();
+      slot.result.reported = slot.result.reported || entry.has_read_metrics();
       return HostWork{&prepared, step};
     }
     return usualWorkOf(device, prepared, step, slot);
@@ -313,28 +313,29 @@ private:
 
   Work usualWorkOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
-    const Entry &entry = *prepared.entry;
+    const Instruction &entry = *prepared.entry;
     switch (entry.what_case()) {
-    case Entry::kCompute: {
+    case Instruction::kCompute: {
       if (prepared.beside)
         return HostWork{&prepared, step};
       bool held = prepared.changesState && !device.latch.released(device.releasesNeeded[step % ring.size()]);
       return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(entry, slot.request.evaluation) ? &prepared : nullptr, step};
     }
-    case Entry::kCopy:
+    case Instruction::kCopy:
       return CopyWork{program.address(entry.copy().to()), program.address(entry.copy().from()), entry.copy().from().bytes()};
-    case Entry::kLoadInput: {
+    case Instruction::kLoadInput: {
       const bundle::LoadInput &load = entry.load_input();
       const InputBytes bytes = inputBytes(bundle, load);
       return WriteWork{program.address(load.region()),
                        device.staging.from(prepared, step, slot.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
     }
-    case Entry::kLoadScalars:
+    case Instruction::kLoadScalars:
       return WriteWork{program.address(entry.load_scalars().region()), device.staging.from(prepared, step, &slot.request.scalars),
                        sizeof slot.request.scalars};
-    case Entry::kReport:
+    case Instruction::kReadMetrics:
       slot.result.reported = true;
-      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(entry.report().region()), sizeof slot.result.report};
+      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(entry.read_metrics().region()),
+                      sizeof slot.result.report};
     default:
       return prepared.deviceToDevice ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
     }
@@ -369,7 +370,7 @@ private:
   /// Called in a thread of the device.
   void failed(DeviceStep &device, uint64_t tag, const Error &error) {
     const DeviceProgram &program = *device.program;
-    const Entry &entry = *program.entries[tag % program.entries.size()].entry;
+    const Instruction &entry = *program.entries[tag % program.entries.size()].entry;
     const uint64_t step = tag / program.entries.size();
     fail({error.kind, error.text(), error.peer,
           "device " + program.program.device_name() + ", entry " + std::to_string(entry.id()) + " (" + describeEntry(bundle, program.index, entry) +
@@ -442,7 +443,7 @@ private:
     if (observed(*prepared.entry, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.entry->compute().calls(int(call));
       options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source,
-                          bundle.bodies.bodies(source.body()), prepared.calls[call].arguments.slots, device.program->device});
+                          bundle.bodies.functions(source.function()), prepared.calls[call].arguments.slots, device.program->device});
     }
     return Status::success();
   }

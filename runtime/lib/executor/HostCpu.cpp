@@ -22,21 +22,21 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &
   Result<std::unique_ptr<QueuedDevice>> device = (*findDriver("cpu", request.name))->make(request);
   if (device.failed())
     return device;
-  const bundle::BodyLibrary &code = bundle.target(target);
-  bundle::BodyLibrary library;
+  const bundle::FunctionLibrary &code = bundle.target(target);
+  bundle::FunctionLibrary library;
   library.set_arch(code.arch());
   *library.mutable_objects() = code.objects();
-  for (uint32_t b = 0; b < uint32_t(code.bodies_size()); ++b)
+  for (uint32_t b = 0; b < uint32_t(code.functions_size()); ++b)
     if (bodies.count(b))
-      *library.add_bodies() = code.bodies(int(b));
+      *library.add_functions() = code.functions(int(b));
     else
-      library.add_bodies()->set_name(code.bodies(int(b)).name());
+      library.add_functions()->set_name(code.functions(int(b)).name());
   if (Status status = (*device)->loadBodies(library, bundle.kernels); status.failed())
     return status;
   return device;
 }
 
-bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bundle::Entry &entry) {
+bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &entry) {
   const DeviceKind &kind = deviceKindOf(bundle.devices[device].kind);
   const bundle::Program &program = bundle.programs[device];
   if (!entry.has_compute() || !kind.computes)
@@ -55,10 +55,10 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
 Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
   const bundle::Program &program = bundle.programs[device];
   std::set<uint32_t> bodies;
-  for (const bundle::Entry &entry : program.entries())
+  for (const bundle::Instruction &entry : program.instructions())
     if (runsBeside(bundle, device, entry))
       for (const bundle::Call &call : entry.compute().calls())
-        bodies.insert(call.body());
+        bodies.insert(call.function());
   if (bodies.empty())
     return std::unique_ptr<QueuedDevice>();
   const BundleDevice &described = bundle.devices[device];
@@ -69,8 +69,8 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle
   request.share = own ? share : 1;
   const uint32_t target = own ? described.target : hostTarget(bundle);
   for (uint32_t body : bodies)
-    if (bundle.target(target).bodies(int(body)).launches_size() == 0)
+    if (bundle.target(target).functions(int(body)).launches_size() == 0)
       return userError(bundle.directory + ": has no code for the host of device '" + described.name + "', which updates state in its memory (body '" +
-                       bundle.target(target).bodies(int(body)).name() + "'); compile the model again");
+                       bundle.target(target).functions(int(body)).name() + "'); compile the model again");
   return makeHostCpu(bundle, target, bodies, request);
 }

@@ -27,9 +27,9 @@ Result<HostStaging> HostStaging::create(const DeviceProgram &program, size_t ste
   for (const PreparedEntry &entry : program.entries) {
     if (entry.entry->has_load_input() && inputs * steps <= kMaxBytes)
       place(entry, inputBytes(program.bundle, entry.entry->load_input()).bytes);
-    else if (entry.entry->has_load_scalars() || entry.entry->has_report())
+    else if (entry.entry->has_load_scalars() || entry.entry->has_read_metrics())
       place(entry, sizeof(abi::StepScalars));
-    if (entry.entry->has_report())
+    if (entry.entry->has_read_metrics())
       made.report_ = made.places_[entry.index];
     else if (made.places_[entry.index] != kElsewhere)
       made.filled_.push_back(&entry);

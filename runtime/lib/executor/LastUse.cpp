@@ -6,7 +6,7 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
@@ -19,15 +19,16 @@ struct Access {
 
 class Finder {
 public:
-  Finder(const bundle::Program &program, const bundle::BodyLibrary &bodies) : program_(program), bodies_(bodies), accesses_(program.arenas_size()) {
-    for (int e = 0; e < program.entries_size(); ++e) {
+  Finder(const bundle::Program &program, const bundle::FunctionLibrary &bodies)
+      : program_(program), bodies_(bodies), accesses_(program.arenas_size()) {
+    for (int e = 0; e < program.instructions_size(); ++e) {
       entry_ = uint32_t(e);
-      collect(program.entries(e));
+      collect(program.instructions(e));
     }
   }
 
   std::vector<LastUse> run() {
-    std::vector<LastUse> lastUses(size_t(program_.entries_size()));
+    std::vector<LastUse> lastUses(size_t(program_.instructions_size()));
     for (uint32_t arena = 0; arena < accesses_.size(); ++arena)
       find(arena, lastUses);
     for (LastUse &lastUse : lastUses) {
@@ -43,42 +44,42 @@ private:
       accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), entry_, overwrites});
   }
 
-  void collect(const Entry &entry) {
+  void collect(const Instruction &entry) {
     switch (entry.what_case()) {
-    case Entry::kCompute:
+    case Instruction::kCompute:
       for (const bundle::Call &call : entry.compute().calls()) {
         const bundle::SlotBindings bindings(program_, call);
         for (int s = 0; s < bindings.size(); ++s) {
-          const bundle::Slot &slot = bodies_.bodies(int(call.body())).slots(s);
+          const bundle::FunctionArgument &slot = bodies_.functions(int(call.function())).arguments(s);
           add(bindings[s].region, slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || bindings[s].overwrite);
         }
       }
       return;
-    case Entry::kCopy:
+    case Instruction::kCopy:
       add(entry.copy().from(), false);
       return add(entry.copy().to(), true);
-    case Entry::kSend:
+    case Instruction::kSend:
       return add(entry.send().region(), false);
-    case Entry::kReceive:
+    case Instruction::kReceive:
       return add(entry.receive().region(), true);
-    case Entry::kLoadInput:
+    case Instruction::kLoadInput:
       return add(entry.load_input().region(), true);
-    case Entry::kLoadScalars:
+    case Instruction::kLoadScalars:
       return add(entry.load_scalars().region(), true);
-    case Entry::kAllGather: {
+    case Instruction::kAllGather: {
       add(entry.all_gather().shard(), false);
       const auto &owners = entry.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
       return add(entry.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
     }
-    case Entry::kReduceScatter:
+    case Instruction::kReduceScatter:
       add(entry.reduce_scatter().full(), false);
-      add(entry.reduce_scatter().parts(), true);
+      add(entry.reduce_scatter().receive_buffer(), true);
       return add(entry.reduce_scatter().shard(), true);
-    case Entry::kAllReduce:
-      add(entry.all_reduce().parts(), true);
+    case Instruction::kAllReduce:
+      add(entry.all_reduce().receive_buffer(), true);
       return add(entry.all_reduce().region(), false);
-    case Entry::kReport:
-      return add(entry.report().region(), false);
+    case Instruction::kReadMetrics:
+      return add(entry.read_metrics().region(), false);
     default:
       return;
     }
@@ -136,13 +137,13 @@ private:
   }
 
   const bundle::Program &program_;
-  const bundle::BodyLibrary &bodies_;
+  const bundle::FunctionLibrary &bodies_;
   std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by entry
   uint32_t entry_ = 0;
 };
 
 } // namespace
 
-std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::BodyLibrary &bodies) {
+std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &bodies) {
   return Finder(program, bodies).run();
 }

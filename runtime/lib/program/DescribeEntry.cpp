@@ -6,7 +6,7 @@
 
 using namespace zorse;
 using namespace zorse::runtime;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
@@ -33,7 +33,7 @@ std::string cellOf(const bundle::Compute &compute) {
 
 bool isOfGroup(bundle::Value::Kind kind) {
   return kind == bundle::Value::PARAMETERS || kind == bundle::Value::MOMENTS || kind == bundle::Value::GRADIENTS ||
-         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::PARAMETER_COPY;
+         kind == bundle::Value::REDUCED_GRADIENTS || kind == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 /// "reduced gradients"
@@ -46,7 +46,7 @@ std::string wordsOf(bundle::Value::Kind kind) {
 
 } // namespace
 
-std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device, const Entry &entry) {
+std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device, const Instruction &entry) {
   auto name = [&](uint32_t d) { return d < bundle.devices.size() ? bundle.devices[d].name : std::to_string(d); };
   auto group = [&](uint32_t g) {
     return "group " + (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty() ? bundle.summary.groups(g).name()
@@ -54,16 +54,16 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
   };
   auto whole = [&](const bundle::Value &value) { return isOfGroup(value.kind()) ? group(value.id()) : wordsOf(value.kind()); };
   switch (entry.what_case()) {
-  case Entry::kCompute: {
+  case Instruction::kCompute: {
     const bundle::Compute &compute = entry.compute();
     switch (compute.task()) {
     case bundle::Compute::NORM:
       return compute.group() >= 0 ? "norm of " + group(compute.group()) : "norm";
-    case bundle::Compute::DECIDE:
+    case bundle::Compute::CLIP_AND_CHECK:
       return "decide";
     case bundle::Compute::UPDATE_GROUP:
       return "update of " + group(compute.group());
-    case bundle::Compute::SCALE_SEEDS:
+    case bundle::Compute::SCALE_LOSS_GRADIENT:
       return "scaling of seeds";
     case bundle::Compute::CAST_PARAMETERS:
       return "cast of " + group(compute.group());
@@ -73,7 +73,7 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
       return bundle::Compute::Task_Name(compute.task()) + "(" + cellOf(compute) + ")";
     }
   }
-  case Entry::kCopy: {
+  case Instruction::kCopy: {
     const bundle::Program &program = bundle.programs[device];
     auto onHost = [&](const bundle::Region &region) {
       return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
@@ -84,25 +84,25 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
             : onHost(entry.copy().to()) ? " to the host"
                                         : "");
   }
-  case Entry::kSend:
+  case Instruction::kSend:
     return "send to " + name(entry.send().peer());
-  case Entry::kReceive:
+  case Instruction::kReceive:
     return "receive from " + name(entry.receive().peer());
-  case Entry::kLoadInput:
+  case Instruction::kLoadInput:
     return "load of input '" +
            (entry.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(entry.load_input().input()).name() : "?") +
            "'";
-  case Entry::kLoadScalars:
+  case Instruction::kLoadScalars:
     return "load of the step scalars";
-  case Entry::kAllGather:
+  case Instruction::kAllGather:
     return "gather of " + whole(entry.all_gather().value());
-  case Entry::kReduceScatter:
+  case Instruction::kReduceScatter:
     return "reduction of " + whole(entry.reduce_scatter().value());
-  case Entry::kAllReduce:
+  case Instruction::kAllReduce:
     return "sum over devices";
-  case Entry::kReport:
+  case Instruction::kReadMetrics:
     return "report";
-  case Entry::WHAT_NOT_SET:
+  case Instruction::WHAT_NOT_SET:
     break;
   }
   return "unknown entry";
@@ -113,15 +113,15 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
 bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
   for (const bundle::Program &program : bundle.programs) {
     uint64_t block = UINT64_MAX;
-    for (const bundle::Entry &entry : program.entries()) {
+    for (const bundle::Instruction &entry : program.instructions()) {
       if (entry.has_load_scalars())
         block = entry.load_scalars().region().offset();
-      if (entry.compute().task() != bundle::Compute::DECIDE || entry.compute().calls_size() == 0)
+      if (entry.compute().task() != bundle::Compute::CLIP_AND_CHECK || entry.compute().calls_size() == 0)
         continue;
       const bundle::Call &call = entry.compute().calls(0);
       const bundle::SlotBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
-        if (bundle.bodies.bodies(int(call.body())).slots(s).kind() == bundle::SUMS_SLOT)
+        if (bundle.bodies.functions(int(call.function())).arguments(s).kind() == bundle::LOCAL_METRICS)
           return bindings[s].region.offset() != block + kScalarsBytes;
     }
   }

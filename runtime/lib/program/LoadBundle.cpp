@@ -63,7 +63,7 @@ public:
       return check;
     for (const bundle::Program &program : bundle_.programs)
       for (const bundle::Queue &queue : program.queues())
-        if (queue.kind() == bundle::DIRECT && bundle_.hostStaged.empty())
+        if (queue.kind() == bundle::DEVICE_TO_DEVICE && bundle_.hostStaged.empty())
           return userError(path("host_staged") + ": expects programs without direct transfers, as device '" + program.device_name() +
                            "' has some; the bundle is incomplete, compile the model again");
     if (!bundle_.hostStaged.empty()) {
@@ -214,7 +214,7 @@ private:
     bundle_.otherTargets.resize(count - 1);
     for (uint32_t target = 0; target < count; ++target) {
       const std::string file = bundle::bodiesFile(target);
-      bundle::BodyLibrary &bodies = target == 0 ? bundle_.bodies : bundle_.otherTargets[target - 1];
+      bundle::FunctionLibrary &bodies = target == 0 ? bundle_.bodies : bundle_.otherTargets[target - 1];
       if (Status status = readMessage(file, bodies); status.failed())
         return status;
       if (std::string problem = bundle::differentSlots(bundle_.bodies, bodies); !problem.empty())
@@ -231,8 +231,8 @@ private:
     if (Status status = readMessage("topology.pb", t); status.failed())
       return status;
     std::string problem;
-    auto link = [&](const bundle::LinkClass &l) {
-      for (double value : {l.bandwidth(), l.latency(), l.flow(), l.half_size()})
+    auto link = [&](const bundle::LinkSpec &l) {
+      for (double value : {l.bandwidth(), l.latency(), l.per_flow_bandwidth(), l.half_bandwidth_bytes()})
         if (!std::isfinite(value) || value < 0)
           problem = "a link has a bandwidth or latency that is not a number of at least 0";
     };
@@ -259,12 +259,12 @@ private:
     for (uint32_t node : t.node_of_device())
       if (node >= uint32_t(t.nodes_size()))
         problem = "node " + std::to_string(node) + " of " + std::to_string(t.nodes_size()) + " does not exist";
-    for (const auto &moving : t.moving())
+    for (const auto &moving : t.cpu_communication_costs())
       for (double value : {moving.per_byte(), moving.per_message(), moving.delay()})
         if (!std::isfinite(value) || value < 0)
           problem = "the cost of moving data is not a number of at least 0 on some device";
-    if (t.moving_size() != 0 && t.moving_size() != int(bundle_.devices.size()))
-      problem = "it has the cost of moving data of " + std::to_string(t.moving_size()) + " devices, the manifest names " +
+    if (t.cpu_communication_costs_size() != 0 && t.cpu_communication_costs_size() != int(bundle_.devices.size()))
+      problem = "it has the cost of moving data of " + std::to_string(t.cpu_communication_costs_size()) + " devices, the manifest names " +
                 std::to_string(bundle_.devices.size());
     if (t.node_of_device_size() != int(bundle_.devices.size()))
       problem =

@@ -82,7 +82,7 @@ uint64_t zorse::runtime::stepsForBreakdown(const Bundle &bundle) {
   constexpr uint64_t kEvents = 1 << 19, kSteps = 9; // 20 MB
   uint64_t entries = 1;
   for (const bundle::Program &program : bundle.programs)
-    entries += uint64_t(program.entries_size());
+    entries += uint64_t(program.instructions_size());
   return std::clamp<uint64_t>(kEvents / entries, 2, kSteps);
 }
 
@@ -99,13 +99,13 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
     Step &step = found->second;
     step.begin = added ? event.begin : std::min(step.begin, event.begin);
     step.end = added ? event.end : std::max(step.end, event.end);
-    step.learns = step.learns || bundle.programs[event.device].entries(int(event.entry)).phase() == bundle::BACKWARD;
+    step.learns = step.learns || bundle.programs[event.device].instructions(int(event.entry)).phase() == bundle::BACKWARD;
     ++step.entries;
   }
   size_t whole = 0;
   for (const bundle::Program &program : bundle.programs) {
-    whole += size_t(program.entries_size());
-    for (const bundle::Entry &entry : program.entries())
+    whole += size_t(program.instructions_size());
+    for (const bundle::Instruction &entry : program.instructions())
       breakdown.planned = std::max(breakdown.planned, entry.planned_end());
   }
   uint64_t first = 0, count = 0, begin = 0, length = 0;
@@ -127,7 +127,7 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
     return breakdown;
   }
 
-  auto entryOf = [&](const TraceEvent &event) -> const bundle::Entry & { return bundle.programs[event.device].entries(int(event.entry)); };
+  auto entryOf = [&](const TraceEvent &event) -> const bundle::Instruction & { return bundle.programs[event.device].instructions(int(event.entry)); };
   // A transfer begins when all participants have arrived.
   std::map<std::pair<uint64_t, uint32_t>, double> met; // by step and id
   for (const TraceEvent &event : events)
@@ -146,7 +146,7 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle, const std::vec
   for (size_t d = 0; d < bundle.programs.size(); ++d) {
     DeviceTimeBreakdown device;
     double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to), window = to - from, planned = 0;
-    for (const bundle::Entry &entry : bundle.programs[d].entries())
+    for (const bundle::Instruction &entry : bundle.programs[d].instructions())
       if (entry.has_compute())
         planned += entry.planned_end() - entry.planned_start();
     device.computing = computed / window;

@@ -36,7 +36,7 @@ const char *queueName(bundle::QueueKind kind) {
     return "device to host";
   case bundle::IO:
     return "I/O";
-  case bundle::DIRECT:
+  case bundle::DEVICE_TO_DEVICE:
     return "GPU to GPU";
   default:
     return "queue";
@@ -119,7 +119,7 @@ public:
 private:
   void add(const ordered_json &event) { text_ += event.dump() + ",\n"; }
 
-  const bundle::Entry &entryOf(const TraceEvent &event) const { return bundle_.programs[event.device].entries(int(event.entry)); }
+  const bundle::Instruction &entryOf(const TraceEvent &event) const { return bundle_.programs[event.device].instructions(int(event.entry)); }
 
   void names(uint32_t device) {
     add({{"ph", "M"}, {"name", "process_name"}, {"pid", device}, {"args", {{"name", "device " + bundle_.devices[device].name}}}});
@@ -131,7 +131,7 @@ private:
   }
 
   void slice(const TraceEvent &event) {
-    const bundle::Entry &entry = entryOf(event);
+    const bundle::Instruction &entry = entryOf(event);
     add({{"ph", "X"},
          {"name", describeEntry(bundle_, event.device, entry)},
          {"cat", bundle::Phase_Name(entry.phase())},
@@ -150,7 +150,7 @@ private:
         sends[{event.step, entryOf(event).id(), entryOf(event).send().peer()}] = &event;
     uint64_t id = 0;
     for (const TraceEvent &event : events_) {
-      const bundle::Entry &entry = entryOf(event);
+      const bundle::Instruction &entry = entryOf(event);
       auto send = entry.has_receive() ? sends.find({event.step, entry.id(), event.device}) : sends.end();
       if (send == sends.end() || send->second->device != entry.receive().peer())
         continue;
@@ -182,7 +182,7 @@ private:
   /// by position.
   void memory(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<const TraceEvent *> at(program.entries_size());
+    std::vector<const TraceEvent *> at(program.instructions_size());
     for (const TraceEvent *event : ran)
       at[event->entry] = event;
     const std::vector<Buffer> &buffers = buffersOf(device);
@@ -194,7 +194,7 @@ private:
       // Entries of other queues may have run in another order than the list's. The buffer is in use
       // from the first that began to the last that ended.
       const TraceEvent *first = at[buffers[b].first], *last = at[buffers[b].last];
-      if (buffers[b].first == 0 && buffers[b].last == program.entries_size() - 1) {
+      if (buffers[b].first == 0 && buffers[b].last == program.instructions_size() - 1) {
         arenas[buffers[b].arena].add(buffers[b], 1); // state
       } else if (first && last) {
         changes.push_back({first->begin, 1, b});
@@ -221,19 +221,19 @@ private:
     double begin = ran.front()->begin;
     for (const TraceEvent *event : ran)
       begin = std::min(begin, event->begin);
-    std::vector<const TraceEvent *> at(program.entries_size());
+    std::vector<const TraceEvent *> at(program.instructions_size());
     for (const TraceEvent *event : ran)
       at[event->entry] = event;
-    for (int e = 0; e < program.entries_size(); ++e)
-      queues[program.entries(e).queue()].push_back(at[e]);
+    for (int e = 0; e < program.instructions_size(); ++e)
+      queues[program.instructions(e).queue()].push_back(at[e]);
     std::vector<Change> changes;
     for (const TraceEvent *event : ran) {
       double ready = begin;
-      for (const bundle::Wait &wait : program.entries(int(event->entry)).waits())
+      for (const bundle::Wait &wait : program.instructions(int(event->entry)).waits())
         if (!wait.previous_step())
           if (const TraceEvent *before = queues[wait.queue()][wait.position()])
             ready = std::max(ready, before->end);
-      size_t queue = program.entries(int(event->entry)).queue();
+      size_t queue = program.instructions(int(event->entry)).queue();
       changes.push_back({std::min(ready, event->begin), 1, queue});
       changes.push_back({event->end, -1, queue});
     }

@@ -9,12 +9,12 @@
 using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
-using bundle::Entry;
+using bundle::Instruction;
 
-Participants zorse::runtime::simulation::participantsOf(const Entry &entry, uint32_t device) {
+Participants zorse::runtime::simulation::participantsOf(const Instruction &entry, uint32_t device) {
   Participants p;
   if (const std::optional<bundle::Collective> collective = bundle::collectiveOf(entry)) {
-    const bundle::Extents &shards = collective->shards;
+    const bundle::ShardRanges &shards = collective->shards;
     for (int i = 0; i < shards.members_size(); ++i)
       if (shards.end(i) > shards.begin(i))
         p.owners.push_back({shards.members(i), double(shards.end(i) - shards.begin(i)) * double(elementBytes(collective->type))});
@@ -22,11 +22,11 @@ Participants zorse::runtime::simulation::participantsOf(const Entry &entry, uint
     return p;
   }
   switch (entry.what_case()) {
-  case Entry::kSend:
+  case Instruction::kSend:
     p.owners = {{device, double(entry.send().region().bytes())}};
     p.others = {entry.send().peer()};
     break;
-  case Entry::kAllReduce:
+  case Instruction::kAllReduce:
     p.others.assign(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
     p.bytes = double(entry.all_reduce().region().bytes());
     break;
@@ -183,14 +183,14 @@ void ProgramSimulator::expectAhead(uint32_t s) {
   if (server.computes || !deviceKindOf(tasks.bundle.devices[server.device].kind).joins("gloo"))
     return;
   const bundle::Program &program = tasks.bundle.programs[server.device];
-  if (!server.entries.empty() && program.queues(int(tasks.source(server.entries.front()).queue())).kind() == bundle::DIRECT)
+  if (!server.entries.empty() && program.queues(int(tasks.source(server.entries.front()).queue())).kind() == bundle::DEVICE_TO_DEVICE)
     return; // streams announce no receives
   const Place &place = places[s];
   size_t end = std::min<size_t>(server.entries.size(), place.at + kAhead);
   for (size_t i = place.at + 1; i < end; ++i) {
     uint32_t index = server.entries[i];
     const FlatEntry &entry = tasks.entries[index];
-    const Entry &source = tasks.source(index);
+    const Instruction &source = tasks.source(index);
     if (!source.has_receive() || announced[index] == place.step || (options.evaluation && !entry.inEvaluation) || !isReady(entry, index, place.step))
       continue;
     const bundle::Region &region = source.receive().region();
@@ -408,7 +408,7 @@ std::string ProgramSimulator::waiting() const {
       continue;
     uint32_t index = server.entries[place.at];
     const FlatEntry &entry = tasks.entries[index];
-    const Entry &source = tasks.source(index);
+    const Instruction &source = tasks.source(index);
     text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", entry " +
             std::to_string(source.id()) + " (" + describeEntry(tasks.bundle, server.device, source) + ") waits for ";
     std::string what;

@@ -21,7 +21,7 @@ struct Participants {
   std::vector<uint32_t> others;
   double bytes = 0;
 };
-Participants participantsOf(const bundle::Entry &entry, uint32_t device);
+Participants participantsOf(const bundle::Instruction &entry, uint32_t device);
 
 class ProgramSimulator {
 public:

@@ -24,15 +24,15 @@ namespace {
 
 /// Multiplies bandwidths by `times`; latencies are unchanged.
 bundle::Topology scaled(bundle::Topology topology, double times) {
-  auto scale = [&](bundle::LinkClass *link) {
+  auto scale = [&](bundle::LinkSpec *link) {
     link->set_bandwidth(link->bandwidth() * times);
-    link->set_flow(link->flow() * times);
+    link->set_per_flow_bandwidth(link->per_flow_bandwidth() * times);
   };
   for (auto &node : *topology.mutable_nodes())
-    for (bundle::LinkClass *link : {node.mutable_port(), node.mutable_bus(), node.mutable_nic()})
+    for (bundle::LinkSpec *link : {node.mutable_port(), node.mutable_bus(), node.mutable_nic()})
       scale(link);
   for (auto &site : *topology.mutable_sites())
-    for (bundle::LinkClass *link : {site.mutable_fabric(), site.mutable_uplink()})
+    for (bundle::LinkSpec *link : {site.mutable_fabric(), site.mutable_uplink()})
       scale(link);
   for (auto &pair : *topology.mutable_site_pairs())
     scale(pair.mutable_link());
@@ -81,7 +81,7 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
   Simulation result;
   result.entries = tasks.entries.size() - 1;
   for (const bundle::Program &program : bundle.programs)
-    for (const bundle::Entry &entry : program.entries()) {
+    for (const bundle::Instruction &entry : program.instructions()) {
       if (!std::isfinite(entry.planned_start()) || !std::isfinite(entry.planned_end()) || entry.planned_end() < entry.planned_start())
         return userError(bundle.directory + ": entry " + std::to_string(entry.id()) + " of device " + program.device_name() +
                          " has no planned duration; compile the model again");

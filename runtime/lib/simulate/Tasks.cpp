@@ -8,17 +8,17 @@
 using namespace zorse;
 using namespace zorse::runtime;
 using namespace zorse::runtime::simulation;
-using bundle::Entry;
+using bundle::Instruction;
 
 namespace {
 
 bool inEvaluation(bundle::Phase phase) {
-  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::REPORT;
+  return phase == bundle::LOAD || phase == bundle::GATHER || phase == bundle::FORWARD || phase == bundle::READ_METRICS;
 }
 
-Activity activityOf(const Entry &entry) {
+Activity activityOf(const Instruction &entry) {
   switch (entry.what_case()) {
-  case Entry::kCompute:
+  case Instruction::kCompute:
     switch (entry.compute().task()) {
     case bundle::Compute::F:
       return Activity::Forward;
@@ -33,19 +33,19 @@ Activity activityOf(const Entry &entry) {
     default:
       return Activity::Update;
     }
-  case Entry::kCopy:
+  case Instruction::kCopy:
     return Activity::Copy;
-  case Entry::kSend:
-  case Entry::kReceive:
+  case Instruction::kSend:
+  case Instruction::kReceive:
     return Activity::Transfer;
-  case Entry::kLoadInput:
-  case Entry::kLoadScalars:
+  case Instruction::kLoadInput:
+  case Instruction::kLoadScalars:
     return Activity::Load;
-  case Entry::kAllGather:
+  case Instruction::kAllGather:
     return Activity::Gather;
-  case Entry::kReduceScatter:
+  case Instruction::kReduceScatter:
     return Activity::Reduction;
-  case Entry::kAllReduce:
+  case Instruction::kAllReduce:
     return Activity::Sum;
   default:
     return Activity::Report;
@@ -57,7 +57,7 @@ Activity activityOf(const Entry &entry) {
 Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bundle) {
   size_t total = 0;
   for (const bundle::Program &program : bundle.programs)
-    total += size_t(program.entries_size());
+    total += size_t(program.instructions_size());
   entries.reserve(total + 1);
   for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
     const bundle::Program &program = bundle.programs[d];
@@ -65,7 +65,7 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     serversOf.push_back(uint32_t(servers.size()));
 
     std::vector<bool> used(program.queues_size());
-    for (const Entry &entry : program.entries())
+    for (const Instruction &entry : program.instructions())
       used[entry.queue()] = true;
     const std::vector<uint32_t> workers = workersOf(program, deviceKindOf(bundle.devices[d].kind), options.oneThreadPerQueue);
     std::vector<uint32_t> serverOf(workers.size()), serverOfWorker(workers.size() + 2, UINT32_MAX);
@@ -80,8 +80,8 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
       }
       serverOf[q] = server;
     }
-    for (int i = 0; i < program.entries_size(); ++i) {
-      const Entry &entry = program.entries(i);
+    for (int i = 0; i < program.instructions_size(); ++i) {
+      const Instruction &entry = program.instructions(i);
       FlatEntry flat = {0, firstQueue + entry.queue(), serverOf[entry.queue()], uint32_t(waits.size()), uint32_t(i), inEvaluation(entry.phase())};
       for (const bundle::Wait &wait : entry.waits())
         waits.push_back({firstQueue + wait.queue(), wait.position() & 0x7fffffffu, wait.previous_step()});
@@ -109,7 +109,7 @@ Tasks::Tasks(const Bundle &bundle, const SimulationOptions &options) : bundle(bu
     ids[e] = source(e).id();
   std::sort(instructions.begin(), instructions.end(), [&](uint32_t a, uint32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
   for (uint32_t h = 0; h < total; ++h) {
-    const Entry &entry = source(instructions[h]);
+    const Instruction &entry = source(instructions[h]);
     if (h == 0 || ids[instructions[h]] != ids[instructions[h - 1]])
       tasks.push_back({entry.id(), device(entries[instructions[h]]), h, 0, &entry, 0, activityOf(entry)});
     Task &task = tasks.back();

@@ -32,8 +32,8 @@ struct Task {
   uint32_t device;    ///< device of one of its halves
   uint32_t firstHalf; ///< index in Tasks.halves
   uint32_t instructions;
-  const bundle::Entry *entry; ///< one of its halves; for a transfer the sender's
-  double seconds;             ///< planned duration
+  const bundle::Instruction *entry; ///< one of its halves; for a transfer the sender's
+  double seconds;                   ///< planned duration
   Activity activity;
 };
 
@@ -64,7 +64,9 @@ struct Tasks {
   std::vector<uint32_t> serversOf; ///< first server of each device, with one additional element
 
   uint32_t device(const FlatEntry &entry) const { return servers[entry.server].device; }
-  const bundle::Entry &source(uint32_t entry) const { return bundle.programs[device(entries[entry])].entries(int(entries[entry].indexInProgram)); }
+  const bundle::Instruction &source(uint32_t entry) const {
+    return bundle.programs[device(entries[entry])].instructions(int(entries[entry].indexInProgram));
+  }
 };
 
 } // namespace zorse::runtime::simulation

@@ -321,7 +321,7 @@ Status zorse::runtime::saveWeights(const Executor &executor, const Bundle &bundl
 }
 
 GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
-  for (const bundle::GroupInfo &group : bundle.summary.groups())
+  for (const bundle::FlatGroupInfo &group : bundle.summary.groups())
     groups_.emplace_back(group.trainable() ? group.elements() * elementBytes(group.type()) : 0);
 }
 
@@ -329,15 +329,15 @@ void GradientDump::observe(const ObservedCall &call) {
   if (call.evaluation || !call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
   double scale = 0; // loss scale of this step, by which gradients are still multiplied
-  for (int i = 0; i < call.body.slots_size(); ++i)
-    if (call.body.slots(i).kind() == bundle::SCALARS) {
+  for (int i = 0; i < call.body.arguments_size(); ++i)
+    if (call.body.arguments(i).kind() == bundle::SCALARS) {
       abi::StepScalars scalars;
       keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossGradient)));
       scale = scalars.decided.lossScale;
     }
   const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
-  for (int i = 0; i < call.body.slots_size(); ++i) {
-    const bundle::Slot &slot = call.body.slots(i);
+  for (int i = 0; i < call.body.arguments_size(); ++i) {
+    const bundle::FunctionArgument &slot = call.body.arguments(i);
     const bundle::Value &value = bindings[i].value;
     if (slot.kind() != bundle::STATE || slot.index() != 1 || value.id() >= groups_.size())
       continue;
@@ -359,7 +359,7 @@ Status GradientDump::write(const std::string &path) const {
   std::vector<SafetensorsItem> items;
   for (int i = 0; i < bundle_.summary.parameters_size(); ++i) {
     const bundle::ParameterInfo &parameter = bundle_.summary.parameters(i);
-    if (!parameter.trainable() || parameter.statistic())
+    if (!parameter.trainable() || parameter.running_stat())
       continue;
     size_t bytes = elementBytes(parameter.type());
     const std::byte *data = groups_[parameter.group()].data() + parameter.offset() * bytes;
@@ -375,8 +375,8 @@ void LossRows::observe(const ObservedCall &call) {
   if (!call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::SUM_LOSS)
     return;
   const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
-  for (int i = 0; i < call.body.slots_size(); ++i) {
-    const bundle::Slot &slot = call.body.slots(i);
+  for (int i = 0; i < call.body.arguments_size(); ++i) {
+    const bundle::FunctionArgument &slot = call.body.arguments(i);
     const bundle::Value &value = bindings[i].value;
     if (slot.kind() != bundle::LOSS || slot.index() >= rows_.size())
       continue;

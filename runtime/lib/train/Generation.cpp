@@ -15,28 +15,28 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
 
-const bundle::Body &logitsBody(const Bundle &bundle) { return bundle.bodies.bodies(int(bundle.summary.logits().body())); }
+const bundle::CompiledFunction &logitsBody(const Bundle &bundle) { return bundle.bodies.functions(int(bundle.summary.logits().function())); }
 
 const bundle::UnitInfo &headOf(const Bundle &bundle) { return bundle.summary.units(int(bundle.summary.logits().unit())); }
-uint32_t forwardBody(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).body(); }
+uint32_t forwardBody(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).function(); }
 
-bool isPosition(const Bundle &bundle, const bundle::Slot &slot) {
+bool isPosition(const Bundle &bundle, const bundle::FunctionArgument &slot) {
   return slot.kind() == bundle::INPUT && slot.index() == uint32_t(headOf(bundle).inputs_size());
 }
 
-bool isOwn(const Bundle &bundle, const bundle::Slot &slot) {
+bool isOwn(const Bundle &bundle, const bundle::FunctionArgument &slot) {
   return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, slot);
 }
 
 /// The slot of `body` with the kind and index of `slot`, or -1.
-int same(const bundle::Body &body, const bundle::Slot &slot) {
-  for (int i = 0; i < body.slots_size(); ++i)
-    if (body.slots(i).kind() == slot.kind() && body.slots(i).index() == slot.index())
+int same(const bundle::CompiledFunction &body, const bundle::FunctionArgument &slot) {
+  for (int i = 0; i < body.arguments_size(); ++i)
+    if (body.arguments(i).kind() == slot.kind() && body.arguments(i).index() == slot.index())
       return i;
   return -1;
 }
 
-uint64_t bytesOfRow(const bundle::Slot &slot) { return uint64_t(slot.bytes().fixed()) + uint64_t(slot.bytes().per_row()); }
+uint64_t bytesOfRow(const bundle::FunctionArgument &slot) { return uint64_t(slot.bytes().fixed()) + uint64_t(slot.bytes().per_row()); }
 
 } // namespace
 
@@ -50,11 +50,11 @@ Status TextGenerator::check() const {
   auto bad = [&](const std::string &what) {
     return userError(bundle_.directory + "/summary.pb: the body of the logits " + what + "; compile the model again");
   };
-  if (logits.body() >= uint32_t(bundle_.bodies.bodies_size()) || logits.unit() >= uint32_t(s.units_size()))
+  if (logits.function() >= uint32_t(bundle_.bodies.functions_size()) || logits.unit() >= uint32_t(s.units_size()))
     return bad("does not exist");
-  const bundle::Body &forward = bundle_.bodies.bodies(int(forwardBody(bundle_))), &body = logitsBody(bundle_);
+  const bundle::CompiledFunction &forward = bundle_.bodies.functions(int(forwardBody(bundle_))), &body = logitsBody(bundle_);
   bool position = false, result = false;
-  for (const bundle::Slot &slot : body.slots()) {
+  for (const bundle::FunctionArgument &slot : body.arguments()) {
     if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMaxBytes ||
         uint64_t(slot.bytes().per_row()) > kMaxBytes)
       return bad("has a slot of an impossible size");
@@ -65,7 +65,7 @@ Status TextGenerator::check() const {
                bytesOfRow(slot) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
     } else if (slot.kind() != bundle::WORKSPACE) {
       int found = same(forward, slot);
-      if (found < 0 || bytesOfRow(forward.slots(found)) < bytesOfRow(slot) ||
+      if (found < 0 || bytesOfRow(forward.arguments(found)) < bytesOfRow(slot) ||
           (slot.kind() != bundle::PARAMETER && slot.kind() != bundle::INPUT && slot.kind() != bundle::BOUNDARY_IN && slot.kind() != bundle::SCALARS))
         return bad("reads what the unit's forward does not have");
     }
@@ -103,18 +103,18 @@ Result<std::unique_ptr<TextGenerator>> TextGenerator::create(const Bundle &bundl
   return generator;
 }
 
-bool TextGenerator::observes(const bundle::Entry &entry, bool evaluation) const {
+bool TextGenerator::observes(const bundle::Instruction &entry, bool evaluation) const {
   if (!evaluation || !entry.has_compute() || entry.phase() != bundle::FORWARD)
     return false;
   const auto &calls = entry.compute().calls();
   return std::any_of(calls.begin(), calls.end(), [&](const bundle::Call &call) {
-    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.body() == forwardBody(bundle_);
+    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.function() == forwardBody(bundle_);
   });
 }
 
 void TextGenerator::observe(const ObservedCall &call) {
   if (!call.evaluation || call.call.unit() != int32_t(bundle_.summary.logits().unit()) || call.call.sample_base() != 0 ||
-      call.call.body() != forwardBody(bundle_))
+      call.call.function() != forwardBody(bundle_))
     return;
   std::lock_guard<std::mutex> lock(mutex_);
   if (!position_)
@@ -125,10 +125,10 @@ void TextGenerator::observe(const ObservedCall &call) {
 }
 
 Status TextGenerator::run(const ObservedCall &call) {
-  const bundle::Body &body = logitsBody(bundle_);
+  const bundle::CompiledFunction &body = logitsBody(bundle_);
   if (!memory_) {
     size_t bytes = 0;
-    for (const bundle::Slot &slot : body.slots()) {
+    for (const bundle::FunctionArgument &slot : body.arguments()) {
       places_.push_back(bytes);
       if (isOwn(bundle_, slot))
         bytes += (bytesOfRow(slot) + 511) / 512 * 512;
@@ -140,8 +140,8 @@ Status TextGenerator::run(const ObservedCall &call) {
   }
   std::vector<DeviceAddress> slots;
   DeviceAddress result;
-  for (int i = 0; i < body.slots_size(); ++i) {
-    const bundle::Slot &slot = body.slots(i);
+  for (int i = 0; i < body.arguments_size(); ++i) {
+    const bundle::FunctionArgument &slot = body.arguments(i);
     slots.push_back(isOwn(bundle_, slot) ? memory_->base() + places_[size_t(i)] : call.slots[same(call.body, slot)]);
     if (isPosition(bundle_, slot))
       if (Status status = call.memory.write(slots.back(), &*position_, sizeof *position_); status.failed())
@@ -152,10 +152,10 @@ Status TextGenerator::run(const ObservedCall &call) {
   std::vector<uint8_t> overwrite(slots.size(), 1);
   BodyArguments arguments;
   arguments.rows = 1;
-  arguments.instanceBase = call.call.instance_base();
+  arguments.instanceBase = call.call.rng_id_base();
   arguments.slots = slots.data();
   arguments.overwrite = overwrite.data();
-  if (Status status = call.memory.runBody(bundle_.summary.logits().body(), arguments); status.failed())
+  if (Status status = call.memory.runBody(bundle_.summary.logits().function(), arguments); status.failed())
     return status;
   const StoredType type = storedType(bundle_.summary.logits().type());
   logits_.resize(size_t(bundle_.summary.logits().vocabulary()));

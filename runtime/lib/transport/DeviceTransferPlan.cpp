@@ -12,10 +12,12 @@ using namespace zorse::runtime;
 
 namespace {
 
-bool isDirect(const bundle::Program &program, const bundle::Entry &entry) { return program.queues(int(entry.queue())).kind() == bundle::DIRECT; }
+bool isDirect(const bundle::Program &program, const bundle::Instruction &entry) {
+  return program.queues(int(entry.queue())).kind() == bundle::DEVICE_TO_DEVICE;
+}
 
 /// Devices that all gather from and to each other in `entry`; empty for other entries.
-std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
+std::vector<uint32_t> gatherersOf(const bundle::Instruction &entry) {
   const bundle::AllGather &gather = entry.all_gather();
   if (gather.has_reads())
     return {};
@@ -25,7 +27,7 @@ std::vector<uint32_t> gatherersOf(const bundle::Entry &entry) {
 
 /// Peers of device `d` in `entry`: for point-to-point transfers and for collectives without a
 /// dedicated communicator.
-std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const DeviceTransferPlan &plan) {
+std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &entry, const DeviceTransferPlan &plan) {
   auto list = [](const auto &members) { return std::vector<uint32_t>(members.begin(), members.end()); };
   auto isGroup = [&](std::vector<uint32_t> devices) {
     std::sort(devices.begin(), devices.end());
@@ -40,17 +42,17 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Entry &entry, const D
     return partners;
   };
   switch (entry.what_case()) {
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return {entry.send().peer()};
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return {entry.receive().peer()};
-  case bundle::Entry::kAllGather:
-  case bundle::Entry::kReduceScatter: {
+  case bundle::Instruction::kAllGather:
+  case bundle::Instruction::kReduceScatter: {
     const bundle::Collective collective = *bundle::collectiveOf(entry);
     const std::vector<uint32_t> gatherers = collective.gathers ? gatherersOf(entry) : std::vector<uint32_t>();
     return !gatherers.empty() && isGroup(gatherers) ? std::vector<uint32_t>() : between(list(collective.shards.members()), list(collective.members));
   }
-  case bundle::Entry::kAllReduce: {
+  case bundle::Instruction::kAllReduce: {
     const std::vector<uint32_t> members = list(entry.all_reduce().members());
     return std::is_sorted(members.begin(), members.end()) && isGroup(members) ? std::vector<uint32_t>() : between(members, members);
   }
@@ -65,7 +67,7 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
   std::map<int32_t, std::set<uint32_t>> all;           // key: group number in the bundle
   std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: entry
   for (uint32_t d = 0; d < bundle.programs.size(); ++d)
-    for (const bundle::Entry &entry : bundle.programs[d].entries())
+    for (const bundle::Instruction &entry : bundle.programs[d].instructions())
       if (isDirect(bundle.programs[d], entry)) {
         all[bundle.devices[d].d2dGroup].insert(d);
         if (entry.has_all_gather())
@@ -87,7 +89,7 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
       add(group);
   for (uint32_t d = 0; d < bundle.programs.size(); ++d) {
     std::set<uint32_t> peers;
-    for (const bundle::Entry &entry : bundle.programs[d].entries())
+    for (const bundle::Instruction &entry : bundle.programs[d].instructions())
       if (isDirect(bundle.programs[d], entry))
         for (uint32_t peer : partnersOf(d, entry, plan))
           peers.insert(peer);

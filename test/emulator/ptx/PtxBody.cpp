@@ -5,22 +5,22 @@
 using namespace zorse;
 using namespace zorse::emulator;
 
-static size_t sizeOf(const bundle::Slot &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
+static size_t sizeOf(const bundle::FunctionArgument &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
 
 /// Whether the slot may have gaps: workspaces and packed blocks do.
-static bool isPacked(const bundle::Slot &slot) {
-  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SAVED || slot.kind() == bundle::DEFERRED;
+static bool isPacked(const bundle::FunctionArgument &slot) {
+  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SAVED || slot.kind() == bundle::SAVED_FOR_WEIGHT_GRAD;
 }
 
-static bool isOverwritten(const bundle::Slot &slot, bool overwrite) {
+static bool isOverwritten(const bundle::FunctionArgument &slot, bool overwrite) {
   return slot.mode() == bundle::WRITE || (slot.mode() == bundle::ACCUMULATE && overwrite);
 }
 
-std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
-                                         uint64_t seed) {
+std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
+                                         const EmulatedCall &call, uint64_t seed) {
   Defined defined;
-  for (int s = 0; s < body.slots_size(); ++s) {
-    const bundle::Slot &slot = body.slots(s);
+  for (int s = 0; s < body.arguments_size(); ++s) {
+    const bundle::FunctionArgument &slot = body.arguments(s);
     const bool isUndefined = slot.kind() == bundle::WORKSPACE || isOverwritten(slot, call.overwrite[size_t(s)]);
     defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])].assign(sizeOf(slot, call.rows), !isUndefined);
   }
@@ -33,10 +33,10 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
       std::fill(bytes.begin(), bytes.end(), 1);
   };
   std::vector<std::string> findings = runBody(runKernel, products, body, call, afterProduct);
-  for (int s = 0; findings.empty() && s < body.slots_size(); ++s) {
+  for (int s = 0; findings.empty() && s < body.arguments_size(); ++s) {
     const std::vector<uint8_t> &bytes = defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])];
     const auto hole = std::find(bytes.begin(), bytes.end(), 0);
-    if (!isPacked(body.slots(s)) && isOverwritten(body.slots(s), call.overwrite[size_t(s)]) && hole != bytes.end())
+    if (!isPacked(body.arguments(s)) && isOverwritten(body.arguments(s), call.overwrite[size_t(s)]) && hole != bytes.end())
       findings.push_back("undefined: byte " + std::to_string(hole - bytes.begin()) + " of slot " + std::to_string(s) + " is not written");
   }
   return findings;

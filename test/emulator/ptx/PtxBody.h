@@ -8,7 +8,7 @@ namespace zorse::emulator::ptx {
 
 /// Runs a body. Returns findings and errors; empty on success. Workspaces and slots to overwrite are undefined at the
 /// beginning; every byte of overwritten slots must be defined at the end.
-std::vector<std::string> runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::Body &body, const EmulatedCall &call,
+std::vector<std::string> runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::CompiledFunction &body, const EmulatedCall &call,
                                     uint64_t seed);
 
 } // namespace zorse::emulator::ptx

@@ -52,7 +52,7 @@ TEST(CodegenApi, BytesDoNotDependOnThreadsAndEqualKernelsAreOne) {
   EXPECT_EQ(one.object, two.object);
   EXPECT_EQ(one.library.SerializeAsString(), two.library.SerializeAsString());
   EXPECT_EQ(one.kernels, 2u);
-  EXPECT_EQ(one.library.bodies(0).launches(0).kernel().symbol(), one.library.bodies(1).launches(0).kernel().symbol());
+  EXPECT_EQ(one.library.functions(0).launches(0).kernel().symbol(), one.library.functions(1).launches(0).kernel().symbol());
 }
 
 TEST(CodegenApi, CacheHoldsKernelsAndSurvivesRubbish) {
@@ -212,11 +212,11 @@ func.func @f(%x: tensor<?x3x1xf32> {@@boundary_in0}, %d: tensor<?x3x8xf32> {@@bo
   auto compiled = codegen::lowerBodies(*module, options);
   ASSERT_TRUE(succeeded(compiled));
   int products = 0;
-  for (const bundle::Launch &launch : compiled->library.bodies(0).launches()) {
-    if (!launch.has_product())
+  for (const bundle::Launch &launch : compiled->library.functions(0).launches()) {
+    if (!launch.has_matmul())
       continue;
-    const bundle::MatrixProduct &p = launch.product();
-    auto at = [](const bundle::Extent &extent) { return extent.fixed() + 5 * extent.per_row(); };
+    const bundle::Matmul &p = launch.matmul();
+    auto at = [](const bundle::AffineSize &extent) { return extent.fixed() + 5 * extent.per_row(); };
     EXPECT_GE(p.lda(), at(p.transpose_a() ? p.m() : p.k()));
     EXPECT_GE(p.ldb(), at(p.transpose_b() ? p.k() : p.n()));
     EXPECT_GE(p.ldc(), at(p.n()));

@@ -41,12 +41,12 @@ struct Outcome {
   std::string results;
 };
 
-Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body) {
+Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &body) {
   std::vector<std::vector<Line>> buffers;
-  emulator::EmulatedCall call{1, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), 1)};
+  emulator::EmulatedCall call{1, 0, 0, {}, std::vector<uint8_t>(size_t(body.arguments_size()), 1)};
   std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
   std::normal_distribution<float> normal;
-  for (const bundle::Slot &slot : body.slots()) {
+  for (const bundle::FunctionArgument &slot : body.arguments()) {
     const auto bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row());
     std::vector<Line> &buffer = buffers.emplace_back(bytes / sizeof(Line) + 2);
     call.slots.push_back(buffer.data()->bytes);
@@ -57,8 +57,8 @@ Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Bo
   }
   Outcome out;
   out.findings = emulator::runBody(code, products, body, call);
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &slot = body.arguments(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
       out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row()));
   return out;
 }
@@ -78,7 +78,7 @@ TEST_P(AttentionBarriers, AreAllNeeded) {
   options.arch = "emu";
   auto compiled = codegen::compileBodies(*module, options);
   ASSERT_TRUE(succeeded(compiled));
-  const bundle::Body &body = compiled->library.bodies(0);
+  const bundle::CompiledFunction &body = compiled->library.functions(0);
   ASSERT_EQ(body.launches_size(), 4);
   for (const bundle::Launch &launch : body.launches())
     ASSERT_TRUE(launch.has_kernel());

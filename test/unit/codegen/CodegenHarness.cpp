@@ -34,13 +34,13 @@ namespace {
 
 struct Runner {
   func::FuncOp function;
-  const bundle::Body &body;
+  const bundle::CompiledFunction &body;
   int64_t rows;
   const test::RunOptions &options;
   std::vector<reference::Tensor> arguments;
   std::vector<int64_t> savedPerRow, deferredPerRow;
 
-  Runner(func::FuncOp function, const bundle::Body &body, int64_t rows, const test::RunOptions &options)
+  Runner(func::FuncOp function, const bundle::CompiledFunction &body, int64_t rows, const test::RunOptions &options)
       : function(function), body(body), rows(rows), options(options) {
     savedPerRow = layOut(SlotKind::Saved);
     deferredPerRow = layOut(SlotKind::Deferred);
@@ -105,8 +105,8 @@ struct Runner {
     const SlotKind kind = slot.getKind();
     const uint32_t index = slot.getIndex();
     bool single = kind == SlotKind::Saved || kind == SlotKind::Deferred || kind == SlotKind::Scalars;
-    for (int i = 0; i < body.slots_size(); ++i)
-      if (int(body.slots(i).kind()) == int(kind) && (single || body.slots(i).index() == index)) {
+    for (int i = 0; i < body.arguments_size(); ++i)
+      if (int(body.arguments(i).kind()) == int(kind) && (single || body.arguments(i).index() == index)) {
         char *base = buffers[i].data.get();
         if (kind == SlotKind::Saved || kind == SlotKind::Deferred)
           return base + (kind == SlotKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
@@ -118,10 +118,10 @@ struct Runner {
 
   std::vector<Buffer> makeBuffers() {
     std::vector<Buffer> buffers;
-    for (const bundle::Slot &slot : body.slots())
+    for (const bundle::FunctionArgument &slot : body.arguments())
       buffers.emplace_back(slot.bytes().fixed() + slot.bytes().per_row() * rows);
-    for (int i = 0; i < body.slots_size(); ++i)
-      if (body.slots(i).kind() == bundle::SCALARS) {
+    for (int i = 0; i < body.arguments_size(); ++i)
+      if (body.arguments(i).kind() == bundle::SCALARS) {
         zorse::abi::StepScalars scalars{};
         scalars.step = 3;
         scalars.seed = 42;
@@ -296,11 +296,11 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
       if (emulated)
         for (int64_t rows : options.rows) {
           SCOPED_TRACE("emulated, rows " + std::to_string(rows));
-          Runner(function, cuda->library.bodies(index), rows, options).checkEmulated(*emulated, *devices[0]);
+          Runner(function, cuda->library.functions(index), rows, options).checkEmulated(*emulated, *devices[0]);
           if (::testing::Test::HasFatalFailure())
             return;
         }
-      const bundle::Body &body = compiled->library.bodies(index++);
+      const bundle::CompiledFunction &body = compiled->library.functions(index++);
       for (int64_t rows : options.rows) {
         SCOPED_TRACE("rows " + std::to_string(rows));
         Runner(function, body, rows, options).check(*devices[0], *devices[1]);

@@ -83,15 +83,15 @@ struct Setting {
 };
 
 /// Runs a body with unused memory around every slot, so that a faulty access stays inside the allocation.
-Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Body &body, Setting setting) {
+Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &body, Setting setting) {
   const int64_t rows = setting.rows;
   struct alignas(64) Line {
     float numbers[16];
   };
   std::vector<std::vector<Line>> buffers;
-  emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.slots_size()), !setting.add)};
+  emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.arguments_size()), !setting.add)};
   std::mt19937 random(setting.seed);
-  for (const bundle::Slot &slot : body.slots()) {
+  for (const bundle::FunctionArgument &slot : body.arguments()) {
     const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
     std::vector<Line> &buffer = buffers.emplace_back(bytes / sizeof(Line) + 8);
     for (Line &line : buffer)
@@ -104,8 +104,8 @@ Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Bo
   }
   Outcome out;
   out.findings = emulator::runBody(code, products, body, call);
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (const bundle::Slot &slot = body.slots(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &slot = body.arguments(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
       out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
   return out;
 }
@@ -131,7 +131,7 @@ TEST(Emulator, FindsPlantedBugs) {
     options.arch = "emu";
     auto compiled = codegen::compileBodies(*module, options);
     ASSERT_TRUE(succeeded(compiled));
-    const bundle::Body &body = compiled->library.bodies(0);
+    const bundle::CompiledFunction &body = compiled->library.functions(0);
     std::string error;
     auto healthy = HostCode::compile(compiled->object, error);
     ASSERT_TRUE(healthy) << error;

@@ -12,8 +12,10 @@ using namespace zorse::test;
 
 namespace {
 
-bool isCast(const bundle::Entry &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
-bool isCopyGather(const bundle::Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::PARAMETER_COPY; }
+bool isCast(const bundle::Instruction &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
+bool isCopyGather(const bundle::Instruction &entry) {
+  return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS;
+}
 
 /// The call of a cast and its program; null if there is none.
 struct Cast {
@@ -23,9 +25,9 @@ struct Cast {
 };
 
 Cast cast(Programs &programs, Random &random) {
-  bundle::Entry *entry = pick(programs, random, isCast);
+  bundle::Instruction *entry = pick(programs, random, isCast);
   for (bundle::Program &program : programs)
-    for (bundle::Entry &other : *program.mutable_entries())
+    for (bundle::Instruction &other : *program.mutable_instructions())
       if (&other == entry)
         return {&program, entry->mutable_compute()->mutable_calls(0)};
   return {};
@@ -35,11 +37,11 @@ Cast cast(Programs &programs, Random &random) {
 std::optional<EditedSlot> reader(Programs &programs, Random &random) {
   std::vector<EditedSlot> found;
   for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
+    for (bundle::Instruction &entry : *program.mutable_instructions())
       if (entry.has_compute() && !isCast(entry))
         for (bundle::Call &call : *entry.mutable_compute()->mutable_calls())
           for (const EditedSlot &slot : slotsOf(program, call))
-            if (slot.value().kind() == bundle::Value::PARAMETER_COPY)
+            if (slot.value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS)
               found.push_back(slot);
   return found.empty() ? std::nullopt : std::optional(found[random() % found.size()]);
 }
@@ -48,7 +50,7 @@ const std::vector<Mistake> &mutations() {
   static const std::vector<Mistake> all = {
       {"a cast that does nothing",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCast);
+         bundle::Instruction *entry = pick(p, r, isCast);
          if (entry)
            entry->mutable_compute()->clear_calls();
          return entry != nullptr;
@@ -96,14 +98,14 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a cast in the phase of updates, which evaluations skip",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCast);
+         bundle::Instruction *entry = pick(p, r, isCast);
          if (entry)
            entry->set_phase(bundle::UPDATE_STATE);
          return entry != nullptr;
        }},
       {"a cast of another group",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCast);
+         bundle::Instruction *entry = pick(p, r, isCast);
          if (entry)
            entry->mutable_compute()->set_group((entry->compute().group() + 1) % c.model.summary.groups_size());
          return entry != nullptr && c.model.summary.groups_size() > 1;
@@ -112,7 +114,7 @@ const std::vector<Mistake> &mutations() {
        [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r).call;
          if (call)
-           call->set_body(r() % 2 ? c.model.summary.norm_body() : c.model.summary.update_body_plain());
+           call->set_function(r() % 2 ? c.model.summary.norm_function() : c.model.summary.update_function_plain());
          return call != nullptr;
        }},
       {"readers that do not wait for the cast",
@@ -120,7 +122,7 @@ const std::vector<Mistake> &mutations() {
          // Removes all waits of one device's gathers of copies after the cast, so that they do not wait for the cast.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
-         for (bundle::Entry &entry : *program.mutable_entries()) {
+         for (bundle::Instruction &entry : *program.mutable_instructions()) {
            casts |= isCast(entry);
            if (casts && isCopyGather(entry)) {
              changed |= entry.waits_size() > 0;
@@ -131,26 +133,26 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a gather of the parameters themselves",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCopyGather);
+         bundle::Instruction *entry = pick(p, r, isCopyGather);
          if (entry)
            entry->mutable_all_gather()->mutable_value()->set_kind(bundle::Value::PARAMETERS);
          return entry != nullptr;
        }},
       {"a gather in f32, on all its members",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, isCopyGather);
+         bundle::Instruction *entry = pick(p, r, isCopyGather);
          if (!entry)
            return false;
          const uint64_t id = entry->id();
          for (bundle::Program &program : p)
-           for (bundle::Entry &other : *program.mutable_entries())
+           for (bundle::Instruction &other : *program.mutable_instructions())
              if (other.id() == id)
                other.mutable_all_gather()->set_type(bundle::F32);
          return true;
        }},
       {"a gather of a shard that was not cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
          if (entry)
            entry->mutable_all_gather()->mutable_shard()->set_offset(entry->all_gather().shard().offset() + 256);
          return entry != nullptr;
@@ -174,7 +176,7 @@ const std::vector<Mistake> &mutations() {
          bundle::Program &program = p[r() % p.size()];
          for (bundle::PersistentState &state : *program.mutable_state())
            if (state.value().kind() == bundle::Value::PARAMETERS) {
-             state.mutable_value()->set_kind(bundle::Value::PARAMETER_COPY);
+             state.mutable_value()->set_kind(bundle::Value::LOW_PRECISION_PARAMETERS);
              return true;
            }
          return false;
@@ -198,7 +200,7 @@ TEST(Copies, TakeTwoBytesPerParameter) {
       for (const bundle::PersistentState &part : program.state())
         if (part.value().kind() != bundle::Value::OPTIMIZER_STEP)
           state[part.value().id()] += part.region().bytes();
-      for (const bundle::Entry &entry : program.entries()) {
+      for (const bundle::Instruction &entry : program.instructions()) {
         if (isCast(entry)) {
           const bundle::Call &call = entry.compute().calls(0);
           const bundle::SlotBindings bindings(program, call);

@@ -66,7 +66,7 @@ TEST(OwnedRuns, ProgramsAreRight) {
     for (const verify::Finding &finding : check(c, c.programs))
       ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
     for (const bundle::Program &program : c.programs)
-      for (const bundle::Entry &entry : program.entries()) {
+      for (const bundle::Instruction &entry : program.instructions()) {
         const auto &shards = entry.has_all_gather() ? entry.all_gather().shards() : entry.reduce_scatter().shards();
         several += std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
       }

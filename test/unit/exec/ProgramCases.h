@@ -65,16 +65,17 @@ inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &
 }
 
 /// Picks one of the entries for which `wanted` holds; null if there is none.
-inline bundle::Entry *pickOf(Programs &programs, Random &random, const std::function<bool(const bundle::Program &, const bundle::Entry &)> &wanted) {
-  std::vector<bundle::Entry *> found;
+inline bundle::Instruction *pickOf(Programs &programs, Random &random,
+                                   const std::function<bool(const bundle::Program &, const bundle::Instruction &)> &wanted) {
+  std::vector<bundle::Instruction *> found;
   for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
+    for (bundle::Instruction &entry : *program.mutable_instructions())
       if (wanted(program, entry))
         found.push_back(&entry);
   return found.empty() ? nullptr : found[random() % found.size()];
 }
-inline bundle::Entry *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Entry &)> &wanted) {
-  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Entry &entry) { return wanted(entry); });
+inline bundle::Instruction *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
+  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Instruction &entry) { return wanted(entry); });
 }
 
 /// Expects that times and memory peaks are the same without entries.

@@ -85,7 +85,7 @@ TEST(ProgramText, ShowsEveryEntryWithNames) {
       parse<bundle::ModelSummary>("groups {} groups {} groups { name: 'head' } values {} values {} values {} values { name: 'h\"\\n' } "
                                   "units {} units {} units {} units {} units { name: 'block' } inputs {} inputs { name: 'labels' }");
   const auto bodies =
-      parse<bundle::BodyLibrary>("bodies { name: 'head.forward' slots { mode: READ } slots { mode: ACCUMULATE } slots { mode: WRITE } }");
+      parse<bundle::FunctionLibrary>("bodies { name: 'head.forward' slots { mode: READ } slots { mode: ACCUMULATE } slots { mode: WRITE } }");
   EXPECT_EQ(textOf(kProgram, {{"a100:0", "t4:0"}, &summary, &bodies}), kText);
 }
 

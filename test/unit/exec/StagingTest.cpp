@@ -7,24 +7,24 @@ using namespace zorse::test;
 
 namespace {
 
-bool isCopyOfValue(const bundle::Entry &entry, bundle::Value::Kind kind) { return entry.has_copy() && entry.copy().value().kind() == kind; }
+bool isCopyOfValue(const bundle::Instruction &entry, bundle::Value::Kind kind) { return entry.has_copy() && entry.copy().value().kind() == kind; }
 
 /// Whether an entry copies between the two arenas of a device: 0 is its own memory, 1 its host's.
-bool crosses(const bundle::Entry &entry, bool out) {
+bool crosses(const bundle::Instruction &entry, bool out) {
   return entry.has_copy() && entry.copy().from().arena() == (out ? 0u : 1u) && entry.copy().to().arena() == (out ? 1u : 0u);
 }
 
-bundle::Region *imageOf(bundle::Entry &entry) {
+bundle::Region *imageOf(bundle::Instruction &entry) {
   switch (entry.what_case()) {
-  case bundle::Entry::kSend:
+  case bundle::Instruction::kSend:
     return entry.mutable_send()->mutable_region();
-  case bundle::Entry::kReceive:
+  case bundle::Instruction::kReceive:
     return entry.mutable_receive()->mutable_region();
-  case bundle::Entry::kAllReduce:
+  case bundle::Instruction::kAllReduce:
     return entry.mutable_all_reduce()->mutable_region();
-  case bundle::Entry::kAllGather:
+  case bundle::Instruction::kAllGather:
     return entry.mutable_all_gather()->mutable_full();
-  case bundle::Entry::kReduceScatter:
+  case bundle::Instruction::kReduceScatter:
     return entry.mutable_reduce_scatter()->mutable_full();
   default:
     return nullptr;
@@ -37,7 +37,7 @@ const std::vector<Mistake> &mistakes() {
        [](const ProgramCase &c, Programs &p, Random &r) {
          std::vector<bundle::Region *> images;
          for (size_t d = 0; d < p.size(); ++d)
-           for (bundle::Entry &entry : *p[d].mutable_entries())
+           for (bundle::Instruction &entry : *p[d].mutable_instructions())
              if (bundle::Region *image = imageOf(entry);
                  image && image->bytes() && c.plan.devices[d].hostStaged && image->bytes() <= p[d].arenas(0).bytes())
                images.push_back(image);
@@ -50,50 +50,51 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"a copy from another place",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, true) || crosses(e, false); });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return crosses(e, true) || crosses(e, false); });
          if (entry)
            entry->mutable_copy()->mutable_from()->set_offset(entry->copy().from().offset() + 64);
          return entry != nullptr;
        }},
       {"a copy to another place",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, true) || crosses(e, false); });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return crosses(e, true) || crosses(e, false); });
          if (entry)
            entry->mutable_copy()->mutable_to()->set_offset(entry->copy().to().offset() + 64);
          return entry != nullptr;
        }},
       {"a copy of another value",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return e.has_copy() && e.copy().value().end() > e.copy().value().begin(); });
+         bundle::Instruction *entry =
+             pick(p, r, [](const bundle::Instruction &e) { return e.has_copy() && e.copy().value().end() > e.copy().value().begin(); });
          if (entry)
            entry->mutable_copy()->mutable_value()->set_id(entry->copy().value().id() + 1);
          return entry != nullptr;
        }},
       {"a copy of the sums of this device for those of all",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyOfValue(e, bundle::Value::SUMS); });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return isCopyOfValue(e, bundle::Value::LOCAL_METRICS); });
          if (entry)
-           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::GLOBAL_SUM);
+           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::GLOBAL_METRICS);
          return entry != nullptr;
        }},
       {"a copy of the sums of all for those of this device",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return isCopyOfValue(e, bundle::Value::GLOBAL_SUM); });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return isCopyOfValue(e, bundle::Value::GLOBAL_METRICS); });
          if (entry)
-           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::SUMS);
+           entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::LOCAL_METRICS);
          return entry != nullptr;
        }},
       {"an accumulator that is copied as a sum",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         bundle::Entry *entry =
-             pick(p, r, [&](const bundle::Entry &e) { return isCopyOfValue(e, bundle::Value::GRADIENTS) && c.plan.devices.size() > 1; });
+         bundle::Instruction *entry =
+             pick(p, r, [&](const bundle::Instruction &e) { return isCopyOfValue(e, bundle::Value::GRADIENTS) && c.plan.devices.size() > 1; });
          if (entry)
            entry->mutable_copy()->mutable_value()->set_kind(bundle::Value::REDUCED_GRADIENTS);
          return entry != nullptr;
        }},
       {"a copy that waits for nothing, and that nothing waits for",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, true) && e.waits_size() > 0; });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return crosses(e, true) && e.waits_size() > 0; });
          if (entry)
            entry->clear_waits();
          return entry != nullptr;
@@ -102,20 +103,20 @@ const std::vector<Mistake> &mistakes() {
        [](const ProgramCase &c, Programs &p, Random &r) {
          if (c.plan.blocking) // some waits only prevent overlap of a device's entries
            return false;
-         std::vector<bundle::Entry *> waiting;
+         std::vector<bundle::Instruction *> waiting;
          for (size_t d = 0; d < p.size(); ++d)
-           for (bundle::Entry &entry : *p[d].mutable_entries())
+           for (bundle::Instruction &entry : *p[d].mutable_instructions())
              if (c.plan.devices[d].hostStaged && entry.waits_size() > 0)
                waiting.push_back(&entry);
          if (waiting.empty())
            return false;
-         bundle::Entry &entry = *waiting[r() % waiting.size()];
+         bundle::Instruction &entry = *waiting[r() % waiting.size()];
          entry.mutable_waits()->DeleteSubrange(int(r() % uint32_t(entry.waits_size())), 1);
          return true;
        }},
       {"a copy in a phase that evaluations skip",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Entry *entry = pick(p, r, [](const bundle::Entry &e) { return crosses(e, false) && e.phase() == bundle::FORWARD; });
+         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return crosses(e, false) && e.phase() == bundle::FORWARD; });
          if (entry)
            entry->set_phase(bundle::BACKWARD);
          return entry != nullptr;

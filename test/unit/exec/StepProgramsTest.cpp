@@ -16,7 +16,7 @@ namespace {
 /// The region of the very first slot; null if there is none.
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
-    for (bundle::Entry &entry : *program.mutable_entries())
+    for (bundle::Instruction &entry : *program.mutable_instructions())
       if (entry.has_compute() && entry.compute().calls_size() && bundle::SlotBindings(program, entry.compute().calls(0)).size())
         return test::EditedSlot(program, *entry.mutable_compute()->mutable_calls(0), 0).mutable_region();
   return nullptr;

@@ -24,7 +24,7 @@
 
 using namespace zorse;
 using namespace zorse::test;
-using bundle::Entry;
+using bundle::Instruction;
 using verify::Code;
 
 namespace {
@@ -213,26 +213,28 @@ TEST_F(ToyExchanges, TrainAsOneDeviceDoes) {
 
 // ---- Faults.
 
-template <typename Wanted> Entry *find(bundle::Program &program, Wanted wanted, int nth = 0) {
-  for (Entry &entry : *program.mutable_entries())
+template <typename Wanted> Instruction *find(bundle::Program &program, Wanted wanted, int nth = 0) {
+  for (Instruction &entry : *program.mutable_instructions())
     if (wanted(entry) && nth-- == 0)
       return &entry;
   ADD_FAILURE() << "no such entry";
-  return program.mutable_entries(0);
+  return program.mutable_instructions(0);
 }
-bool isGather(const Entry &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::ACTIVATION; }
-bool isReduction(const Entry &entry) { return entry.has_reduce_scatter() && entry.reduce_scatter().value().kind() == bundle::Value::ACTIVATION; }
-void erase(bundle::Program &program, const Entry *entry) {
+bool isGather(const Instruction &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::ACTIVATION; }
+bool isReduction(const Instruction &entry) {
+  return entry.has_reduce_scatter() && entry.reduce_scatter().value().kind() == bundle::Value::ACTIVATION;
+}
+void erase(bundle::Program &program, const Instruction *entry) {
   const uint32_t id = entry->id(), queue = entry->queue();
   uint32_t position = 0;
-  for (int e = 0; e < program.entries_size(); ++e) {
-    if (program.entries(e).id() == id) {
-      program.mutable_entries()->DeleteSubrange(e, 1);
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    if (program.instructions(e).id() == id) {
+      program.mutable_instructions()->DeleteSubrange(e, 1);
       break;
     }
-    position += program.entries(e).queue() == queue;
+    position += program.instructions(e).queue() == queue;
   }
-  for (Entry &other : *program.mutable_entries()) { // its waiters now wait for the previous entry of its queue
+  for (Instruction &other : *program.mutable_instructions()) { // its waiters now wait for the previous entry of its queue
     auto &waits = *other.mutable_waits();
     if (position == 0)
       waits.erase(std::remove_if(waits.begin(), waits.end(), [&](const auto &wait) { return wait.queue() == queue && wait.position() == 0; }),
@@ -252,12 +254,12 @@ protected:
   static bundle::ReduceScatter *reduction(bundle::Program &program) { return find(program, isReduction)->mutable_reduce_scatter(); }
 
   /// The n-th entry of a program with a call of a body.
-  Entry *calling(bundle::Program &program, const std::string &body, int nth = 0) const {
+  Instruction *calling(bundle::Program &program, const std::string &body, int nth = 0) const {
     return find(
         program,
-        [&](const Entry &entry) {
+        [&](const Instruction &entry) {
           for (const bundle::Call &call : entry.compute().calls())
-            if (toy.bodies.bodies(int(call.body())).name() == body)
+            if (toy.bodies.functions(int(call.function())).name() == body)
               return true;
           return false;
         },
@@ -281,7 +283,7 @@ protected:
 };
 
 TEST_F(Faults, OfGathersAreFound) {
-  ASSERT_EQ(std::count_if(good[0].entries().begin(), good[0].entries().end(), isGather), 4);
+  ASSERT_EQ(std::count_if(good[0].instructions().begin(), good[0].instructions().end(), isGather), 4);
   expectFound("missing on one device", {Code::Unmatched}, [](Programs &p) { erase(p[1], find(p[1], isGather)); });
   expectFound("missing on both", {Code::Undefined}, [](Programs &p) {
     for (auto &program : p)
@@ -341,8 +343,8 @@ TEST_F(Faults, OfSegmentsAreFound) {
               [&](Programs &p) { calling(p[1], "pair.forward.1")->mutable_compute()->mutable_calls()->RemoveLast(); });
   expectFound("the other device's terms", {Code::Call}, [&](Programs &p) {
     for (auto &call : *calling(p[0], "toy_terms_0")->mutable_compute()->mutable_calls())
-      if (toy.bodies.bodies(int(call.body())).name() == "toy_terms_0")
-        call.set_body(call.body() + 1);
+      if (toy.bodies.functions(int(call.function())).name() == "toy_terms_0")
+        call.set_function(call.function() + 1);
   });
   expectFound("the other device's rows", {Code::Call}, [&](Programs &p) {
     for (auto &call : *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls())
@@ -372,8 +374,8 @@ TEST_F(Faults, OfReductionsAreFound) {
   });
   expectFound("terms sent to the other device", {Code::Unsupported}, [&](Programs &p) {
     const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
-    Entry *send = find(p[0], [](const Entry &entry) { return entry.has_send(); });
-    Entry *receive = find(p[1], [&](const Entry &entry) { return entry.id() == send->id(); });
+    Instruction *send = find(p[0], [](const Instruction &entry) { return entry.has_send(); });
+    Instruction *receive = find(p[1], [&](const Instruction &entry) { return entry.id() == send->id(); });
     send->mutable_send()->mutable_value()->set_id(term);
     receive->mutable_receive()->mutable_value()->set_id(term);
   });

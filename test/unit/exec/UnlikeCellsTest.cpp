@@ -14,10 +14,11 @@ SyntheticModel modelWithEmbedding() {
   SyntheticOptions options;
   options.tied = false;
   SyntheticModel model = makeModel(options);
-  for (bundle::Body &body : *model.bodies.mutable_bodies())
+  for (bundle::CompiledFunction &body : *model.bodies.mutable_functions())
     if (body.name().find(model.summary.units(0).name() + ".backward") == 0) {
-      auto &slots = *body.mutable_slots();
-      slots.erase(std::remove_if(slots.begin(), slots.end(), [](const bundle::Slot &slot) { return slot.kind() == bundle::PARAMETER; }), slots.end());
+      auto &slots = *body.mutable_arguments();
+      slots.erase(std::remove_if(slots.begin(), slots.end(), [](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::PARAMETER; }),
+                  slots.end());
     }
   return model;
 }

@@ -87,7 +87,7 @@ TEST(TimedSchedule, DeferredBlocksTakeMemoryFromTheBackwardOn) {
   for (uint32_t max : {2, 3, 5}) {
     Pipeline p(2);
     for (auto &unitClass : *p.summary.mutable_classes())
-      unitClass.mutable_deferred_bytes()->set_per_row(kDeferred);
+      unitClass.mutable_saved_for_weight_grad_bytes()->set_per_row(kDeferred);
     for (PlanDevice &device : p.plan.devices)
       device.memory = static_cast<uint64_t>(max) * kSaved + kDeferred + kSaved / 4;
     StepGraph graph = p.expand(ScheduleKind::SteadyState, 2, true);

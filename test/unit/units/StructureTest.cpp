@@ -111,7 +111,7 @@ TEST(Units, RandomInstancesOfUnitsDoNotOverlap) {
   ASSERT_TRUE(b.model);
   std::vector<uint64_t> bases;
   for (const bundle::UnitInfo &unit : b.summary().units())
-    bases.push_back(unit.instance_base());
+    bases.push_back(unit.rng_id_base());
   EXPECT_EQ(bases, (std::vector<uint64_t>{0, 1, 3, 4, 6, 7, 9, 10}));
 }
 
@@ -221,7 +221,7 @@ TEST(Groups, AlignAndPutDecayingFirst) {
   options.decay = "names:proj,head";
   Built b = build(readModel("llama.mlir"), options);
   ASSERT_TRUE(b.model);
-  for (const bundle::GroupInfo &group : b.summary().groups()) {
+  for (const bundle::FlatGroupInfo &group : b.summary().groups()) {
     int64_t end = 0;
     bool decaying = true;
     for (uint32_t p : group.parameters()) {

@@ -32,40 +32,40 @@ void expectFinding(const Case &test, Code code, std::initializer_list<const char
                 << all;
 }
 
-template <typename Wanted> bundle::Entry &find(Case &test, int program, Wanted wanted, int nth = 0) {
-  for (auto &entry : *test.programs[program].mutable_entries())
+template <typename Wanted> bundle::Instruction &find(Case &test, int program, Wanted wanted, int nth = 0) {
+  for (auto &entry : *test.programs[program].mutable_instructions())
     if (wanted(entry) && nth-- == 0)
       return entry;
   ADD_FAILURE() << "no such entry";
-  return *test.programs[program].mutable_entries(0);
+  return *test.programs[program].mutable_instructions(0);
 }
 auto task(bundle::Compute::Task t) {
-  return [t](const bundle::Entry &e) { return e.has_compute() && e.compute().task() == t; };
+  return [t](const bundle::Instruction &e) { return e.has_compute() && e.compute().task() == t; };
 }
-bool isSend(const bundle::Entry &e) { return e.has_send(); }
-bool isReceive(const bundle::Entry &e) { return e.has_receive(); }
-bool isReduction(const bundle::Entry &e) { return e.has_reduce_scatter(); }
+bool isSend(const bundle::Instruction &e) { return e.has_send(); }
+bool isReceive(const bundle::Instruction &e) { return e.has_receive(); }
+bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); }
 
 /// A slot of an entry of the first program.
-EditedSlot slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int call = 0, uint32_t index = 0) {
+EditedSlot slot(Case &test, bundle::Instruction &entry, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *entry.mutable_compute()->mutable_calls(call);
-  const auto &body = test.model.bodies.bodies(int(c.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == kind && body.slots(s).index() == index)
+  const auto &body = test.model.bodies.functions(int(c.function()));
+  for (int s = 0; s < body.arguments_size(); ++s)
+    if (body.arguments(s).kind() == kind && body.arguments(s).index() == index)
       return {test.programs[0], c, s};
   ADD_FAILURE() << "no such slot";
   return {test.programs[0], c, 0};
 }
 
-void erase(bundle::Program &program, const bundle::Entry &entry) {
-  for (int e = 0; e < program.entries_size(); ++e)
-    if (program.entries(e).id() == entry.id()) {
+void erase(bundle::Program &program, const bundle::Instruction &entry) {
+  for (int e = 0; e < program.instructions_size(); ++e)
+    if (program.instructions(e).id() == entry.id()) {
       // Its waiters now wait for the previous entry of its queue.
       uint32_t queue = entry.queue(), position = 0;
       for (int before = 0; before < e; ++before)
-        position += program.entries(before).queue() == queue;
-      program.mutable_entries()->DeleteSubrange(e, 1);
-      for (auto &other : *program.mutable_entries())
+        position += program.instructions(before).queue() == queue;
+      program.mutable_instructions()->DeleteSubrange(e, 1);
+      for (auto &other : *program.mutable_instructions())
         for (auto &wait : *other.mutable_waits())
           if (wait.queue() == queue && wait.position() >= position && wait.position() > 0)
             wait.set_position(wait.position() - 1);
@@ -81,11 +81,11 @@ TEST(Findings, Malformed) {
   expectFinding(test, Code::Malformed, {"arena 7 of 1", "entry", "d0"});
 
   Case nan({}, oneDevice());
-  nan.programs[0].mutable_entries(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
+  nan.programs[0].mutable_instructions(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
   expectFinding(nan, Code::Malformed, {"not a number"});
 
   Case body({}, oneDevice());
-  find(body, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_body(1000);
+  find(body, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_function(1000);
   expectFinding(body, Code::Malformed, {"body 1000 does not exist"});
 
   for (auto column : {&bundle::Call::mutable_regions, &bundle::Call::mutable_values}) {
@@ -143,11 +143,11 @@ TEST(Findings, Mismatched) {
 
 TEST(Findings, Order) {
   Case ids({}, oneDevice());
-  ids.programs[0].mutable_entries(4)->set_id(0);
+  ids.programs[0].mutable_instructions(4)->set_id(0);
   expectFinding(ids, Code::Order, {"ascending"});
 
   Case wait({}, oneDevice());
-  auto *late = wait.programs[0].mutable_entries(1)->add_waits();
+  auto *late = wait.programs[0].mutable_instructions(1)->add_waits();
   late->set_queue(5);
   late->set_position(0);
   expectFinding(wait, Code::Order, {"a deadlock"});
@@ -159,7 +159,7 @@ TEST(Findings, Race) {
   expectFinding(local, Code::Race, {"F(units 0-4, samples 0-8) on d0", "load of input 'labels'"});
 
   Case steps({}, oneDevice());
-  steps.programs[0].mutable_entries(0)->clear_waits(); // the next step's scalars are loaded while this step reads them
+  steps.programs[0].mutable_instructions(0)->clear_waits(); // the next step's scalars are loaded while this step reads them
   expectFinding(steps, Code::Race, {"in the step before"});
 }
 
@@ -210,8 +210,8 @@ TEST(Findings, CommitByGroup) { // a decision that precedes all sums must not re
   Case test(options, oneDevice());
   test.view.commitsByGroup = true;
   expectFinding(test, Code::WrongValue, {"decides by bytes that hold", "expects sums without anything added"});
-  auto decides = task(bundle::Compute::DECIDE);
-  auto &region = *slot(test, find(test, 0, decides), bundle::SUMS_SLOT).mutable_region();
+  auto decides = task(bundle::Compute::CLIP_AND_CHECK);
+  auto &region = *slot(test, find(test, 0, decides), bundle::LOCAL_METRICS).mutable_region();
   region.set_offset(region.offset() + region.bytes());
   EXPECT_TRUE(test.findings().empty()) << test.text();
   test.view.commitsByGroup = false;
@@ -254,7 +254,7 @@ TEST(Findings, Size) {
   Case transfer({}, pipeline()); // both halves have the same, too small size
   uint32_t id = find(transfer, 0, isSend).id();
   for (auto &program : transfer.programs)
-    for (auto &entry : *program.mutable_entries())
+    for (auto &entry : *program.mutable_instructions())
       if (entry.id() == id) {
         auto *half = entry.has_send() ? entry.mutable_send()->mutable_region() : entry.mutable_receive()->mutable_region();
         half->set_bytes(half->bytes() - 64);
@@ -297,15 +297,15 @@ TEST(Findings, SplitBackward) {
   Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the other cell
   auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
-    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).deferred_bytes().per_row())
-      *slot(block, mine, bundle::DEFERRED, c).mutable_region() = slot(block, other, bundle::DEFERRED, c).region();
+    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).saved_for_weight_grad_bytes().per_row())
+      *slot(block, mine, bundle::SAVED_FOR_WEIGHT_GRAD, c).mutable_region() = slot(block, other, bundle::SAVED_FOR_WEIGHT_GRAD, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
   Case both({}, split(oneDevice())); // B and W both add parameter gradients
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
-      *both.model.bodies.mutable_bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
-          both.model.bodies.bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
+      *both.model.bodies.mutable_functions(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
+          both.model.bodies.functions(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
@@ -318,7 +318,7 @@ TEST(Findings, Recompute) {
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
-  auto &slot = *more.model.bodies.mutable_bodies(int(bodyOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_slots();
+  auto &slot = *more.model.bodies.mutable_functions(int(bodyOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
   slot.set_kind(bundle::LOSS);
   slot.set_mode(bundle::WRITE);
   slot.set_name("loss");
@@ -331,7 +331,7 @@ TEST(Findings, Call) {
   expectFinding(base, Code::Call, {"is called for samples 3-8"});
 
   Case instances({}, oneDevice());
-  find(instances, 0, task(bundle::Compute::B)).mutable_compute()->mutable_calls(0)->set_instance_base(77);
+  find(instances, 0, task(bundle::Compute::B)).mutable_compute()->mutable_calls(0)->set_rng_id_base(77);
   expectFinding(instances, Code::Call, {"random instances from 77"});
 
   Case order({}, oneDevice());
@@ -339,7 +339,7 @@ TEST(Findings, Call) {
   expectFinding(order, Code::Call, {"expects unit 0"});
 
   Case decay({}, oneDevice());
-  find(decay, 0, task(bundle::Compute::UPDATE_GROUP)).mutable_compute()->mutable_calls(0)->set_body(decay.model.summary.update_body_plain());
+  find(decay, 0, task(bundle::Compute::UPDATE_GROUP)).mutable_compute()->mutable_calls(0)->set_function(decay.model.summary.update_function_plain());
   expectFinding(decay, Code::Call, {"weight decay"});
 }
 
@@ -351,7 +351,7 @@ TEST(Findings, Declared) {
 
 TEST(Findings, Undefined) {
   Case test({}, oneDevice());
-  erase(test.programs[0], find(test, 0, [](const bundle::Entry &e) { return e.has_load_input(); }));
+  erase(test.programs[0], find(test, 0, [](const bundle::Instruction &e) { return e.has_load_input(); }));
   expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
 
   Case overwrite({}, oneDevice()); // the first contribution is added to undefined bytes
@@ -365,15 +365,15 @@ TEST(Findings, Stale) {
   Case test({}, oneDevice());
   auto &program = test.programs[0];
   int decide = -1, update = -1;
-  for (int e = 0; e < program.entries_size(); ++e) {
-    if (task(bundle::Compute::DECIDE)(program.entries(e)))
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    if (task(bundle::Compute::CLIP_AND_CHECK)(program.instructions(e)))
       decide = e;
-    if (task(bundle::Compute::UPDATE_GROUP)(program.entries(e)))
+    if (task(bundle::Compute::UPDATE_GROUP)(program.instructions(e)))
       update = update < 0 ? e : update;
   }
-  std::swap(*program.mutable_entries(decide)->mutable_compute(), *program.mutable_entries(update)->mutable_compute());
-  program.mutable_entries(decide)->set_phase(bundle::UPDATE_STATE);
-  program.mutable_entries(update)->set_phase(bundle::COMMIT);
+  std::swap(*program.mutable_instructions(decide)->mutable_compute(), *program.mutable_instructions(update)->mutable_compute());
+  program.mutable_instructions(decide)->set_phase(bundle::UPDATE_STATE);
+  program.mutable_instructions(update)->set_phase(bundle::GRAD_NORM);
   expectFinding(test, Code::Stale, {"optimizer step"});
 }
 
@@ -407,9 +407,9 @@ TEST(Findings, Contributions) {
 
   Case members({}, dataParallel(makeModel({})));
   uint32_t id =
-      find(members, 0, [](const bundle::Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
+      find(members, 0, [](const bundle::Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
   for (auto &program : members.programs)
-    for (auto &entry : *program.mutable_entries())
+    for (auto &entry : *program.mutable_instructions())
       if (entry.id() == id) {
         entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
         if (program.device() == 1)
@@ -424,26 +424,26 @@ namespace {
 /// changed on all of its members.
 struct Runs : Case {
   explicit Runs(bool gather = false) : Case({}, ownersInTurns(makeModel({}), /*compact=*/true)), gather(gather) {
-    id = find(*this, 0, [&](const bundle::Entry &e) {
+    id = find(*this, 0, [&](const bundle::Instruction &e) {
            return gather ? e.all_gather().shards().members_size() > 4 : e.reduce_scatter().shards().members_size() > 4;
          }).id();
   }
   template <typename F> void change(F f) {
     for (auto &program : programs)
-      for (auto &entry : *program.mutable_entries())
+      for (auto &entry : *program.mutable_instructions())
         if (entry.id() == id)
           f(entry, program.device());
   }
-  bundle::Extents &shards(bundle::Entry &entry) const {
+  bundle::ShardRanges &shards(bundle::Instruction &entry) const {
     return gather ? *entry.mutable_all_gather()->mutable_shards() : *entry.mutable_reduce_scatter()->mutable_shards();
   }
-  static int last(const bundle::Extents &extents, uint32_t device) {
+  static int last(const bundle::ShardRanges &extents, uint32_t device) {
     int i = extents.members_size() - 1;
     while (extents.members(i) != device)
       --i;
     return i;
   }
-  static int64_t remove(bundle::Extents &extents, int i) {
+  static int64_t remove(bundle::ShardRanges &extents, int i) {
     const int64_t elements = extents.end(i) - extents.begin(i);
     extents.mutable_members()->erase(extents.members().begin() + i);
     extents.mutable_begin()->erase(extents.begin().begin() + i);
@@ -459,8 +459,8 @@ struct Runs : Case {
 
 TEST(Findings, RunsThatDoNotAscend) {
   Runs order;
-  order.change([&](bundle::Entry &entry, uint32_t) {
-    bundle::Extents &shards = order.shards(entry);
+  order.change([&](bundle::Instruction &entry, uint32_t) {
+    bundle::ShardRanges &shards = order.shards(entry);
     ASSERT_EQ(shards.members(0), 0u);
     const int other = Runs::last(shards, 0);
     for (auto *numbers : {shards.mutable_begin(), shards.mutable_end()})
@@ -469,8 +469,8 @@ TEST(Findings, RunsThatDoNotAscend) {
   expectFinding(order, Code::Malformed, {"shards of d0", "expects them to ascend"});
 
   Runs overlap(/*gather=*/true);
-  overlap.change([&](bundle::Entry &entry, uint32_t) {
-    bundle::Extents &shards = overlap.shards(entry);
+  overlap.change([&](bundle::Instruction &entry, uint32_t) {
+    bundle::ShardRanges &shards = overlap.shards(entry);
     shards.set_begin(Runs::last(shards, 0), shards.begin(0) + 16);
   });
   expectFinding(overlap, Code::Malformed, {"shards of d0", "expects them to ascend"});
@@ -479,7 +479,7 @@ TEST(Findings, RunsThatDoNotAscend) {
 TEST(Findings, RunsWithAHole) {
   for (bool gather : {false, true}) {
     Runs owners(gather);
-    owners.change([&](bundle::Entry &entry, uint32_t device) {
+    owners.change([&](bundle::Instruction &entry, uint32_t device) {
       const int64_t elements = Runs::remove(owners.shards(entry), Runs::last(owners.shards(entry), 2));
       bundle::Region *shard = gather ? entry.mutable_all_gather()->mutable_shard() : entry.mutable_reduce_scatter()->mutable_shard();
       if (device == 2)
@@ -489,8 +489,8 @@ TEST(Findings, RunsWithAHole) {
   }
 
   Runs reader(/*gather=*/true);
-  reader.change([&](bundle::Entry &entry, uint32_t device) {
-    bundle::Extents &reads = *entry.mutable_all_gather()->mutable_reads();
+  reader.change([&](bundle::Instruction &entry, uint32_t device) {
+    bundle::ShardRanges &reads = *entry.mutable_all_gather()->mutable_reads();
     const int64_t elements = Runs::remove(reads, Runs::last(reads, 1));
     bundle::Region *full = entry.mutable_all_gather()->mutable_full();
     if (device == 1)
@@ -499,8 +499,8 @@ TEST(Findings, RunsWithAHole) {
   EXPECT_NE(reader.text(), "") << "device 1 reads undefined bytes";
 
   Runs part;
-  part.change([&](bundle::Entry &entry, uint32_t) {
-    bundle::Extents &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+  part.change([&](bundle::Instruction &entry, uint32_t) {
+    bundle::ShardRanges &terms = *entry.mutable_reduce_scatter()->mutable_terms();
     const int i = Runs::last(terms, 1);
     terms.set_end(i, terms.end(i) - 8);
   });
@@ -509,8 +509,8 @@ TEST(Findings, RunsWithAHole) {
 
 TEST(Findings, ContributorsOfAShard) {
   Runs lacks;
-  lacks.change([&](bundle::Entry &entry, uint32_t device) {
-    bundle::Extents &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+  lacks.change([&](bundle::Instruction &entry, uint32_t device) {
+    bundle::ShardRanges &terms = *entry.mutable_reduce_scatter()->mutable_terms();
     const int64_t elements = Runs::remove(terms, Runs::last(terms, 1));
     bundle::Region *full = entry.mutable_reduce_scatter()->mutable_full();
     if (device == 1)
@@ -519,14 +519,14 @@ TEST(Findings, ContributorsOfAShard) {
   expectFinding(lacks, Code::Contributions, {"misses contributor d1 to elements"});
 
   Runs none;
-  none.change([&](bundle::Entry &entry, uint32_t) {
+  none.change([&](bundle::Instruction &entry, uint32_t) {
     for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = 0;
   });
   expectFinding(none, Code::Malformed);
 
   Runs other;
-  other.change([&](bundle::Entry &entry, uint32_t) { // a device without a cell
+  other.change([&](bundle::Instruction &entry, uint32_t) { // a device without a cell
     for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = member == 1 ? 2 : member;
     entry.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
@@ -534,7 +534,7 @@ TEST(Findings, ContributorsOfAShard) {
   EXPECT_NE(other.text(), "");
 
   Runs unnamed;
-  unnamed.change([&](bundle::Entry &entry, uint32_t) { entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
+  unnamed.change([&](bundle::Instruction &entry, uint32_t) { entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
   expectFinding(unnamed, Code::Malformed, {"terms: name d1, which takes no part"});
 }
 
@@ -565,13 +565,13 @@ TEST(Findings, Norm) {
 
   Case members({}, dataParallel(makeModel({}))); // the decision uses only this device's sums
   for (auto &program : members.programs)
-    erase(program, find(members, int(program.device()), [](const bundle::Entry &e) { return e.has_all_reduce(); }));
+    erase(program, find(members, int(program.device()), [](const bundle::Instruction &e) { return e.has_all_reduce(); }));
   expectFinding(members, Code::Norm, {"expects that of all owners"});
 }
 
 TEST(Findings, NormOfPadding) {
   Case test({}, oneDevice());
-  auto &norm = find(test, 0, [&](const bundle::Entry &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
+  auto &norm = find(test, 0, [&](const bundle::Instruction &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
   auto &call = *norm.mutable_compute()->mutable_calls(0);
   EditedSlot state(test.programs[0], call, 0);
   int64_t next = bundle::SlotBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
@@ -583,49 +583,49 @@ TEST(Findings, NormOfPadding) {
 
 TEST(Findings, Report) {
   Case test({}, oneDevice()); // reports the number of updates, but not the loss
-  auto &report = *find(test, 0, [](const bundle::Entry &e) { return e.has_report(); }).mutable_report();
+  auto &report = *find(test, 0, [](const bundle::Instruction &e) { return e.has_read_metrics(); }).mutable_read_metrics();
   for (const auto &state : test.programs[0].state())
     if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
       *report.mutable_region() = state.region();
       *report.mutable_value() = state.value();
       report.mutable_value()->set_version(1);
     }
-  for (auto &entry : *test.programs[0].mutable_entries())
-    if (entry.has_report())
-      entry.set_phase(bundle::COMMIT);
+  for (auto &entry : *test.programs[0].mutable_instructions())
+    if (entry.has_read_metrics())
+      entry.set_phase(bundle::GRAD_NORM);
   expectFinding(test, Code::Report, {"expects the whole block"});
 
-  auto isReport = [](const bundle::Entry &e) { return e.has_report(); };
+  auto isReport = [](const bundle::Instruction &e) { return e.has_read_metrics(); };
   Case phase({}, oneDevice());
-  find(phase, 0, isReport).set_phase(bundle::COMMIT);
+  find(phase, 0, isReport).set_phase(bundle::GRAD_NORM);
   expectFinding(phase, Code::Report, {"in evaluation"});
 
   Case missing({}, oneDevice());
   uint32_t queue = find(missing, 0, isReport).queue();
   uint32_t computes = 0;
-  for (const auto &entry : missing.programs[0].entries())
+  for (const auto &entry : missing.programs[0].instructions())
     computes += entry.queue() == 0;
-  for (auto &entry : *missing.programs[0].mutable_entries()) // its waiters now wait for the last update
+  for (auto &entry : *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
     for (auto &wait : *entry.mutable_waits())
       if (wait.queue() == queue) {
         wait.set_queue(0);
         wait.set_position(computes - 1);
       }
-  erase(missing.programs[0], bundle::Entry(find(missing, 0, isReport)));
+  erase(missing.programs[0], bundle::Instruction(find(missing, 0, isReport)));
   expectFinding(missing, Code::Report, {"no device reports", "in training"});
 
   Case sums({}, oneDevice()); // the host copies the whole block, independent of the region
-  auto &part = *find(sums, 0, isReport).mutable_report();
+  auto &part = *find(sums, 0, isReport).mutable_read_metrics();
   part.mutable_region()->set_offset(part.region().offset() + kScalarsBytes);
   part.mutable_region()->set_bytes(128);
-  part.mutable_value()->set_kind(bundle::Value::GLOBAL_SUM);
+  part.mutable_value()->set_kind(bundle::Value::GLOBAL_METRICS);
   expectFinding(sums, Code::Report, {"expects the whole block"});
 
   Case twice({}, oneDevice());
-  bundle::Entry copy = find(twice, 0, isReport);
-  copy.set_id(twice.programs[0].entries(twice.programs[0].entries_size() - 1).id() + 1);
-  *twice.programs[0].add_entries() = copy;
-  for (auto &entry : *twice.programs[0].mutable_entries())
+  bundle::Instruction copy = find(twice, 0, isReport);
+  copy.set_id(twice.programs[0].instructions(twice.programs[0].instructions_size() - 1).id() + 1);
+  *twice.programs[0].add_instructions() = copy;
+  for (auto &entry : *twice.programs[0].mutable_instructions())
     for (auto &wait : *entry.mutable_waits())
       if (wait.queue() == queue)
         wait.set_position(wait.position() + 1);
@@ -637,9 +637,9 @@ TEST(Findings, NormWithoutClipping) { // clipping can be enabled when the run st
   options.clipNorm = 0;
   options.skipNonFinite = false;
   Case test(options, oneDevice());
-  for (int e = test.programs[0].entries_size() - 1; e > 0; --e)
-    if (task(bundle::Compute::NORM)(test.programs[0].entries(e)))
-      erase(test.programs[0], bundle::Entry(test.programs[0].entries(e)));
+  for (int e = test.programs[0].instructions_size() - 1; e > 0; --e)
+    if (task(bundle::Compute::NORM)(test.programs[0].instructions(e)))
+      erase(test.programs[0], bundle::Instruction(test.programs[0].instructions(e)));
   expectFinding(test, Code::Norm, {"misses the contribution of group"});
 }
 
@@ -651,11 +651,11 @@ TEST(Findings, TypeOfState) {
 
 TEST(Findings, EvaluationFirst) { // an evaluation must not depend on data of an earlier training step
   Case test({}, pipeline());
-  for (auto &entry : *test.programs[1].mutable_entries())
+  for (auto &entry : *test.programs[1].mutable_instructions())
     if (isReceive(entry) && entry.phase() == bundle::FORWARD) {
       uint32_t id = entry.id();
       for (auto &program : test.programs)
-        for (auto &half : *program.mutable_entries())
+        for (auto &half : *program.mutable_instructions())
           if (half.id() == id)
             half.set_phase(bundle::BACKWARD);
       break;
@@ -672,14 +672,14 @@ TEST(Findings, NameTasks) {
 
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
-  auto &body = *test.model.bodies.mutable_bodies(int(bodyOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
-  for (auto &s : *body.mutable_slots())
+  auto &body = *test.model.bodies.mutable_functions(int(bodyOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
+  for (auto &s : *body.mutable_arguments())
     if (s.kind() == bundle::PARAMETER)
       s.set_mode(bundle::WRITE);
   expectFinding(test, Code::Malformed, {"unit1", "mode"});
 
   Case commit({}, oneDevice()); // a decision must read the sums
-  auto &decide = *commit.model.bodies.mutable_bodies(int(commit.model.summary.decide_body()));
-  decide.mutable_slots(0)->set_mode(bundle::UPDATE);
+  auto &decide = *commit.model.bodies.mutable_functions(int(commit.model.summary.clip_and_check_function()));
+  decide.mutable_arguments(0)->set_mode(bundle::UPDATE);
   expectFinding(commit, Code::Malformed, {"no slot for the sums"});
 }

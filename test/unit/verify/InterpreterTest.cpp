@@ -25,7 +25,7 @@ TEST(Interpreter, CorrectProgramsEqualTheReference) {
 
 TEST(Interpreter, SeesARace) {
   Case test({}, pipeline());
-  for (auto &entry : *test.programs[1].mutable_entries())
+  for (auto &entry : *test.programs[1].mutable_instructions())
     if (entry.has_compute() && entry.compute().task() == bundle::Compute::F)
       entry.clear_waits();
   EXPECT_NE(harm(test, 100), "");
@@ -33,8 +33,8 @@ TEST(Interpreter, SeesARace) {
 
 TEST(Interpreter, SeesADeadlock) {
   Case test({}, pipeline());
-  auto *wait = test.programs[0].mutable_entries(2)->add_waits(); // waits for the last compute entry of the same step
-  for (const auto &entry : test.programs[0].entries())
+  auto *wait = test.programs[0].mutable_instructions(2)->add_waits(); // waits for the last compute entry of the same step
+  for (const auto &entry : test.programs[0].instructions())
     wait->set_position(wait->position() + (entry.queue() == 0));
   wait->set_position(wait->position() - 1);
   EXPECT_NE(harm(test).find("deadlock"), std::string::npos) << harm(test);
@@ -42,7 +42,7 @@ TEST(Interpreter, SeesADeadlock) {
 
 TEST(Interpreter, SeesAnotherResult) {
   Case test({}, oneDeviceTwoCells());
-  for (auto &entry : *test.programs[0].mutable_entries())
+  for (auto &entry : *test.programs[0].mutable_instructions())
     if (entry.has_compute() && entry.compute().task() == bundle::Compute::B)
       for (auto &call : *entry.mutable_compute()->mutable_calls())
         call.set_sample_base(0);

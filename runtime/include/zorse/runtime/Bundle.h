@@ -54,16 +54,16 @@ struct Bundle {
   std::string cluster;       ///< cluster.yaml
   bundle::Topology topology; ///< without nodes if the bundle does not describe them
   bundle::ModelSummary summary;
-  bundle::BodyLibrary bodies;                    ///< bodies of the first target; the other targets have the same bodies with the same slots
-  std::vector<bundle::BodyLibrary> otherTargets; ///< targets 1, 2, ...
-  std::vector<bundle::Program> programs;         ///< one per device
-  std::vector<bundle::Program> hostStaged;       ///< the same step without direct transfers if `programs` has some; otherwise empty
-  std::vector<WeightSource> weights;             ///< one per ParameterInfo, in its order
+  bundle::FunctionLibrary bodies;                    ///< bodies of the first target; the other targets have the same bodies with the same slots
+  std::vector<bundle::FunctionLibrary> otherTargets; ///< targets 1, 2, ...
+  std::vector<bundle::Program> programs;             ///< one per device
+  std::vector<bundle::Program> hostStaged;           ///< the same step without direct transfers if `programs` has some; otherwise empty
+  std::vector<WeightSource> weights;                 ///< one per ParameterInfo, in its order
   bundle::HubModel hub;
   KernelObjects kernels; ///< empty if the bundle is only simulated
 
-  const bundle::BodyLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
-  const bundle::BodyLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
+  const bundle::FunctionLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
+  const bundle::FunctionLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
 
   /// Switches to the programs without direct transfers.
   void useStaged() {
@@ -113,6 +113,6 @@ Status checkCluster(const Bundle &bundle, const std::string &clusterFile);
 Status checkCluster(const Bundle &bundle, const MappedFile &clusterFile);
 
 /// Returns "F(cell 3, units 0-2, samples 8-16)", "send to b", for messages and traces.
-std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Entry &entry);
+std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Instruction &entry);
 
 } // namespace zorse::runtime

@@ -20,8 +20,8 @@
 #include <vector>
 
 namespace zorse::bundle {
-class Body;
-class BodyLibrary;
+class CompiledFunction;
+class FunctionLibrary;
 enum MemoryKind : int;
 } // namespace zorse::bundle
 
@@ -96,7 +96,7 @@ public:
   /// Resolves all symbols and routines that the bodies name. Call it once per device. `objects` may
   /// be destroyed before the device. Returns an error for code that the device cannot run and for
   /// unknown bodies.
-  virtual Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) = 0;
+  virtual Status loadBodies(const bundle::FunctionLibrary &library, const KernelObjects &objects) = 0;
 
   /// Runs body `index` of the loaded library. Its writes are visible to every thread that
   /// synchronizes with the caller. Calls from several threads run sequentially.

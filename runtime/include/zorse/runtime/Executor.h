@@ -61,9 +61,9 @@ struct ObservedCall {
   uint64_t step; ///< 0 for the first submitted step
   bool evaluation;
   uint32_t device;
-  const bundle::Entry &entry;
+  const bundle::Instruction &entry;
   const bundle::Call &call;
-  const bundle::Body &body;
+  const bundle::CompiledFunction &body;
   const DeviceAddress *slots;
   Device &memory; ///< device of the addresses
 };
@@ -87,7 +87,7 @@ struct ExecutorOptions {
   double watchdogTimeoutSeconds =
       300; ///< the run fails after this time without progress, also in a body; 0: off (the job's coordinator is the watchdog)
   std::function<void(const ObservedCall &)> beforeCall;
-  std::function<bool(const bundle::Entry &, bool evaluation)> observes; ///< entries with calls to observe; null: all
+  std::function<bool(const bundle::Instruction &, bool evaluation)> observes; ///< entries with calls to observe; null: all
 };
 
 /// A device that this process executes.

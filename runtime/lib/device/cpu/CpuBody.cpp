@@ -15,7 +15,7 @@ using namespace zorse::runtime;
 /// Checks and prepares one body. Keeps the first problem found.
 class CpuBody::Builder {
 public:
-  Builder(const bundle::Body &body, const FindSymbol &findSymbol) : body_(body), findSymbol_(findSymbol) {}
+  Builder(const bundle::CompiledFunction &body, const FindSymbol &findSymbol) : body_(body), findSymbol_(findSymbol) {}
 
   void fail(const std::string &what) {
     if (problem_.empty())
@@ -25,23 +25,23 @@ public:
   /// Checks that a use of a present operand is inside its slot, and that the slot may be written if
   /// the use writes.
   void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
-    if (pointer.slot() >= uint32_t(body_.slots_size()))
+    if (pointer.argument() >= uint32_t(body_.arguments_size()))
       return;
     if (const std::string problem = problemOfUse(body_, pointer, reach, written, what); !problem.empty())
       fail(problem);
   }
 
-  static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
+  static Linear linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
 
   Address address(const bundle::Pointer &pointer, bool optional = false) {
-    if (pointer.slot() == abi::kAbsentSlot && optional)
+    if (pointer.argument() == abi::kAbsentSlot && optional)
       return {abi::kAbsentSlot, {}};
-    if (pointer.slot() >= static_cast<uint32_t>(body_.slots_size())) {
-      fail("slot " + std::to_string(pointer.slot()) + " of " + std::to_string(body_.slots_size()) + " is named");
+    if (pointer.argument() >= static_cast<uint32_t>(body_.arguments_size())) {
+      fail("slot " + std::to_string(pointer.argument()) + " of " + std::to_string(body_.arguments_size()) + " is named");
       return {};
     }
     use(pointer, {}, false, "it");
-    return {pointer.slot(), {pointer.fixed(), pointer.per_row()}};
+    return {pointer.argument(), {pointer.fixed(), pointer.per_row()}};
   }
 
   template <typename Launch> uint64_t accumulates(const Launch &launch) {
@@ -57,7 +57,7 @@ public:
 
   Kernel kernel(const bundle::KernelLaunch &launch) {
     Kernel kernel{
-        reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())), {}, accumulates(launch), linear(launch.points()), linear(launch.cost())};
+        reinterpret_cast<ZorseKernel *>(findSymbol_(launch.symbol())), {}, accumulates(launch), linear(launch.iterations()), linear(launch.cost())};
     for (const bundle::Pointer &operand : launch.operands())
       kernel.operands.push_back(address(operand));
     if (!kernel.function)
@@ -71,7 +71,7 @@ public:
 
   void checkBounds(const bundle::KernelLaunch &launch, const ZorseKernelBounds &needs) {
     const std::string name = "kernel '" + launch.symbol() + "'";
-    const bundle::Extent &points = launch.points();
+    const bundle::AffineSize &points = launch.iterations();
     auto text = [](int64_t fixed, int64_t perRow) { return std::to_string(fixed) + " + " + std::to_string(perRow) + " per row"; };
     if (needs.operands != launch.operands_size())
       return fail(name + ": expects " + std::to_string(needs.operands) + " operands, got " + std::to_string(launch.operands_size()));
@@ -86,7 +86,7 @@ public:
     }
   }
 
-  Matmul matmul(const bundle::MatrixProduct &launch) {
+  Matmul matmul(const bundle::Matmul &launch) {
     Matmul matmul;
     const bundle::ElementType operands = launch.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? launch.type() : launch.operand_type();
     matmul.half = halfType(operands);
@@ -156,8 +156,8 @@ public:
         body.launches_.push_back(kernel(launch.kernel()));
         maxOperands = std::max<size_t>(maxOperands, launch.kernel().operands_size());
         break;
-      case bundle::Launch::kProduct:
-        body.launches_.push_back(matmul(launch.product()));
+      case bundle::Launch::kMatmul:
+        body.launches_.push_back(matmul(launch.matmul()));
         break;
       case bundle::Launch::kLibrary:
         body.launches_.push_back(library(launch.library()));
@@ -175,13 +175,13 @@ public:
   }
 
 private:
-  const bundle::Body &body_;
+  const bundle::CompiledFunction &body_;
   const FindSymbol &findSymbol_;
   int launch_ = 0;
   std::string problem_;
 };
 
-Result<CpuBody> CpuBody::create(const bundle::Body &body, const FindSymbol &findSymbol) { return Builder(body, findSymbol).build(); }
+Result<CpuBody> CpuBody::create(const bundle::CompiledFunction &body, const FindSymbol &findSymbol) { return Builder(body, findSymbol).build(); }
 
 void *CpuBody::resolve(const Address &address, const BodyArguments &arguments) const {
   if (address.slot == abi::kAbsentSlot)

@@ -15,10 +15,10 @@
 #include <vector>
 
 namespace zorse::bundle {
-class Body;
-class Extent;
+class CompiledFunction;
+class AffineSize;
 class KernelLaunch;
-class MatrixProduct;
+class Matmul;
 class Pointer;
 } // namespace zorse::bundle
 
@@ -28,7 +28,7 @@ class CpuBody {
 public:
   /// Returns the address of a symbol in the bundle's kernel objects, or null if there is none.
   using FindSymbol = std::function<void *(const std::string &symbol)>;
-  static Result<CpuBody> create(const bundle::Body &body, const FindSymbol &findSymbol);
+  static Result<CpuBody> create(const bundle::CompiledFunction &body, const FindSymbol &findSymbol);
 
   /// \param launches  counts the finished launches; only the calling thread writes it
   void run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches);

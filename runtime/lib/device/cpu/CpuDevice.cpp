@@ -38,7 +38,7 @@ struct CpuDevice::Impl {
     return nullptr;
   }
 
-  Result<CpuBody> prepare(const bundle::Body &body) const {
+  Result<CpuBody> prepare(const bundle::CompiledFunction &body) const {
     return CpuBody::create(body, [this](const std::string &symbol) { return find(symbol); });
   }
 };
@@ -80,7 +80,7 @@ Status CpuDevice::loadObject(const std::string &path) {
   return Status::success();
 }
 
-Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) {
+Status CpuDevice::loadBodies(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cpu")->runs(cpuHere(), library.arch()))
     return userError("device '" + impl_->options.name + "': the bundle's kernels are for " + library.arch() +
                      ", which this processor does not run; compile for this machine");
@@ -92,13 +92,13 @@ Status CpuDevice::loadBodies(const bundle::BodyLibrary &library, const KernelObj
       return userError((*file)->name() + ": " + status.message());
     impl_->files.push_back(std::move(*file));
   }
-  for (const bundle::Body &body : library.bodies())
+  for (const bundle::CompiledFunction &body : library.functions())
     if (Status status = addBody(body); status.failed())
       return status;
   return Status::success();
 }
 
-Status CpuDevice::addBody(const bundle::Body &body) {
+Status CpuDevice::addBody(const bundle::CompiledFunction &body) {
   Result<CpuBody> prepared = impl_->prepare(body);
   if (prepared.failed())
     return prepared.error();
@@ -114,7 +114,7 @@ Status CpuDevice::runBody(uint32_t index, const BodyArguments &arguments) {
   return Status::success();
 }
 
-Status CpuDevice::runBody(const bundle::Body &body, const BodyArguments &arguments) {
+Status CpuDevice::runBody(const bundle::CompiledFunction &body, const BodyArguments &arguments) {
   Result<CpuBody> prepared = impl_->prepare(body);
   if (prepared.failed())
     return prepared.error();

@@ -12,8 +12,8 @@ using namespace zorse::runtime::cuda;
 /// Bytes of shared memory that a block may use without opting in.
 static constexpr uint32_t kSharedUnasked = 48 << 10;
 
-static Linear linear(const bundle::Extent &extent) { return {extent.fixed(), extent.per_row()}; }
-static Place place(const bundle::Pointer &pointer) { return {pointer.slot(), {pointer.fixed(), pointer.per_row()}}; }
+static Linear linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
+static Place place(const bundle::Pointer &pointer) { return {pointer.argument(), {pointer.fixed(), pointer.per_row()}}; }
 
 Result<std::unique_ptr<CudaBodies>> CudaBodies::create(const CudaApi &cuda, const std::string &arch) {
   std::unique_ptr<CudaBodies> made(new CudaBodies(cuda, arch));
@@ -33,7 +33,7 @@ CudaBodies::~CudaBodies() {
 /// contribution.
 static bool adds(uint32_t slot, const BodyArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
 
-Status CudaBodies::load(const bundle::BodyLibrary &library, const KernelObjects &objects) {
+Status CudaBodies::load(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cuda")->runs(arch_, library.arch()))
     return userError("the bundle's kernels are for " + library.arch() + ", this GPU is " + arch_ + "; compile for it (arch: " + arch_ +
                      " in the cluster file)");
@@ -45,7 +45,7 @@ Status CudaBodies::load(const bundle::BodyLibrary &library, const KernelObjects 
     if (Status status = loadModule(image); status.failed())
       return userError("kernel object '" + (*file)->name() + "' cannot be loaded: " + status.message());
   }
-  for (const bundle::Body &body : library.bodies()) {
+  for (const bundle::CompiledFunction &body : library.functions()) {
     std::vector<Launch> &launches = bodies_.emplace_back();
     for (const bundle::Launch &launch : body.launches())
       if (Status status = prepare(body, launch, launches.emplace_back()); status.failed())
@@ -88,7 +88,7 @@ CUfunction CudaBodies::findFunction(const std::string &symbol) const {
 
 /// Checks that a kernel's accesses are inside the slots that the body names, for every number of
 /// rows (KernelAbi.h).
-Status CudaBodies::checkBounds(const bundle::Body &body, const bundle::KernelLaunch &kernel) {
+Status CudaBodies::checkBounds(const bundle::CompiledFunction &body, const bundle::KernelLaunch &kernel) {
   std::vector<int64_t> needs;
   for (CUmodule module : modules_) {
     CUdeviceptr address = 0;
@@ -103,11 +103,11 @@ Status CudaBodies::checkBounds(const bundle::Body &body, const bundle::KernelLau
   const size_t operands = size_t(kernel.operands_size());
   if (needs.size() != 3 + 4 * operands || needs[0] != int64_t(operands))
     return userError(what + "does not say what it touches, or has other operands than the body; compile the model again");
-  if (needs[1] != kernel.points().fixed() || needs[2] != kernel.points().per_row())
+  if (needs[1] != kernel.iterations().fixed() || needs[2] != kernel.iterations().per_row())
     return userError(what + "is made for another number of points than the body gives it; compile the model again");
   for (size_t i = 0; i < operands; ++i) {
     const bundle::Pointer &at = kernel.operands(int(i));
-    const bundle::Slot &slot = body.slots(int(at.slot()));
+    const bundle::FunctionArgument &slot = body.arguments(int(at.argument()));
     const int64_t fixed = at.fixed() + needs[3 + 4 * i], perRow = at.per_row() + needs[4 + 4 * i];
     if (at.fixed() < 0 || at.per_row() < 0 || perRow > slot.bytes().per_row() || fixed + perRow > slot.bytes().fixed() + slot.bytes().per_row())
       return userError(what + "operand " + std::to_string(i) + " reaches outside slot '" + slot.name() + "'; compile the model again");
@@ -117,8 +117,8 @@ Status CudaBodies::checkBounds(const bundle::Body &body, const bundle::KernelLau
   return Status::success();
 }
 
-Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out) {
-  auto inside = [&](const bundle::Pointer &at) { return at.slot() < uint32_t(body.slots_size()); };
+Status CudaBodies::prepare(const bundle::CompiledFunction &body, const bundle::Launch &from, Launch &out) {
+  auto inside = [&](const bundle::Pointer &at) { return at.argument() < uint32_t(body.arguments_size()); };
   if (from.has_kernel()) {
     const bundle::KernelLaunch &kernel = from.kernel();
     out.function = findFunction(kernel.symbol());
@@ -126,7 +126,7 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
       return userError("kernel '" + kernel.symbol() + "' is in none of the bundle's kernel objects");
     for (const bundle::Pointer &at : kernel.operands()) {
       if (!inside(at))
-        return userError("slot " + std::to_string(at.slot()) + " of " + std::to_string(body.slots_size()) + " is named");
+        return userError("slot " + std::to_string(at.argument()) + " of " + std::to_string(body.arguments_size()) + " is named");
       out.operands.push_back(place(at));
     }
     for (uint32_t operand : kernel.accumulates()) {
@@ -134,7 +134,7 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
         return userError("operand " + std::to_string(operand) + " is added to and does not exist");
       out.accumulates |= uint64_t(1) << operand;
     }
-    out.iterations = linear(kernel.points());
+    out.iterations = linear(kernel.iterations());
     out.threads = kernel.threads();
     out.perThread = kernel.per_thread();
     if (out.threads == 0 || out.threads > 1024 || out.threads % 32 || out.perThread == 0)
@@ -152,10 +152,10 @@ Status CudaBodies::prepare(const bundle::Body &body, const bundle::Launch &from,
     }
     return checkBounds(body, kernel);
   }
-  if (!from.has_product())
+  if (!from.has_matmul())
     return userError(from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
                                         : "holds a launch that this runtime does not know; compile the model again");
-  const bundle::MatrixProduct &matmul = from.product();
+  const bundle::Matmul &matmul = from.matmul();
   auto typeOf = [](bundle::ElementType type) {
     return type == bundle::F32 ? kF32 : type == bundle::F64 ? kF64 : type == bundle::BF16 ? kBF16 : type == bundle::F16 ? kF16 : -1;
   };

@@ -38,7 +38,7 @@ public:
   ~CudaBodies();
 
   /// Implements Device::loadBodies.
-  Status load(const bundle::BodyLibrary &library, const KernelObjects &objects);
+  Status load(const bundle::FunctionLibrary &library, const KernelObjects &objects);
 
   /// Enqueues the launches of a body on a stream, one body at a time. Does not wait for them.
   Status launch(uint32_t index, const BodyArguments &arguments, CUstream stream);
@@ -68,8 +68,8 @@ private:
   /// compiler's log.
   Status loadModule(const std::string &image);
   CUfunction findFunction(const std::string &symbol) const;
-  Status checkBounds(const bundle::Body &body, const bundle::KernelLaunch &kernel);
-  Status prepare(const bundle::Body &body, const bundle::Launch &from, Launch &out);
+  Status checkBounds(const bundle::CompiledFunction &body, const bundle::KernelLaunch &kernel);
+  Status prepare(const bundle::CompiledFunction &body, const bundle::Launch &from, Launch &out);
   Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
   static BlasMatmul matmulOf(const Launch &launch, int64_t rows);
   static BlasOperands operandsOf(const Launch &launch, const BodyArguments &arguments);

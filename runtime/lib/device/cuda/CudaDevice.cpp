@@ -186,7 +186,7 @@ public:
     return static_cast<void *>(address.onHost());
   }
 
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &objects) override {
+  Status loadBodies(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
     if (Status status = enter(); status.failed())
       return status;
     Status status = bodies_->load(library, objects);

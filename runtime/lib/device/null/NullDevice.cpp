@@ -31,13 +31,13 @@ public:
   Result<void *> expose(DeviceAddress address, const std::string &transport) override { return exposeOnHost(name_, "null", address, transport); }
 
   /// There is no code to load. Invalid bundles are refused as by other drivers.
-  Status loadBodies(const bundle::BodyLibrary &library, const KernelObjects &) override {
-    for (const bundle::Body &body : library.bodies())
+  Status loadBodies(const bundle::FunctionLibrary &library, const KernelObjects &) override {
+    for (const bundle::CompiledFunction &body : library.functions())
       for (const bundle::Launch &launch : body.launches())
         if (launch.what_case() == bundle::Launch::WHAT_NOT_SET)
           return userError("device '" + name_ + "': body '" + body.name() +
                            "' holds a launch that this runtime does not know; compile the model again");
-    bodies_ = uint32_t(library.bodies_size());
+    bodies_ = uint32_t(library.functions_size());
     return Status::success();
   }
 

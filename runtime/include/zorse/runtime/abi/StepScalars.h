@@ -30,8 +30,8 @@ struct StepScalars {
     uint64_t reserved[4];
   } decided;
 
-  double lossGradient[16]; ///< factor of term k, multiplied by the loss scale in SCALE_SEEDS: gradient of the loss with respect to every element
-                           ///< of numerator k
+  double lossGradient[16]; ///< factor of term k, multiplied by the loss scale in SCALE_LOSS_GRADIENT: gradient of the loss with respect to every
+                           ///< element of numerator k
   double known[kMaxKnown]; ///< values of ModelSummary.known: numbers that functions of units read
 
   /// The SUMS region: sums[0] squared gradient norm, sums[1] count of non-finite elements, sums[2 +

@@ -8,7 +8,7 @@
 
 namespace zorse::bundle {
 
-inline std::vector<Shard> shardsOf(const Extents &extents) {
+inline std::vector<Shard> shardsOf(const ShardRanges &extents) {
   std::vector<Shard> shards;
   const int size = std::min({extents.members_size(), extents.begin_size(), extents.end_size()});
   for (int i = 0; i < size; ++i)
@@ -17,7 +17,7 @@ inline std::vector<Shard> shardsOf(const Extents &extents) {
 }
 
 /// Those of one device.
-inline Compact shardsOf(const Extents &extents, uint32_t device) {
+inline Compact shardsOf(const ShardRanges &extents, uint32_t device) {
   Compact shards;
   const int size = std::min({extents.members_size(), extents.begin_size(), extents.end_size()});
   for (int i = 0; i < size; ++i)
