@@ -109,7 +109,7 @@ void Job::joined(uint32_t rank, const std::string &device, double now) {
 
 void Job::received(uint32_t rank, const Message &message, double now) {
   Rank &r = ranks_[rank];
-  if (message.what_case() == Message::kHeard) {
+  if (message.what_case() == Message::kRootCauseAcknowledged) {
     r.acknowledged = true;
     updateOver(now);
     return;
@@ -127,7 +127,7 @@ void Job::received(uint32_t rank, const Message &message, double now) {
       progressed(rank, message.heartbeat().progress(), now);
     r.unresponsive.clear();
     r.undelivered.clear();
-    for (const Silence &silence : message.heartbeat().unheard())
+    for (const UnresponsiveRank &silence : message.heartbeat().unresponsive())
       (silence.undelivered() ? r.undelivered : r.unresponsive)[silence.rank()] = now - silence.seconds();
     break;
   case Message::kContribution:
@@ -186,10 +186,10 @@ void Job::progressed(uint32_t rank, const Progress &progress, double now) {
   if (progress.counter() != p.counter)
     progressAt_ = now;
   p.counter = progress.counter();
-  p.inProgress = progress.under_way();
+  p.inProgress = progress.in_progress();
   p.where = withoutIs(progress.where());
   p.step = progress.step();
-  p.entry = progress.entry();
+  p.entry = progress.instruction();
   rootCauseFinder_.setWhere(rank, p.inProgress ? p.where : "");
 }
 
@@ -526,7 +526,7 @@ void Job::decide(double now) {
 
 void Job::notify(double now) {
   Message message;
-  *message.mutable_verdict()->mutable_failure() = toMessage(*rootCause_);
+  *message.mutable_root_cause()->mutable_failure() = toMessage(*rootCause_);
   SharedFrame frame;
   bool othersKnow = true;
   for (uint32_t rank = 0; rank < settings_.worldSize; ++rank) {
