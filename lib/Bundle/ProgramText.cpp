@@ -78,7 +78,7 @@ public:
     for (const PersistentState &state : program.state())
       text += "  exec.state " + value(state.value()) + " at " + region(state.region()) + " : " + typeWord(state.type()) + '\n';
     for (const Instruction &e : program.instructions())
-      if (Status status = entry(e); status.failed())
+      if (Status status = instruction(e); status.failed())
         return status;
     text += "}\n";
     return std::move(text);
@@ -174,7 +174,7 @@ private:
 
   static Status internal(const Instruction &e, const std::string &why) { return userError("entry " + std::to_string(e.id()) + ": " + why); }
 
-  Status entry(const Instruction &e) {
+  Status instruction(const Instruction &e) {
     Result<std::string> tail = when(e);
     if (tail.failed())
       return tail.error();

@@ -26,8 +26,8 @@ public:
     reserve();
     for (uint32_t op : x.globalOrder.ops)
       for (uint32_t h = x.ops[op].instructions.begin; h < x.ops[op].instructions.end; ++h)
-        if (Entry &entry = x.graph.entries[h]; entry.kind == EntryKind::Compute && entry.cell >= 0)
-          addCalls(entry);
+        if (Instruction &instruction = x.graph.instructions[h]; instruction.kind == InstructionKind::Compute && instruction.cell >= 0)
+          addCalls(instruction);
   }
 
 private:
@@ -53,13 +53,13 @@ private:
     x.graph.slots.reserve(x.graph.slots.size() + slots + kSlotsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
   }
 
-  void addCalls(Entry &entry) {
-    cell = &x.plan.cells[static_cast<size_t>(entry.cell)];
-    info = &x.cells[static_cast<size_t>(entry.cell)];
-    shape = x.shapeOf[static_cast<size_t>(entry.cell)];
+  void addCalls(Instruction &instruction) {
+    cell = &x.plan.cells[static_cast<size_t>(instruction.cell)];
+    info = &x.cells[static_cast<size_t>(instruction.cell)];
+    shape = x.shapeOf[static_cast<size_t>(instruction.cell)];
     inside = &templates.inside(*shape);
-    entry.calls.begin = static_cast<uint32_t>(x.graph.calls.size());
-    switch (entry.task) {
+    instruction.calls.begin = static_cast<uint32_t>(x.graph.calls.size());
+    switch (instruction.task) {
     case bundle::Compute::F:
       bindValues(/*later=*/false);
       addUnits(0);
@@ -79,7 +79,7 @@ private:
     default:
       addSums();
     }
-    entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());
+    instruction.calls.end = static_cast<uint32_t>(x.graph.calls.size());
   }
 
   // ---- Locations of the operands of a cell's tasks.

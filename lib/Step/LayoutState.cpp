@@ -116,8 +116,8 @@ void findReaders(PlanLowering &x) {
 void findOwners(PlanLowering &x) {
   const uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
   std::vector<const GroupOwners *> listed(groups, nullptr);
-  for (const GroupOwners &entry : x.plan.owners)
-    listed[entry.group] = &entry;
+  for (const GroupOwners &instruction : x.plan.owners)
+    listed[instruction.group] = &instruction;
   for (uint32_t g = 0; g < groups; ++g) {
     const auto &info = x.summary.groups(g);
     if (!info.trainable() || x.readersOf[g].empty() || info.elements() == 0)

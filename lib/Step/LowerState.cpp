@@ -366,7 +366,7 @@ private:
       reporter = members.front();
     uint32_t report = x.addOp(0, kShortPriority, 0, 0);
     x.addInstruction(reporter, kReport);
-    x.describe(OpKind::Report, decided);
+    x.describe(OpKind::ReadMetrics, decided);
     if (decided)
       x.addEdge(decision, report);
     if (!decided || byGroup())

@@ -398,10 +398,10 @@ void zorse::step::resolveOffsets(PlanLowering &x) {
     const Allocation &at = x.placement.allocations[x.buffers[r.arena].number];
     r = {at.arena, at.offset + r.offset, r.bytes};
   };
-  for (Entry &entry : x.graph.entries) {
-    place(entry.region);
-    place(entry.to);
-    place(entry.parts);
+  for (Instruction &instruction : x.graph.instructions) {
+    place(instruction.region);
+    place(instruction.to);
+    place(instruction.parts);
   }
   for (Slot &slot : x.graph.slots)
     place(slot.region);

@@ -253,7 +253,7 @@ Call &PlanLowering::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t s
   call.instanceBase = unit < 0 ? 0 : summary.units(unit).rng_id_base();
   call.slots.begin = call.slots.end = static_cast<uint32_t>(graph.slots.size());
   graph.calls.push_back(call);
-  graph.entries.back().calls.end = static_cast<uint32_t>(graph.calls.size());
+  graph.instructions.back().calls.end = static_cast<uint32_t>(graph.calls.size());
   return graph.calls.back();
 }
 

@@ -13,7 +13,7 @@
 //   simulate        one global list
 //   measureMemory   peak of live bytes; a planner stops here
 //   packArenas      an offset for every buffer
-//   writeEntries    the entries of every op on each device
+//   writeInstructions    the entries of every op on each device
 //   addCellCalls    calls of cells' tasks
 //   insertWaits    the remaining dependencies, which follow from the list and from reused memory
 #pragma once
@@ -76,7 +76,7 @@ struct Placement {
   std::vector<Allocation> allocations;
 };
 
-/// Queues that a device can have. Entry.queue is an index of this table until placeEntries numbers the queues in use.
+/// Queues that a device can have. Entry.queue is an index of this table until placeInstructions numbers the queues in use.
 enum QueueIndex : uint8_t { kCompute, kSend, kReceive, kCollective, kLoad, kReport, kDirect, kUpdate, kHostUpdate, kFetch, kStore, kQueues };
 inline constexpr Queue kQueueTable[kQueues] = {{bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
                                                {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
@@ -110,7 +110,7 @@ enum class OpKind : uint8_t {
   Norm,              ///< group
   ClipAndCheck,      ///< 1: decides before the sums are available
   Update,            ///< index in PlanLowering::updates
-  Report,            ///< 1: after a decision about the scalars
+  ReadMetrics,       ///< 1: after a decision about the scalars
 };
 
 /// One entry of the global list. `instructions` are the halves of its devices; none: a barrier, ordered but not listed.
@@ -533,9 +533,9 @@ void insertHostStaging(PlanLowering &x);
 Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed);
 
 /// Returns the entry of a half, without calls. Region.arena is a buffer.
-Entry entryOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction);
+Instruction instructionOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex);
 /// Adds the entries of all ops, with the calls of ops that belong to no cell. Region.arena is a buffer.
-void writeEntries(PlanLowering &x);
+void writeInstructions(PlanLowering &x);
 /// Adds calls with their slots to the entries of cells' tasks, in list order. Regions are final, or absent if there are
 /// no offsets.
 void addCellCalls(PlanLowering &x);
@@ -548,7 +548,7 @@ Status checkMemory(const PlanLowering &x);
 /// Converts regions of buffers to regions of arenas.
 void resolveOffsets(PlanLowering &x);
 /// Sorts entries by device and list order, and numbers queues.
-void placeEntries(PlanLowering &x);
+void placeInstructions(PlanLowering &x);
 void insertWaits(StepGraph &graph, bool blocking);
 
 } // namespace zorse::step

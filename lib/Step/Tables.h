@@ -45,7 +45,7 @@ struct LoweringTables {
     std::vector<uint32_t> missing;
     std::vector<uint8_t> finished;
     IndexLists next;
-    std::vector<double> time, entry;
+    std::vector<double> time, instruction;
   } listScratch;
 
 private:

@@ -79,7 +79,7 @@ struct Writer {
     return Status::success();
   }
 
-  Status compute(const Entry &e, bundle::Compute *out) {
+  Status compute(const Instruction &e, bundle::Compute *out) {
     out->set_task(e.task);
     out->set_cell(e.cell);
     out->set_group(e.group);
@@ -91,7 +91,7 @@ struct Writer {
 
   /// Writes the fields that gathers and scatters share: the owners' extents, the whole group and this device's part of
   /// it.
-  template <typename Message> Message *shards(Message *out, const Entry &e) const {
+  template <typename Message> Message *shards(Message *out, const Instruction &e) const {
     const Collective &c = graph.collectives[e.collective];
     out->set_group(c.value.id);
     out->set_type(c.type);
@@ -102,7 +102,7 @@ struct Writer {
     return out;
   }
 
-  void allReduce(const Entry &e, bundle::AllReduce *out) const {
+  void allReduce(const Instruction &e, bundle::AllReduce *out) const {
     const Collective &c = graph.collectives[e.collective];
     out->mutable_members()->Add(c.members.begin(), c.members.end());
     out->set_type(c.type);
@@ -113,7 +113,7 @@ struct Writer {
     write(e.parts, [&] { return out->mutable_receive_buffer(); });
   }
 
-  Status entry(const Entry &e, bundle::Instruction *out) {
+  Status instruction(const Instruction &e, bundle::Instruction *out) {
     out->set_id(e.id);
     out->set_queue(e.queue);
     out->set_phase(e.phase);
@@ -126,37 +126,37 @@ struct Writer {
     out->set_planned_start(e.plannedStart);
     out->set_planned_end(e.plannedEnd);
     switch (e.kind) {
-    case EntryKind::Compute:
+    case InstructionKind::Compute:
       return compute(e, out->mutable_compute());
-    case EntryKind::Copy: {
+    case InstructionKind::Copy: {
       bundle::Copy *to = out->mutable_copy();
       write(e.region, [&] { return to->mutable_from(); });
       write(e.to, [&] { return to->mutable_to(); });
       write(e.value, [&] { return to->mutable_value(); });
       break;
     }
-    case EntryKind::Send:
+    case InstructionKind::Send:
       place(out->mutable_send(), e.value, e.region)->set_peer(e.peer);
       break;
-    case EntryKind::Receive:
+    case InstructionKind::Receive:
       place(out->mutable_receive(), e.value, e.region)->set_peer(e.peer);
       break;
-    case EntryKind::LoadInput: {
+    case InstructionKind::LoadInput: {
       bundle::LoadInput *to = place(out->mutable_load_input(), e.value, e.region);
       to->set_input(e.input);
       to->set_sample_base(e.sampleBase);
       to->set_rows(e.rows);
       break;
     }
-    case EntryKind::LoadScalars:
+    case InstructionKind::LoadScalars:
       place(out->mutable_load_scalars(), e.value, e.region);
       break;
-    case EntryKind::AllGather: {
+    case InstructionKind::AllGather: {
       const std::vector<uint32_t> &readers = graph.collectives[e.collective].members;
       shards(out->mutable_all_gather(), e)->mutable_readers()->Add(readers.begin(), readers.end());
       break;
     }
-    case EntryKind::ReduceScatter: {
+    case InstructionKind::ReduceScatter: {
       const Collective &c = graph.collectives[e.collective];
       bundle::ReduceScatter *to = shards(out->mutable_reduce_scatter(), e);
       to->set_order(c.order);
@@ -165,10 +165,10 @@ struct Writer {
       write(e.parts, [&] { return to->mutable_receive_buffer(); });
       break;
     }
-    case EntryKind::AllReduce:
+    case InstructionKind::AllReduce:
       allReduce(e, out->mutable_all_reduce());
       break;
-    case EntryKind::Report:
+    case InstructionKind::ReadMetrics:
       place(out->mutable_read_metrics(), e.value, e.region);
       break;
     }
@@ -197,9 +197,9 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
   Writer writer{graph, bodies, bundle::SlotBinder(out)};
-  out.mutable_instructions()->Reserve(int(from.entries.size()));
-  for (uint32_t i = from.entries.begin; i < from.entries.end; ++i)
-    if (Status status = writer.entry(graph.entries[i], out.add_instructions()); status.failed())
+  out.mutable_instructions()->Reserve(int(from.instructions.size()));
+  for (uint32_t i = from.instructions.begin; i < from.instructions.end; ++i)
+    if (Status status = writer.instruction(graph.instructions[i], out.add_instructions()); status.failed())
       return userError("program of device " + from.name + ": " + status.message());
   return Status::success();
 }

@@ -78,18 +78,18 @@ private:
   const bundle::Program &program;
   const VerifyOptions &options;
   DeviceResult &result;
-  std::vector<std::vector<uint32_t>> queueEntries; ///< per queue, indices of its entries in order
-  std::vector<uint32_t> position;                  ///< position of each entry in its queue
-  AddressIntervals addresses;                      ///< finished by checkRaces, which knows all writes
-  std::vector<uint32_t> placeOfRegion;             ///< by number of a slot's region, for the slots checked so far
-  std::vector<uint32_t> bound;                     ///< numbers of the places to which the slots of all calls are bound, in order
+  std::vector<std::vector<uint32_t>> queueInstructions; ///< per queue, indices of its entries in order
+  std::vector<uint32_t> position;                       ///< position of each entry in its queue
+  AddressIntervals addresses;                           ///< finished by checkRaces, which knows all writes
+  std::vector<uint32_t> placeOfRegion;                  ///< by number of a slot's region, for the slots checked so far
+  std::vector<uint32_t> bound;                          ///< numbers of the places to which the slots of all calls are bound, in order
 
   bool checkStructure(); // Structure.cpp: indices, regions, order
-  bool checkEntry(int index);
+  bool checkInstruction(int index);
   bool isByHost(int index) const;
-  bool checkCall(const bundle::Instruction &entry, const bundle::Call &call, bool byHost);
-  bool checkRegion(const bundle::Region &region, const bundle::Instruction *entry, const std::string &what, bool mayBeAbsent = false) {
-    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, entry, what);
+  bool checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost);
+  bool checkRegion(const bundle::Region &region, const bundle::Instruction *instruction, const std::string &what, bool mayBeAbsent = false) {
+    return (mayBeAbsent && !region.bytes()) || isInside(region) || reportOutside(region, instruction, what);
   }
   bool isInside(const bundle::Region &region) const {
     if (region.arena() >= uint32_t(program.arenas_size()))
@@ -97,17 +97,19 @@ private:
     const uint64_t size = program.arenas(int(region.arena())).bytes();
     return region.offset() <= size && region.bytes() <= size - region.offset();
   }
-  bool reportOutside(const bundle::Region &region, const bundle::Instruction *entry, const std::string &what);
-  bool checkExtents(const bundle::ShardRanges &extents, int64_t entry, const char *what);
-  bool checkRuns(const bundle::Collective &collective, int64_t entry);
-  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t entry, const char *what);
+  bool reportOutside(const bundle::Region &region, const bundle::Instruction *instruction, const std::string &what);
+  bool checkExtents(const bundle::ShardRanges &extents, int64_t instruction, const char *what);
+  bool checkRuns(const bundle::Collective &collective, int64_t instruction);
+  bool checkDevices(const google::protobuf::RepeatedField<uint32_t> &list, int64_t instruction, const char *what);
   bool checkOrder();
   bool checkDirect(int index); // Direct.cpp: transfers between GPUs
-  bool checkNoParts(const bundle::Instruction &entry) {
-    return (!entry.reduce_scatter().receive_buffer().bytes() && !entry.reduce_scatter().chunk() && !entry.all_reduce().receive_buffer().bytes()) ||
-           report(Code::Mismatched, int64_t(entry.id()), where(entry) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
+  bool checkNoParts(const bundle::Instruction &instruction) {
+    return (!instruction.reduce_scatter().receive_buffer().bytes() && !instruction.reduce_scatter().chunk() &&
+            !instruction.all_reduce().receive_buffer().bytes()) ||
+           report(Code::Mismatched, int64_t(instruction.id()),
+                  where(instruction) + ": has memory or rounds for terms, and is on no queue of kind DIRECT");
   }
-  bool checkParts(const bundle::Instruction &entry, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
+  bool checkParts(const bundle::Instruction &instruction, const bundle::Region &parts, bundle::ElementType type, int64_t terms, int64_t stride);
   void collectLaunches(); // LaunchOrder.cpp
   void collectHalves();   // Matching.cpp
   void checkRaces();      // Races.cpp
@@ -116,16 +118,16 @@ private:
 public:
   // Messages.cpp
   bool full() const { return result.findings.size() >= options.findingsPerDevice; }
-  bool report(Code code, int64_t entry, const std::string &message) {
+  bool report(Code code, int64_t instruction, const std::string &message) {
     if (!full())
-      result.findings.push_back({code, int32_t(program.device()), entry, message});
+      result.findings.push_back({code, int32_t(program.device()), instruction, message});
     return false;
   }
   std::string deviceName(uint32_t device) const;
   std::string describe(const bundle::Value &value) const { return describeValue(model, value); }
-  std::string describe(const bundle::Instruction &entry) const;
+  std::string describe(const bundle::Instruction &instruction) const;
   /// "entry 42, F(units 0-6, samples 8-16) on a100:1"
-  std::string where(const bundle::Instruction &entry) const;
+  std::string where(const bundle::Instruction &instruction) const;
 
   const Model &getModel() const { return model; }
   const bundle::Program &getProgram() const { return program; }

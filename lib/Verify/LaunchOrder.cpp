@@ -12,10 +12,10 @@ using namespace zorse;
 using namespace zorse::verify;
 
 void Device::collectLaunches() {
-  for (const auto &entry : program.instructions()) {
-    if (entry.queue() >= uint32_t(program.queues_size()) || program.queues(int(entry.queue())).kind() != bundle::DEVICE_TO_DEVICE)
+  for (const auto &instruction : program.instructions()) {
+    if (instruction.queue() >= uint32_t(program.queues_size()) || program.queues(int(instruction.queue())).kind() != bundle::DEVICE_TO_DEVICE)
       continue;
-    result.launches.push_back(int64_t(entry.id()));
+    result.launches.push_back(int64_t(instruction.id()));
   }
 }
 

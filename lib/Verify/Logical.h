@@ -44,15 +44,15 @@ private:
 
 /// Computes the sizes of a declared value. Reports a finding and returns false if the value does
 /// not exist or its size is not `bytes`.
-bool fromDeclared(Device &device, const bundle::Instruction &entry, const bundle::Value &value, uint64_t bytes, Logical &out);
+bool fromDeclared(Device &device, const bundle::Instruction &instruction, const bundle::Value &value, uint64_t bytes, Logical &out);
 
 /// Computes the whole value of a gather or reduction, which its extents divide, and the term that each contributor to a
 /// sum has. Reports a finding and returns false if such a value is not gathered or summed in this way.
-bool fromCollective(Device &device, const bundle::Instruction &entry, const bundle::Collective &collective, Logical &whole, Logical &term);
+bool fromCollective(Device &device, const bundle::Instruction &instruction, const bundle::Collective &collective, Logical &whole, Logical &term);
 
 /// Computes the required contents of the slots of a call. For unit functions they follow from plan and summary; for
 /// updates, norms and loss sums from the extent of the declared value. Appends one value per slot. Reports a finding
 /// and returns false if a slot is not valid for the call, or if its size differs from its value's size.
-bool fromCall(Device &device, UnitSlots &units, const bundle::Instruction &entry, const bundle::Call &call, std::vector<Logical> &values);
+bool fromCall(Device &device, UnitSlots &units, const bundle::Instruction &instruction, const bundle::Call &call, std::vector<Logical> &values);
 
 } // namespace zorse::verify

@@ -41,41 +41,41 @@ struct Digest {
 
 void Device::collectHalves() {
   result.records.reserve(size_t(program.instructions_size()));
-  for (const auto &entry : program.instructions()) {
+  for (const auto &instruction : program.instructions()) {
     ParticipantRecord record;
-    record.id = entry.id();
+    record.id = instruction.id();
     record.device = program.device();
-    record.phase = entry.phase();
-    record.what = entry.what_case();
+    record.phase = instruction.phase();
+    record.what = instruction.what_case();
     Digest digest;
-    digest.add(uint64_t(program.queues(int(entry.queue())).kind() == bundle::DEVICE_TO_DEVICE)); // either all halves are direct, or none
+    digest.add(uint64_t(program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE)); // either all halves are direct, or none
     const bundle::Value *value = nullptr;
-    switch (entry.what_case()) {
+    switch (instruction.what_case()) {
     case bundle::Instruction::kSend:
-      record.peer = entry.send().peer();
-      record.bytes = int64_t(entry.send().region().bytes());
-      value = &entry.send().value();
+      record.peer = instruction.send().peer();
+      record.bytes = int64_t(instruction.send().region().bytes());
+      value = &instruction.send().value();
       break;
     case bundle::Instruction::kReceive:
-      record.peer = entry.receive().peer();
-      record.bytes = int64_t(entry.receive().region().bytes());
-      value = &entry.receive().value();
+      record.peer = instruction.receive().peer();
+      record.bytes = int64_t(instruction.receive().region().bytes());
+      value = &instruction.receive().value();
       break;
     case bundle::Instruction::kAllGather:
     case bundle::Instruction::kReduceScatter: {
-      const bundle::Collective collective = *bundle::collectiveOf(entry);
+      const bundle::Collective collective = *bundle::collectiveOf(instruction);
       value = &collective.value;
       digest.add(uint64_t(collective.group));
       digest.add(uint64_t(collective.type));
-      digest.add(uint64_t(entry.reduce_scatter().order()));
+      digest.add(uint64_t(instruction.reduce_scatter().order()));
       digest.add(collective.shards);
       digest.add(collective.members);
       digest.add(collective.parts);
-      digest.add(uint64_t(entry.reduce_scatter().chunk()));
+      digest.add(uint64_t(instruction.reduce_scatter().chunk()));
       break;
     }
     case bundle::Instruction::kAllReduce: {
-      const auto &reduce = entry.all_reduce();
+      const auto &reduce = instruction.all_reduce();
       value = &reduce.from();
       record.bytes = int64_t(reduce.region().bytes());
       digest.add(uint64_t(reduce.type()));
@@ -93,8 +93,8 @@ void Device::collectHalves() {
       record.value = {value->kind(), value->id(), value->cut(), value->begin(), value->end()};
     }
     record.digest = digest.state;
-    if (std::vector<uint32_t> participants = participantsOf(entry); !participants.empty() && participants[0] == program.device())
-      record.whole = std::make_shared<bundle::Instruction>(entry);
+    if (std::vector<uint32_t> participants = participantsOf(instruction); !participants.empty() && participants[0] == program.device())
+      record.whole = std::make_shared<bundle::Instruction>(instruction);
     result.records.push_back(std::move(record));
   }
 }
@@ -137,7 +137,7 @@ private:
   std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>> reductions; ///< all-reduces with their members
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
-  void fail(Code code, int32_t on, int64_t entry, const std::string &message) { findings.push_back({code, on, entry, message}); }
+  void fail(Code code, int32_t on, int64_t instruction, const std::string &message) { findings.push_back({code, on, instruction, message}); }
   void failHalf(Code code, const ParticipantRecord &record, const std::string &message) {
     fail(code, int32_t(record.device), record.id,
          "entry " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
@@ -383,9 +383,10 @@ private:
     size_t reports = 0;
     bool training = false, evaluation = false;
     for (const auto &result : results) {
-      for (int64_t entry : result.reports)
+      for (int64_t instruction : result.reports)
         if (++reports > 1)
-          fail(Code::Report, result.device, entry, "entry " + std::to_string(entry) + " is a second report of the step, expects one on one device");
+          fail(Code::Report, result.device, instruction,
+               "entry " + std::to_string(instruction) + " is a second report of the step, expects one on one device");
       training = training || result.reportsTraining;
       evaluation = evaluation || result.reportsEvaluation;
     }

@@ -122,10 +122,10 @@ std::string verify::describeValue(const Model &model, const bundle::Value &value
   }
 }
 
-std::string Device::describe(const bundle::Instruction &entry) const {
-  switch (entry.what_case()) {
+std::string Device::describe(const bundle::Instruction &instruction) const {
+  switch (instruction.what_case()) {
   case bundle::Instruction::kCompute: {
-    const auto &compute = entry.compute();
+    const auto &compute = instruction.compute();
     std::string cell;
     if (compute.cell() >= 0 && size_t(compute.cell()) < model.plan.cells.size()) {
       const auto &c = model.plan.cells[compute.cell()];
@@ -157,28 +157,28 @@ std::string Device::describe(const bundle::Instruction &entry) const {
     }
   }
   case bundle::Instruction::kCopy:
-    return "copy of " + describe(entry.copy().value());
+    return "copy of " + describe(instruction.copy().value());
   case bundle::Instruction::kSend:
-    return "send of " + describe(entry.send().value()) + " to " + deviceName(entry.send().peer());
+    return "send of " + describe(instruction.send().value()) + " to " + deviceName(instruction.send().peer());
   case bundle::Instruction::kReceive:
-    return "receive of " + describe(entry.receive().value()) + " from " + deviceName(entry.receive().peer());
+    return "receive of " + describe(instruction.receive().value()) + " from " + deviceName(instruction.receive().peer());
   case bundle::Instruction::kLoadInput:
-    return "load of " + describe(entry.load_input().value());
+    return "load of " + describe(instruction.load_input().value());
   case bundle::Instruction::kLoadScalars:
     return "load of the step scalars";
   case bundle::Instruction::kAllGather:
-    return "all-gather of " + describe(entry.all_gather().value());
+    return "all-gather of " + describe(instruction.all_gather().value());
   case bundle::Instruction::kReduceScatter:
-    return "reduce-scatter of " + describe(entry.reduce_scatter().value());
+    return "reduce-scatter of " + describe(instruction.reduce_scatter().value());
   case bundle::Instruction::kAllReduce:
-    return "all-reduce of " + describe(entry.all_reduce().from());
+    return "all-reduce of " + describe(instruction.all_reduce().from());
   case bundle::Instruction::kReadMetrics:
-    return "report of " + describe(entry.read_metrics().value());
+    return "report of " + describe(instruction.read_metrics().value());
   default:
     return "nothing";
   }
 }
 
-std::string Device::where(const bundle::Instruction &entry) const {
-  return "entry " + std::to_string(entry.id()) + ", " + describe(entry) + " on " + deviceName(program.device());
+std::string Device::where(const bundle::Instruction &instruction) const {
+  return "entry " + std::to_string(instruction.id()) + ", " + describe(instruction) + " on " + deviceName(program.device());
 }

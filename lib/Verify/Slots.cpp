@@ -19,11 +19,11 @@ static const Segment *exchangeOf(const Model &model, uint32_t value, bool term =
   return nullptr;
 }
 
-bool verify::fromDeclared(Device &device, const bundle::Instruction &entry, const bundle::Value &value, uint64_t bytes, Logical &out) {
+bool verify::fromDeclared(Device &device, const bundle::Instruction &instruction, const bundle::Value &value, uint64_t bytes, Logical &out) {
   const Model &model = device.getModel();
   const auto &summary = model.summary;
   auto fail = [&](Code code, const std::string &message) {
-    return device.report(code, entry.id(), device.where(entry) + ": " + device.describe(value) + " " + message);
+    return device.report(code, instruction.id(), device.where(instruction) + ": " + device.describe(value) + " " + message);
   };
   out = {value.kind(), value.id(), value.cut(), value.version(), value.begin(), value.end(), 0, 0, -1, false};
   int64_t limit = model.plan.batch;
@@ -99,10 +99,13 @@ bool verify::fromDeclared(Device &device, const bundle::Instruction &entry, cons
 }
 
 /// Computes the whole and the term of a value that the devices of a cell exchange.
-static bool fromExchange(Device &device, const bundle::Instruction &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+static bool fromExchange(Device &device, const bundle::Instruction &instruction, const bundle::Collective &collective, Logical &whole,
+                         Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
-  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
+  auto fail = [&](Code code, const std::string &message) {
+    return device.report(code, instruction.id(), device.where(instruction) + ": " + message);
+  };
   const Segment *segment = value.id() < uint32_t(model.summary.values_size()) ? exchangeOf(model, value.id()) : nullptr;
   if (!segment || value.id() != collective.group || (segment->before() == Segment::GATHER) != collective.gathers)
     return fail(Code::Declared, "is of a value that is not exchanged in this way");
@@ -110,7 +113,7 @@ static bool fromExchange(Device &device, const bundle::Instruction &entry, const
     return fail(Code::Malformed, "is of samples that do not exist");
   const auto &info = model.summary.values(int(value.id()));
   const int64_t samples = value.end() - value.begin(), bytes = product(samples, info.bytes_per_row());
-  if (bytes <= 0 || !fromDeclared(device, entry, value, uint64_t(bytes), whole))
+  if (bytes <= 0 || !fromDeclared(device, instruction, value, uint64_t(bytes), whole))
     return false;
   if (collective.type != info.type() || info.bytes_per_row() % elementSize(info.type()))
     return fail(Code::Mismatched, "element type " + std::to_string(int(collective.type)) + " is not the value's");
@@ -134,18 +137,22 @@ static bool fromExchange(Device &device, const bundle::Instruction &entry, const
   return true;
 }
 
-bool verify::fromCollective(Device &device, const bundle::Instruction &entry, const bundle::Collective &collective, Logical &whole, Logical &term) {
+bool verify::fromCollective(Device &device, const bundle::Instruction &instruction, const bundle::Collective &collective, Logical &whole,
+                            Logical &term) {
   const Model &model = device.getModel();
   const bundle::Value &value = collective.value;
   if (value.kind() == bundle::Value::ACTIVATION)
-    return fromExchange(device, entry, collective, whole, term);
-  auto fail = [&](Code code, const std::string &message) { return device.report(code, entry.id(), device.where(entry) + ": " + message); };
+    return fromExchange(device, instruction, collective, whole, term);
+  auto fail = [&](Code code, const std::string &message) {
+    return device.report(code, instruction.id(), device.where(instruction) + ": " + message);
+  };
   const uint32_t group = value.id();
   if (!isState(value.kind()) || group >= uint32_t(model.summary.groups_size()) || group != collective.group)
     return fail(Code::Declared, "is of group " + std::to_string(collective.group) + ", which is not the declared group");
   const auto &info = model.summary.groups(int(group));
   const bool copy = collective.gathers && model.hasCopy(group);
-  if (!fromDeclared(device, entry, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))), whole))
+  if (!fromDeclared(device, instruction, value, uint64_t(info.elements() * (copy ? model.copyElementSize(group) : model.groupElementSize(group))),
+                    whole))
     return false;
   const bool kind = collective.gathers ? value.kind() == (copy ? bundle::Value::LOW_PRECISION_PARAMETERS : bundle::Value::PARAMETERS)
                                        : value.kind() == bundle::Value::REDUCED_GRADIENTS || value.kind() == bundle::Value::GRADIENTS;
@@ -267,8 +274,8 @@ namespace {
 /// The slots of one call.
 class CallSlots {
 public:
-  CallSlots(Device &device, const bundle::Instruction &entry, const bundle::Call &call)
-      : device(device), model(device.getModel()), entry(entry), call(call), body(model.bodies.functions(int(call.function()))),
+  CallSlots(Device &device, const bundle::Instruction &instruction, const bundle::Call &call)
+      : device(device), model(device.getModel()), instruction(instruction), call(call), body(model.bodies.functions(int(call.function()))),
         bindings(device.getProgram(), call) {}
 
   int size() const { return bindings.size(); }
@@ -316,13 +323,13 @@ public:
 private:
   Device &device;
   const Model &model;
-  const bundle::Instruction &entry;
+  const bundle::Instruction &instruction;
   const bundle::Call &call;
   const bundle::CompiledFunction &body;
   const bundle::SlotBindings bindings;
 
   bool fail(const bundle::FunctionArgument &slot, Code code, const std::string &message) const {
-    return device.report(code, entry.id(), device.where(entry) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
+    return device.report(code, instruction.id(), device.where(instruction) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
   }
 
   bool isCopyOfCast(const bundle::FunctionArgument &slot) const {
@@ -332,7 +339,7 @@ private:
   /// State of updates and norms, and loss rows: the extent is the declared one.
   bool findDeclared(const bundle::FunctionArgument &slot, const bundle::SlotBinding &binding, Logical &out) const {
     const bundle::Value &value = binding.value;
-    if (!fromDeclared(device, entry, value, binding.region.bytes(), out))
+    if (!fromDeclared(device, instruction, value, binding.region.bytes(), out))
       return false;
     if (slot.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != slot.index()
         : isCopyOfCast(slot)        ? value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS
@@ -373,9 +380,10 @@ private:
 
 } // namespace
 
-bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Instruction &entry, const bundle::Call &call, std::vector<Logical> &values) {
+bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Instruction &instruction, const bundle::Call &call,
+                      std::vector<Logical> &values) {
   const UnitSlot *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
-  const CallSlots slots(device, entry, call);
+  const CallSlots slots(device, instruction, call);
   bool good = true;
   for (int s = 0; s < slots.size(); ++s) {
     values.push_back(unit ? unit[s].value : Logical());

@@ -94,7 +94,7 @@ SymbolicExecution::LossGradientScaling SymbolicExecution::seedsFor(const bundle:
 }
 
 void SymbolicExecution::transfer() {
-  const bundle::Instruction &e = entry();
+  const bundle::Instruction &e = instruction();
   const Logical &value = transfers[nextTransfer++];
   switch (e.what_case()) {
   case bundle::Instruction::kCopy: {
@@ -209,9 +209,9 @@ bool SymbolicExecution::prepare() {
   slots.reserve(bound.size());
   transfers.reserve(size_t(program.instructions_size()));
   for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
-    if (entry().has_compute())
-      for (const bundle::Call &call : entry().compute().calls())
-        good = fromCall(device, units, entry(), call, slots) && good;
+    if (instruction().has_compute())
+      for (const bundle::Call &call : instruction().compute().calls())
+        good = fromCall(device, units, instruction(), call, slots) && good;
     else
       good = declareTransfer() && good;
     good = checkMoved() && good;
@@ -221,13 +221,13 @@ bool SymbolicExecution::prepare() {
 
 bool SymbolicExecution::declare(const bundle::Value &value, uint64_t bytes) {
   Logical logical;
-  const bool good = fromDeclared(device, entry(), value, bytes, logical);
+  const bool good = fromDeclared(device, instruction(), value, bytes, logical);
   transfers.push_back(logical);
   return good;
 }
 
 bool SymbolicExecution::declareTransfer() {
-  const bundle::Instruction &e = entry();
+  const bundle::Instruction &e = instruction();
   switch (e.what_case()) {
   case bundle::Instruction::kCopy:
     return declare(e.copy().value(), e.copy().from().bytes());
@@ -276,7 +276,7 @@ bool SymbolicExecution::declareTransfer() {
 bool SymbolicExecution::declareCollective(const bundle::Collective &collective) {
   const bundle::Region &full = collective.full, &region = collective.shard;
   Logical whole, term;
-  bool good = fromCollective(device, entry(), collective, whole, term);
+  bool good = fromCollective(device, instruction(), collective, whole, term);
   transfers.push_back(whole);
   if (!good)
     return false;
@@ -300,7 +300,7 @@ bool SymbolicExecution::declareCollective(const bundle::Collective &collective) 
 /// Checks that only finished values are transferred. Sums and unreduced gradients stay on their device, but may be
 /// copied to its host and back.
 bool SymbolicExecution::checkMoved() {
-  const bundle::Instruction &e = entry();
+  const bundle::Instruction &e = instruction();
   if ((e.has_send() || e.has_receive()) && transfers.back().stays)
     return fail(Code::Unsupported, "such a value is not moved by transfers");
   if (e.has_copy() && transfers.back().kind == bundle::Value::STEP_SCALARS &&
@@ -359,7 +359,7 @@ void SymbolicExecution::run() {
     load();
     nextSlot = nextTransfer = 0;
     for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
-      const bundle::Instruction &e = entry();
+      const bundle::Instruction &e = instruction();
       bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD ||
                   e.phase() == bundle::READ_METRICS;
       if (!e.has_compute()) {

@@ -102,10 +102,11 @@ private:
   std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
 
-  const bundle::Instruction &entry() const { return program.instructions(current); }
+  const bundle::Instruction &instruction() const { return program.instructions(current); }
   bool fail(Code code, const std::string &message) {
-    return device.report(code, current < 0 ? -1 : int64_t(entry().id()),
-                         (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(entry())) + ": " + message);
+    return device.report(code, current < 0 ? -1 : int64_t(instruction().id()),
+                         (current < 0 ? std::string(evaluating ? "after an evaluation" : "after a step") : device.where(instruction())) + ": " +
+                             message);
   }
 
   /// Frozen state has no versions; all other values belong to the step.

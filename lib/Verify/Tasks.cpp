@@ -17,11 +17,11 @@ using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size
 class TaskChecker {
 public:
   /// \param expected  memory for the calls of a task
-  TaskChecker(Device &device, const bundle::Instruction &entry, bool byHost, Begun &begun, std::vector<Model::UnitCall> &expected)
-      : device(device), entry(entry), compute(entry.compute()), byHost(byHost), begun(begun), expected(expected) {}
+  TaskChecker(Device &device, const bundle::Instruction &instruction, bool byHost, Begun &begun, std::vector<Model::UnitCall> &expected)
+      : device(device), instruction(instruction), compute(instruction.compute()), byHost(byHost), begun(begun), expected(expected) {}
 
   void check() {
-    if (device.getProgram().queues(int(entry.queue())).kind() != bundle::COMPUTE)
+    if (device.getProgram().queues(int(instruction.queue())).kind() != bundle::COMPUTE)
       fail(Code::Task, "is not on a compute queue");
     switch (compute.task()) {
     case bundle::Compute::F:
@@ -52,10 +52,10 @@ public:
   }
 
 private:
-  void fail(Code code, const std::string &message) { device.report(code, entry.id(), device.where(entry) + ": " + message); }
+  void fail(Code code, const std::string &message) { device.report(code, instruction.id(), device.where(instruction) + ": " + message); }
 
   void phase(bundle::Phase expected, const char *text) {
-    if (entry.phase() != expected)
+    if (instruction.phase() != expected)
       fail(Code::Task, std::string("is not in phase ") + text);
   }
 
@@ -96,7 +96,7 @@ private:
       checkUnitCall(call, expected[made++]);
     }
     if (fits && made < expected.size()) {
-      begun[name] = {made, &entry};
+      begun[name] = {made, &instruction};
       return;
     }
     begun.erase(name);
@@ -141,8 +141,8 @@ private:
   }
 
   void checkCast() {
-    if (entry.phase() != bundle::GATHER && entry.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
-      fail(Code::Task, "is in phase " + bundle::Phase_Name(entry.phase()) + ", expects GATHER or BACKWARD");
+    if (instruction.phase() != bundle::GATHER && instruction.phase() != bundle::BACKWARD) // BACKWARD: for copies that only backwards read
+      fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) + ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
     only([&](uint32_t body) { return body == model.summary.cast_function(); }, "the cast");
@@ -169,7 +169,7 @@ private:
 
   Device &device;
   const Model &model = device.getModel();
-  const bundle::Instruction &entry;
+  const bundle::Instruction &instruction;
   const bundle::Compute &compute;
   const bool byHost;
   Begun &begun;
@@ -182,8 +182,8 @@ void Device::checkTasks() {
   Begun begun;
   std::vector<Model::UnitCall> expected;
   for (int e = 0; e < program.instructions_size() && !full(); ++e)
-    if (const auto &entry = program.instructions(e); entry.what_case() == bundle::Instruction::kCompute)
-      TaskChecker(*this, entry, isByHost(e), begun, expected).check();
+    if (const auto &instruction = program.instructions(e); instruction.what_case() == bundle::Instruction::kCompute)
+      TaskChecker(*this, instruction, isByHost(e), begun, expected).check();
   for (const auto &[name, made] : begun) {
     model.callsOf(model.plan.cells[name.first], name.second, expected);
     report(Code::Call, made.second->id(),

@@ -84,7 +84,7 @@ static std::vector<Finding> verifyEach(const bundle::ModelSummary &summary, cons
   if (sound)
     checkMatching(model, results, findings);
   std::stable_sort(findings.begin(), findings.end(),
-                   [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.entry < b.entry; });
+                   [](const Finding &a, const Finding &b) { return a.device != b.device ? a.device < b.device : a.instruction < b.instruction; });
   return findings;
 }
 

@@ -48,22 +48,22 @@ struct Collective {
 };
 
 /// Nothing: the entry is another one.
-inline std::optional<Collective> collectiveOf(const Instruction &entry) {
-  if (entry.has_all_gather()) {
-    const AllGather &a = entry.all_gather();
+inline std::optional<Collective> collectiveOf(const Instruction &instruction) {
+  if (instruction.has_all_gather()) {
+    const AllGather &a = instruction.all_gather();
     return Collective{true, a.group(), a.value(), a.type(), a.shards(), a.readers(), a.reads(), a.full(), a.shard()};
   }
-  if (entry.has_reduce_scatter()) {
-    const ReduceScatter &r = entry.reduce_scatter();
+  if (instruction.has_reduce_scatter()) {
+    const ReduceScatter &r = instruction.reduce_scatter();
     return Collective{false, r.group(), r.value(), r.type(), r.shards(), r.contributors(), r.terms(), r.full(), r.shard()};
   }
   return std::nullopt;
 }
 
 /// Devices that have a half of a gather, a reduction or a sum; ascending. None: the entry is another one.
-inline std::vector<uint32_t> participantsOf(const Instruction &entry) {
-  std::vector<uint32_t> devices(entry.all_reduce().members().begin(), entry.all_reduce().members().end());
-  if (const std::optional<Collective> collective = collectiveOf(entry))
+inline std::vector<uint32_t> participantsOf(const Instruction &instruction) {
+  std::vector<uint32_t> devices(instruction.all_reduce().members().begin(), instruction.all_reduce().members().end());
+  if (const std::optional<Collective> collective = collectiveOf(instruction))
     for (const auto *list : {&collective->members, &collective->shards.members()})
       devices.insert(devices.end(), list->begin(), list->end());
   std::sort(devices.begin(), devices.end());

@@ -130,7 +130,8 @@ public:
     for (const Shard &shard : a.shards)
       largest = std::max(largest, shard.end - shard.begin);
     // The chunk size must be equal on all devices: several rounds, or one.
-    const int64_t chunk = (seed_ + operation.entry) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.entry) % 5));
+    const int64_t chunk =
+        (seed_ + operation.instruction) % 2 ? largest : std::min<int64_t>(largest, 128 * int64_t(1 + (seed_ + operation.instruction) % 5));
     Memory full(*this, a.full, size_t(held.whole.elements()) * size);
     Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
     Memory parts(*this, nullptr, (a.terms.size() + 2) * partStride(uint64_t(chunk) * size));

@@ -34,7 +34,7 @@ struct Active {
   std::vector<Span> spans;
   std::vector<std::pair<Span, Words>> writes; ///< stored when the work ends
   bool lastCall = true;
-  uint32_t entry = 0;
+  uint32_t instruction = 0;
 };
 
 class Machine {
@@ -54,9 +54,9 @@ private:
   std::mt19937 random;
 
   struct QueueState {
-    std::vector<int> entries; ///< indices in the program
-    size_t started = 0;       ///< number of finished entries over all steps; index of the current one
-    int call = 0;             ///< next call of the current entry
+    std::vector<int> instructions; ///< indices in the program
+    size_t started = 0;            ///< number of finished entries over all steps; index of the current one
+    int call = 0;                  ///< next call of the current entry
     bool busy = false;
     uint32_t rank = 0;
   };
@@ -65,12 +65,12 @@ private:
   std::vector<std::unique_ptr<Active>> active;
   std::map<uint32_t, size_t> deviceOf; ///< device number -> index of its program
   std::vector<std::vector<uint64_t>> reports;
-  uint32_t victimDevice = 0, victimEntry = 0;
+  uint32_t victimDevice = 0, victimInstruction = 0;
   bool victimStarts = false;
 
   struct Half {
     size_t program, queue;
-    const bundle::Instruction *entry;
+    const bundle::Instruction *instruction;
   };
   struct Action {
     bool ends = false;
@@ -99,22 +99,22 @@ private:
 
   // Possible actions.
   bool evaluates(size_t step) const { return step < steps.size() && steps[step] == 'E'; }
-  size_t stepOf(const QueueState &queue) const { return queue.entries.empty() ? steps.size() : queue.started / queue.entries.size(); }
+  size_t stepOf(const QueueState &queue) const { return queue.instructions.empty() ? steps.size() : queue.started / queue.instructions.size(); }
   const bundle::Instruction *head(size_t p, size_t q) const {
     const auto &queue = queues[p][q];
     if (queue.busy || stepOf(queue) >= steps.size())
       return nullptr;
-    return &programs[p].instructions(queue.entries[queue.started % queue.entries.size()]);
+    return &programs[p].instructions(queue.instructions[queue.started % queue.instructions.size()]);
   }
-  bool ready(size_t p, size_t q, const bundle::Instruction &entry);
-  static bool inEvaluation(const bundle::Instruction &entry) {
-    return entry.phase() == bundle::LOAD || entry.phase() == bundle::GATHER || entry.phase() == bundle::FORWARD ||
-           entry.phase() == bundle::READ_METRICS;
+  bool ready(size_t p, size_t q, const bundle::Instruction &instruction);
+  static bool inEvaluation(const bundle::Instruction &instruction) {
+    return instruction.phase() == bundle::LOAD || instruction.phase() == bundle::GATHER || instruction.phase() == bundle::FORWARD ||
+           instruction.phase() == bundle::READ_METRICS;
   }
   /// The devices of all halves of an entry; empty: a local entry.
-  static std::vector<uint32_t> meeting(const bundle::Instruction &entry, uint32_t self);
+  static std::vector<uint32_t> meeting(const bundle::Instruction &instruction, uint32_t self);
   /// All halves, if they are at the heads of their queues in the same step and their waits are satisfied; else empty.
-  std::vector<Half> meet(size_t p, size_t q, const bundle::Instruction &entry);
+  std::vector<Half> meet(size_t p, size_t q, const bundle::Instruction &instruction);
   /// Performs one action. Returns false if all programs have finished.
   bool act();
   Action &choose(std::vector<Action> &actions);

@@ -8,7 +8,7 @@ using namespace zorse;
 using namespace zorse::interpret;
 
 void Machine::startCall(const Half &half, Active &work) {
-  const auto &compute = half.entry->compute();
+  const auto &compute = half.instruction->compute();
   auto &queue = queues[half.program][half.queue];
   if (compute.calls_size() == 0)
     return;
@@ -65,7 +65,7 @@ void Machine::startCall(const Half &half, Active &work) {
   for (size_t a = 0; a < touched.size(); ++a)
     for (size_t b = a + 1; b < touched.size(); ++b)
       if (touched[a].conflicts(touched[b]))
-        throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.entry) + " overlap"};
+        throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.instruction) + " overlap"};
   execute(summary, bodies, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), slots, overwrite);
   for (const Span &part : touched)
     if (part.write)
@@ -82,7 +82,7 @@ void Machine::startCall(const Half &half, Active &work) {
 }
 
 void Machine::startLocal(const Half &half, Active &work, size_t step) {
-  const bundle::Instruction &entry = *half.entry;
+  const bundle::Instruction &instruction = *half.instruction;
   auto write = [&](const bundle::Region &region, Words words) {
     Span where = span(half.program, region, 0, int64_t(region.bytes()), true);
     words.resize(size_t(where.end - where.begin) / 4);
@@ -94,13 +94,13 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
     work.spans.push_back(where);
     return fetch(where);
   };
-  if (entry.has_copy()) {
-    Words words = read(entry.copy().from());
-    write(entry.copy().to(), std::move(words));
-    if (work.spans[0].conflicts(work.spans[1]) || entry.copy().from().bytes() != entry.copy().to().bytes())
+  if (instruction.has_copy()) {
+    Words words = read(instruction.copy().from());
+    write(instruction.copy().to(), std::move(words));
+    if (work.spans[0].conflicts(work.spans[1]) || instruction.copy().from().bytes() != instruction.copy().to().bytes())
       invalid("copy onto itself, or of unequal sizes");
-  } else if (entry.has_load_input()) {
-    const auto &load = entry.load_input();
+  } else if (instruction.has_load_input()) {
+    const auto &load = instruction.load_input();
     if (load.input() >= uint32_t(summary.inputs_size()) || load.rows() < 0 || load.rows() > (1 << 20))
       invalid("impossible load");
     size_t perRow = size_t(summary.inputs(int(load.input())).bytes_per_row()) / 4;
@@ -111,17 +111,17 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
       for (size_t w = 0; w < perRow; ++w)
         words.push_back(inputWord(load.input(), load.sample_base() + r, w, int(step)));
     write(load.region(), std::move(words));
-  } else if (entry.has_load_scalars()) {
-    if (entry.load_scalars().region().bytes() != kBlockWords * 4)
+  } else if (instruction.has_load_scalars()) {
+    if (instruction.load_scalars().region().bytes() != kBlockWords * 4)
       invalid("scalars of the wrong size");
     Words words(kBlockWords, 0);
     for (size_t w = 0; w < kScalarWords; ++w)
       words[w] = scalarWord(w, int(step));
-    write(entry.load_scalars().region(), std::move(words));
-  } else if (entry.has_read_metrics()) {
-    if (entry.read_metrics().region().bytes() != kBlockWords * 4)
+    write(instruction.load_scalars().region(), std::move(words));
+  } else if (instruction.has_read_metrics()) {
+    if (instruction.read_metrics().region().bytes() != kBlockWords * 4)
       invalid("report of the wrong size");
-    Words block = read(entry.read_metrics().region());
+    Words block = read(instruction.read_metrics().region());
     Words report;
     if (!evaluates(step))
       report.assign(block.begin() + kDecidedBegin, block.begin() + kDecidedEnd);
@@ -135,11 +135,11 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
 void Machine::startTransfer(const std::vector<Half> &halves, Active &work) {
   const Half *send = nullptr, *receive = nullptr;
   for (const Half &half : halves)
-    (half.entry->has_send() ? send : receive) = &half;
-  if (halves.size() != 2 || !send || !receive || !receive->entry->has_receive())
+    (half.instruction->has_send() ? send : receive) = &half;
+  if (halves.size() != 2 || !send || !receive || !receive->instruction->has_receive())
     invalid("a transfer without both halves");
-  const bundle::Send &from = send->entry->send();
-  const bundle::Receive &to = receive->entry->receive();
+  const bundle::Send &from = send->instruction->send();
+  const bundle::Receive &to = receive->instruction->receive();
   if (from.peer() != programs[receive->program].device() || to.peer() != programs[send->program].device() ||
       from.region().bytes() != to.region().bytes())
     invalid("halves of a transfer that do not fit");

@@ -28,12 +28,12 @@ bool Change::pick(const Pick &pick) {
   return true;
 }
 
-Entry *Change::other(const Wanted &wanted, const char *word) const {
+Instruction *Change::other(const Wanted &wanted, const char *word) const {
   Place found = pickOther(programs, random, place, wanted);
   if (!found)
     return nullptr;
   what += word + at(programs, found);
-  return &entryAt(programs, found);
+  return &instructionAt(programs, found);
 }
 
 Pick test::slotWhere(SlotWanted wanted) {
@@ -61,26 +61,26 @@ void test::addRows(MutationList &list, const char *fault, const std::vector<Row>
                     }});
 }
 
-bool test::dropEntry(Change &m) {
-  eraseId(m.programs, m.entry().id());
+bool test::dropInstruction(Change &m) {
+  eraseId(m.programs, m.instruction().id());
   return true;
 }
 
-bool test::doubleEntry(Change &m) {
+bool test::doubleInstruction(Change &m) {
   spreadIds(m.programs);
-  repeatEntry(m.programs, m.entry().id());
+  repeatInstruction(m.programs, m.instruction().id());
   return true;
 }
 
 bool test::dropHalf(Change &m) {
-  eraseEntry(m.program(), m.place.entry);
+  eraseInstruction(m.program(), m.place.instruction);
   return true;
 }
 
 bool test::dropWaits(Change &m) {
-  if (m.entry().waits_size() == 0)
+  if (m.instruction().waits_size() == 0)
     return false;
-  m.entry().clear_waits();
+  m.instruction().clear_waits();
   return true;
 }
 
@@ -91,24 +91,24 @@ bool test::dropCall(Change &m) {
 }
 
 bool test::moveToEnd(Change &m) {
-  moveEntry(m.programs, m.entry().id(), UINT32_MAX);
+  moveInstruction(m.programs, m.instruction().id(), UINT32_MAX);
   return true;
 }
 
 bool test::moveAnywhere(Change &m) {
   const uint32_t before = m.program().instructions(m.draw(m.program().instructions_size())).id();
   m.what += " before entry " + std::to_string(before);
-  moveEntry(m.programs, m.entry().id(), before);
+  moveInstruction(m.programs, m.instruction().id(), before);
   return true;
 }
 
 bool test::anotherQueue(Change &m) {
-  Entry moved = m.entry();
+  Instruction moved = m.instruction();
   moved.set_queue(uint32_t(m.draw(m.program().queues_size())));
-  if (moved.queue() == m.entry().queue())
+  if (moved.queue() == m.instruction().queue())
     return false;
-  eraseEntry(m.program(), m.place.entry);
-  insertEntry(m.program(), m.place.entry, moved);
+  eraseInstruction(m.program(), m.place.instruction);
+  insertInstruction(m.program(), m.place.instruction, moved);
   return true;
 }
 
@@ -126,10 +126,10 @@ bool test::freshRegion(Change &m) {
 }
 
 bool test::swapWith(Change &m, const Wanted &wanted) {
-  Entry *other = m.other(wanted);
+  Instruction *other = m.other(wanted);
   if (!other)
     return false;
-  swapPayload(m.entry(), *other);
+  swapPayload(m.instruction(), *other);
   return true;
 }
 

@@ -22,8 +22,8 @@ struct Change {
   int call = -1, slot = -1, wait = -1; ///< indices in that entry, set by picks that choose one
 
   bundle::Program &program() const { return programs[size_t(place.program)]; }
-  Entry &entry() const { return entryAt(programs, place); }
-  Compute &compute() const { return *entry().mutable_compute(); }
+  Instruction &instruction() const { return instructionAt(programs, place); }
+  Compute &compute() const { return *instruction().mutable_compute(); }
   EditedSlot binding() const { return {program(), *compute().mutable_calls(call), slot}; }
 
   /// Region of the first slot in the first call that has this kind and, unless -1, this index; null if there is none.
@@ -38,17 +38,17 @@ struct Change {
   /// Picks the entry to change and appends its name to `what`.
   bool pick(const Pick &pick);
   /// Picks another entry of the same program; appends `word` and its name to `what`.
-  Entry *other(const Wanted &wanted, const char *word = " and ") const;
+  Instruction *other(const Wanted &wanted, const char *word = " and ") const;
   /// Calls `f` with every half of the entry.
-  template <typename F> void halves(F f) const { forHalves(programs, entry().id(), f); }
+  template <typename F> void halves(F f) const { forHalves(programs, instruction().id(), f); }
 };
 
 /// Picks a random place: an entry that satisfies a predicate, or the result of a function of the change.
 struct Pick {
   Pick(std::nullptr_t) {}
   template <typename F> Pick(F f) {
-    if constexpr (std::is_invocable_v<F, const Entry &>)
-      find = [f = std::move(f)](Change &m) { return pickEntry(m.programs, m.random, f); };
+    if constexpr (std::is_invocable_v<F, const Instruction &>)
+      find = [f = std::move(f)](Change &m) { return pickInstruction(m.programs, m.random, f); };
     else
       find = std::move(f);
   }
@@ -67,8 +67,8 @@ void addRows(MutationList &list, const char *fault, const std::vector<Row> &rows
 
 // Edits that several tables use.
 
-bool dropEntry(Change &m);   ///< all halves
-bool doubleEntry(Change &m); ///< all halves, directly after the entry
+bool dropInstruction(Change &m);   ///< all halves
+bool doubleInstruction(Change &m); ///< all halves, directly after the entry
 bool dropHalf(Change &m);
 bool dropWaits(Change &m);
 bool dropCall(Change &m);

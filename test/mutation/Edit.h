@@ -14,14 +14,14 @@ namespace zorse::test {
 using Programs = std::vector<bundle::Program>;
 
 struct Place {
-  int program = -1, entry = -1;
+  int program = -1, instruction = -1;
   explicit operator bool() const { return program >= 0; }
 };
 
-using Entry = bundle::Instruction;
+using Instruction = bundle::Instruction;
 using Compute = bundle::Compute;
 using Random = std::mt19937;
-using Wanted = std::function<bool(const Entry &)>;
+using Wanted = std::function<bool(const Instruction &)>;
 
 /// Picks a random entry for which `wanted(program, entry)` holds.
 template <typename F> Place pickWhere(const Programs &programs, Random &random, F wanted) {
@@ -35,45 +35,45 @@ template <typename F> Place pickWhere(const Programs &programs, Random &random, 
 }
 
 /// Picks a random entry for which `wanted` holds.
-inline Place pickEntry(const Programs &programs, Random &random, const Wanted &wanted) {
-  return pickWhere(programs, random, [&](const bundle::Program &, const Entry &entry) { return wanted(entry); });
+inline Place pickInstruction(const Programs &programs, Random &random, const Wanted &wanted) {
+  return pickWhere(programs, random, [&](const bundle::Program &, const Instruction &instruction) { return wanted(instruction); });
 }
 
-inline uint32_t positionOf(const bundle::Program &program, int entry) {
+inline uint32_t positionOf(const bundle::Program &program, int instruction) {
   uint32_t position = 0;
-  for (int e = 0; e < entry; ++e)
-    position += program.instructions(e).queue() == program.instructions(entry).queue();
+  for (int e = 0; e < instruction; ++e)
+    position += program.instructions(e).queue() == program.instructions(instruction).queue();
   return position;
 }
 
 /// Removes an entry and the waits for it. Waits for later entries of its queue are adjusted.
-inline void eraseEntry(bundle::Program &program, int index) {
+inline void eraseInstruction(bundle::Program &program, int index) {
   uint32_t queue = program.instructions(index).queue(), position = positionOf(program, index);
   program.mutable_instructions()->DeleteSubrange(index, 1);
-  for (auto &entry : *program.mutable_instructions())
-    for (int w = entry.waits_size() - 1; w >= 0; --w)
-      if (entry.waits(w).queue() == queue) {
-        if (entry.waits(w).position() == position)
-          entry.mutable_waits()->DeleteSubrange(w, 1);
-        else if (entry.waits(w).position() > position)
-          entry.mutable_waits(w)->set_position(entry.waits(w).position() - 1);
+  for (auto &instruction : *program.mutable_instructions())
+    for (int w = instruction.waits_size() - 1; w >= 0; --w)
+      if (instruction.waits(w).queue() == queue) {
+        if (instruction.waits(w).position() == position)
+          instruction.mutable_waits()->DeleteSubrange(w, 1);
+        else if (instruction.waits(w).position() > position)
+          instruction.mutable_waits(w)->set_position(instruction.waits(w).position() - 1);
       }
 }
 
 /// Doubles the spacing of ids, so that entries can be inserted.
 inline void spreadIds(Programs &programs) {
   for (auto &program : programs)
-    for (auto &entry : *program.mutable_instructions())
-      entry.set_id(entry.id() * 2);
+    for (auto &instruction : *program.mutable_instructions())
+      instruction.set_id(instruction.id() * 2);
 }
 
 /// Inserts `copy` at position `index` of the list. Waits for later entries of its queue are adjusted.
-inline void insertEntry(bundle::Program &program, int index, const bundle::Instruction &copy) {
+inline void insertInstruction(bundle::Program &program, int index, const bundle::Instruction &copy) {
   uint32_t queue = copy.queue(), position = 0;
   for (int e = 0; e < index; ++e)
     position += program.instructions(e).queue() == queue;
-  for (auto &entry : *program.mutable_instructions())
-    for (auto &wait : *entry.mutable_waits())
+  for (auto &instruction : *program.mutable_instructions())
+    for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue && wait.position() >= position)
         wait.set_position(wait.position() + 1);
   *program.add_instructions() = copy;
@@ -82,13 +82,13 @@ inline void insertEntry(bundle::Program &program, int index, const bundle::Instr
 }
 
 /// Copies an entry of program `from` for `program`, bound to the same bytes.
-inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &entry, const bundle::Program &from) {
-  bundle::Instruction copy = entry;
+inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &instruction, const bundle::Program &from) {
+  bundle::Instruction copy = instruction;
   bundle::SlotBinder binder(program);
-  for (int c = 0; c < entry.compute().calls_size(); ++c) {
+  for (int c = 0; c < instruction.compute().calls_size(); ++c) {
     bundle::Call &call = *copy.mutable_compute()->mutable_calls(c);
     unbind(call);
-    const bundle::SlotBindings bindings(from, entry.compute().calls(c));
+    const bundle::SlotBindings bindings(from, instruction.compute().calls(c));
     for (int s = 0; s < bindings.size(); ++s)
       binder.bind(call, bindings[s].region, bindings[s].value, bindings[s].overwrite);
   }
@@ -102,18 +102,18 @@ inline void insertById(bundle::Program &program, bundle::Instruction copy) {
   int index = 0;
   while (index < program.instructions_size() && program.instructions(index).id() < copy.id())
     ++index;
-  insertEntry(program, index, copy);
+  insertInstruction(program, index, copy);
 }
 
 /// Repeats every half of entry `id` directly after it. Ids must be even: see spreadIds().
-inline void repeatEntry(Programs &programs, uint32_t id) {
+inline void repeatInstruction(Programs &programs, uint32_t id) {
   for (auto &program : programs)
     for (int e = 0; e < program.instructions_size(); ++e)
       if (program.instructions(e).id() == id) {
         bundle::Instruction copy = program.instructions(e);
         copy.set_id(id + 1);
         copy.clear_waits();
-        insertEntry(program, e + 1, copy);
+        insertInstruction(program, e + 1, copy);
         ++e;
       }
 }
@@ -122,19 +122,19 @@ inline void eraseId(Programs &programs, uint32_t id) {
   for (auto &program : programs)
     for (int e = program.instructions_size() - 1; e >= 0; --e)
       if (program.instructions(e).id() == id)
-        eraseEntry(program, e);
+        eraseInstruction(program, e);
 }
 
 /// Swaps the payloads of two entries; id, queue, waits and planned time stay.
 inline void swapPayload(bundle::Instruction &a, bundle::Instruction &b) {
   bundle::Instruction old = a;
-  auto keep = [](bundle::Instruction &entry, const bundle::Instruction &from) {
-    uint32_t id = entry.id(), queue = entry.queue();
-    auto waits = entry.waits();
-    entry = from;
-    entry.set_id(id);
-    entry.set_queue(queue);
-    *entry.mutable_waits() = waits;
+  auto keep = [](bundle::Instruction &instruction, const bundle::Instruction &from) {
+    uint32_t id = instruction.id(), queue = instruction.queue();
+    auto waits = instruction.waits();
+    instruction = from;
+    instruction.set_id(id);
+    instruction.set_queue(queue);
+    *instruction.mutable_waits() = waits;
   };
   keep(a, b);
   keep(b, old);
@@ -147,80 +147,84 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
     if (region->bytes())
       list.push_back(region);
   };
-  for (auto &entry : *program.mutable_instructions()) {
-    if (entry.has_compute())
-      for (auto &call : *entry.mutable_compute()->mutable_calls())
+  for (auto &instruction : *program.mutable_instructions()) {
+    if (instruction.has_compute())
+      for (auto &call : *instruction.mutable_compute()->mutable_calls())
         for (EditedSlot slot : slotsOf(program, call))
           add(slot.mutable_region());
-    if (entry.has_copy()) {
-      add(entry.mutable_copy()->mutable_from());
-      add(entry.mutable_copy()->mutable_to());
+    if (instruction.has_copy()) {
+      add(instruction.mutable_copy()->mutable_from());
+      add(instruction.mutable_copy()->mutable_to());
     }
-    if (entry.has_send())
-      add(entry.mutable_send()->mutable_region());
-    if (entry.has_receive())
-      add(entry.mutable_receive()->mutable_region());
-    if (entry.has_load_input())
-      add(entry.mutable_load_input()->mutable_region());
-    if (entry.has_load_scalars())
-      add(entry.mutable_load_scalars()->mutable_region());
-    if (entry.has_all_gather() && entry.all_gather().has_shard())
-      add(entry.mutable_all_gather()->mutable_shard());
-    if (entry.has_all_gather() && entry.all_gather().has_full())
-      add(entry.mutable_all_gather()->mutable_full());
-    if (entry.has_reduce_scatter() && entry.reduce_scatter().has_shard())
-      add(entry.mutable_reduce_scatter()->mutable_shard());
-    if (entry.has_reduce_scatter() && entry.reduce_scatter().has_full())
-      add(entry.mutable_reduce_scatter()->mutable_full());
-    if (entry.has_all_reduce())
-      add(entry.mutable_all_reduce()->mutable_region());
-    if (entry.has_read_metrics())
-      add(entry.mutable_read_metrics()->mutable_region());
+    if (instruction.has_send())
+      add(instruction.mutable_send()->mutable_region());
+    if (instruction.has_receive())
+      add(instruction.mutable_receive()->mutable_region());
+    if (instruction.has_load_input())
+      add(instruction.mutable_load_input()->mutable_region());
+    if (instruction.has_load_scalars())
+      add(instruction.mutable_load_scalars()->mutable_region());
+    if (instruction.has_all_gather() && instruction.all_gather().has_shard())
+      add(instruction.mutable_all_gather()->mutable_shard());
+    if (instruction.has_all_gather() && instruction.all_gather().has_full())
+      add(instruction.mutable_all_gather()->mutable_full());
+    if (instruction.has_reduce_scatter() && instruction.reduce_scatter().has_shard())
+      add(instruction.mutable_reduce_scatter()->mutable_shard());
+    if (instruction.has_reduce_scatter() && instruction.reduce_scatter().has_full())
+      add(instruction.mutable_reduce_scatter()->mutable_full());
+    if (instruction.has_all_reduce())
+      add(instruction.mutable_all_reduce()->mutable_region());
+    if (instruction.has_read_metrics())
+      add(instruction.mutable_read_metrics()->mutable_region());
   }
   return list;
 }
 
 // Places in programs that can be changed.
 
-inline Entry &entryAt(Programs &programs, Place place) { return *programs[place.program].mutable_instructions(place.entry); }
+inline Instruction &instructionAt(Programs &programs, Place place) { return *programs[place.program].mutable_instructions(place.instruction); }
 inline std::string at(const Programs &programs, Place place) {
   return "device " + std::to_string(programs[place.program].device()) + " entry " +
-         std::to_string(programs[place.program].instructions(place.entry).id());
+         std::to_string(programs[place.program].instructions(place.instruction).id());
 }
-inline bool isTask(const Entry &entry, Compute::Task task) { return entry.has_compute() && entry.compute().task() == task; }
-inline bool isUnitTask(const Entry &entry) { return isTask(entry, Compute::F) || isTask(entry, Compute::B) || isTask(entry, Compute::W); }
-inline bool isTransfer(const Entry &entry) { return entry.has_send() || entry.has_receive(); }
-inline bool isCollective(const Entry &entry) { return entry.has_all_gather() || entry.has_reduce_scatter() || entry.has_all_reduce(); }
-inline bool isAny(const Entry &) { return true; }
-inline bool isCompute(const Entry &entry) { return entry.has_compute(); }
-inline bool hasCalls(const Entry &entry) { return entry.has_compute() && entry.compute().calls_size() > 1; }
-inline bool isCopy(const Entry &entry) { return entry.has_copy(); }
-inline bool isSend(const Entry &entry) { return entry.has_send(); }
-inline bool isReceive(const Entry &entry) { return entry.has_receive(); }
-inline bool isGather(const Entry &entry) { return entry.has_all_gather(); }
-inline bool isReduceScatter(const Entry &entry) { return entry.has_reduce_scatter(); }
-inline bool isReport(const Entry &entry) { return entry.has_read_metrics(); }
-inline bool loadsInput(const Entry &entry) { return entry.has_load_input(); }
-inline bool loadsScalars(const Entry &entry) { return entry.has_load_scalars(); }
-inline bool isLoad(const Entry &entry) { return loadsInput(entry) || loadsScalars(entry); }
-inline bool hasWaits(const Entry &entry) { return entry.waits_size() > 0; }
-inline bool isB(const Entry &entry) { return isTask(entry, Compute::B); }
-inline bool isDecision(const Entry &entry) { return isTask(entry, Compute::CLIP_AND_CHECK); }
-inline bool isUpdate(const Entry &entry) { return isTask(entry, Compute::UPDATE_GROUP); }
-inline bool addsToSums(const Entry &entry) { return isTask(entry, Compute::NORM) || isTask(entry, Compute::SUM_LOSS); }
+inline bool isTask(const Instruction &instruction, Compute::Task task) { return instruction.has_compute() && instruction.compute().task() == task; }
+inline bool isUnitTask(const Instruction &instruction) {
+  return isTask(instruction, Compute::F) || isTask(instruction, Compute::B) || isTask(instruction, Compute::W);
+}
+inline bool isTransfer(const Instruction &instruction) { return instruction.has_send() || instruction.has_receive(); }
+inline bool isCollective(const Instruction &instruction) {
+  return instruction.has_all_gather() || instruction.has_reduce_scatter() || instruction.has_all_reduce();
+}
+inline bool isAny(const Instruction &) { return true; }
+inline bool isCompute(const Instruction &instruction) { return instruction.has_compute(); }
+inline bool hasCalls(const Instruction &instruction) { return instruction.has_compute() && instruction.compute().calls_size() > 1; }
+inline bool isCopy(const Instruction &instruction) { return instruction.has_copy(); }
+inline bool isSend(const Instruction &instruction) { return instruction.has_send(); }
+inline bool isReceive(const Instruction &instruction) { return instruction.has_receive(); }
+inline bool isGather(const Instruction &instruction) { return instruction.has_all_gather(); }
+inline bool isReduceScatter(const Instruction &instruction) { return instruction.has_reduce_scatter(); }
+inline bool isReport(const Instruction &instruction) { return instruction.has_read_metrics(); }
+inline bool loadsInput(const Instruction &instruction) { return instruction.has_load_input(); }
+inline bool loadsScalars(const Instruction &instruction) { return instruction.has_load_scalars(); }
+inline bool isLoad(const Instruction &instruction) { return loadsInput(instruction) || loadsScalars(instruction); }
+inline bool hasWaits(const Instruction &instruction) { return instruction.waits_size() > 0; }
+inline bool isB(const Instruction &instruction) { return isTask(instruction, Compute::B); }
+inline bool isDecision(const Instruction &instruction) { return isTask(instruction, Compute::CLIP_AND_CHECK); }
+inline bool isUpdate(const Instruction &instruction) { return isTask(instruction, Compute::UPDATE_GROUP); }
+inline bool addsToSums(const Instruction &instruction) { return isTask(instruction, Compute::NORM) || isTask(instruction, Compute::SUM_LOSS); }
 inline Wanted taskIs(Compute::Task task) {
-  return [task](const Entry &entry) { return isTask(entry, task); };
+  return [task](const Instruction &instruction) { return isTask(instruction, task); };
 }
 
 /// The region of a transfer.
-inline bundle::Region &regionOf(Entry &entry) {
-  return entry.has_send() ? *entry.mutable_send()->mutable_region() : *entry.mutable_receive()->mutable_region();
+inline bundle::Region &regionOf(Instruction &instruction) {
+  return instruction.has_send() ? *instruction.mutable_send()->mutable_region() : *instruction.mutable_receive()->mutable_region();
 }
 /// The value of a transfer or copy.
-inline bundle::Value &valueOf(Entry &entry) {
-  return entry.has_send()      ? *entry.mutable_send()->mutable_value()
-         : entry.has_receive() ? *entry.mutable_receive()->mutable_value()
-                               : *entry.mutable_copy()->mutable_value();
+inline bundle::Value &valueOf(Instruction &instruction) {
+  return instruction.has_send()      ? *instruction.mutable_send()->mutable_value()
+         : instruction.has_receive() ? *instruction.mutable_receive()->mutable_value()
+                                     : *instruction.mutable_copy()->mutable_value();
 }
 
 /// Picks another entry of the same program for which `wanted` holds, or none.
@@ -229,7 +233,7 @@ inline Place pickOther(const Programs &programs, Random &random, Place place, co
   size_t count = 0;
   const auto &program = programs[size_t(place.program)];
   for (int e = 0; e < program.instructions_size(); ++e)
-    if (e != place.entry && wanted(program.instructions(e)) && random() % ++count == 0)
+    if (e != place.instruction && wanted(program.instructions(e)) && random() % ++count == 0)
       other = {place.program, e};
   return other;
 }
@@ -240,26 +244,28 @@ struct SlotPlace {
   int call = -1, slot = -1;
   explicit operator bool() const { return slot >= 0; }
 };
-using SlotWanted = std::function<bool(const Entry &, const bundle::FunctionArgument &)>;
+using SlotWanted = std::function<bool(const Instruction &, const bundle::FunctionArgument &)>;
 inline SlotWanted ofKinds(const std::vector<bundle::ArgumentKind> &kinds) {
-  return [kinds](const Entry &, const bundle::FunctionArgument &slot) { return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end(); };
+  return [kinds](const Instruction &, const bundle::FunctionArgument &slot) {
+    return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end();
+  };
 }
 SlotPlace pickSlot(const Programs &programs, const bundle::FunctionLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
 inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
-  return {programs[size_t(p.place.program)], *entryAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
+  return {programs[size_t(p.place.program)], *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
 }
 
 /// Calls `f` with every half of entry `id`.
 template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
   for (auto &program : programs)
-    for (auto &entry : *program.mutable_instructions())
-      if (entry.id() == id)
-        f(program, entry);
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.id() == id)
+        f(program, instruction);
 }
 
 /// Moves all halves of entry `id` before the entry with id `before`, or to the end if it is UINT32_MAX. Waits are
 /// adjusted.
-void moveEntry(Programs &programs, uint32_t id, uint32_t before);
+void moveInstruction(Programs &programs, uint32_t id, uint32_t before);
 /// Swaps the payloads of two entries on every device that has both.
 void swapEverywhere(Programs &programs, uint32_t x, uint32_t y);
 

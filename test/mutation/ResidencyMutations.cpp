@@ -27,10 +27,10 @@ const Kept kKept[] = {
 
 /// Picks a random copy from or to a host. If `other` is given, the copy is another one on the same device.
 Place pickCopy(const Change &m, const Kept &kept, bool fromHost, Place other = {}) {
-  return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Entry &e) {
+  return pickWhere(m.programs, m.random, [&](const bundle::Program &program, const Instruction &e) {
     if (!e.has_copy() || !kept.is(e.copy().value().kind()))
       return false;
-    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.instructions(other.entry)))
+    if (other && (&program != &m.programs[size_t(other.program)] || &e == &program.instructions(other.instruction)))
       return false;
     return kindOf(program, fromHost ? e.copy().from() : e.copy().to()) != bundle::DEVICE;
   });
@@ -43,7 +43,7 @@ bool takeEnd(Change &m, const Kept &kept, bool fetch, bool from, const char *wor
     if (!other)
       return false;
     auto region = [&](Place of) {
-      auto *copy = entryAt(m.programs, of).mutable_copy();
+      auto *copy = instructionAt(m.programs, of).mutable_copy();
       return from ? copy->mutable_from() : copy->mutable_to();
     };
     if (region(place)->bytes() != region(other)->bytes() || region(place)->offset() == region(other)->offset())
@@ -56,7 +56,7 @@ bool takeEnd(Change &m, const Kept &kept, bool fetch, bool from, const char *wor
 }
 
 bool otherVersion(Change &m, bool fetch) {
-  auto &value = valueOf(m.entry());
+  auto &value = valueOf(m.instruction());
   if (value.kind() != bundle::Value::PARAMETERS && value.kind() != bundle::Value::MOMENTS)
     return false;
   value.set_version(fetch ? 1 : 0);
@@ -65,7 +65,7 @@ bool otherVersion(Change &m, bool fetch) {
 
 bool anotherPhase(Change &m) {
   const bundle::Phase phases[] = {bundle::LOAD, bundle::GATHER, bundle::FORWARD, bundle::BACKWARD, bundle::GRAD_NORM, bundle::UPDATE_STATE};
-  m.entry().set_phase(phases[m.draw(6)]);
+  m.instruction().set_phase(phases[m.draw(6)]);
   return true;
 }
 
@@ -84,7 +84,7 @@ void addCopies(MutationList &list, const Kept &kept, bool fetch) {
           });
 }
 
-bool isRepeated(const Entry &e, const bundle::Call &call, const bundle::ModelSummary &summary) {
+bool isRepeated(const Instruction &e, const bundle::Call &call, const bundle::ModelSummary &summary) {
   if (!e.has_compute() || e.compute().task() != bundle::Compute::B || call.unit() < 0)
     return false;
   const auto &unit = summary.units(call.unit());
@@ -99,9 +99,9 @@ Place pickRepeated(Change &m) {
   size_t count = 0;
   for (size_t d = 0; d < m.programs.size(); ++d)
     for (int e = 0; e < m.programs[d].instructions_size(); ++e) {
-      const Entry &entry = m.programs[d].instructions(e);
-      for (int c = 0; c < entry.compute().calls_size(); ++c)
-        if (isRepeated(entry, entry.compute().calls(c), m.original.model.summary) && m.random() % ++count == 0) {
+      const Instruction &instruction = m.programs[d].instructions(e);
+      for (int c = 0; c < instruction.compute().calls_size(); ++c)
+        if (isRepeated(instruction, instruction.compute().calls(c), m.original.model.summary) && m.random() % ++count == 0) {
           place = {int(d), e};
           m.call = c;
         }
@@ -133,21 +133,21 @@ bool moveToDevice(Change &m) {
 
 // Device or host of an update, and the decision that is copied there.
 
-bool isByHost(const bundle::Program &program, const Entry &e) {
+bool isByHost(const bundle::Program &program, const Instruction &e) {
   return kindOf(program, bundle::SlotBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
 }
 
 Pick updateBy(bool host) {
   return [host](Change &m) {
     return pickWhere(m.programs, m.random,
-                     [&](const bundle::Program &program, const Entry &e) { return isUpdate(e) && isByHost(program, e) == host; });
+                     [&](const bundle::Program &program, const Instruction &e) { return isUpdate(e) && isByHost(program, e) == host; });
   };
 }
 
 /// Moves all slots of an update, or one of them, to the memory in which the update does not run.
 bool moveSlots(Change &m, bool all) {
   auto &program = m.program();
-  const bool toHost = !isByHost(program, m.entry());
+  const bool toHost = !isByHost(program, m.instruction());
   int other = 0;
   while (other < program.arenas_size() && (program.arenas(other).kind() != bundle::DEVICE) != toHost)
     ++other;
@@ -175,19 +175,19 @@ bool updateCopy(Change &m) {
 }
 
 void addDecisions(MutationList &list, const std::string &name, bundle::Value::Kind kind) {
-  auto copies = [kind](const Entry &e) { return e.has_copy() && e.copy().value().kind() == kind; };
+  auto copies = [kind](const Instruction &e) { return e.has_copy() && e.copy().value().kind() == kind; };
   addRows(list, "residency",
           {
               {name + " not brought to the host", copies, dropHalf},
               {name + " brought to the host at another time", copies, moveAnywhere},
-              {name + " to the host without waits", [copies](const Entry &e) { return copies(e) && hasWaits(e); }, dropWaits},
+              {name + " to the host without waits", [copies](const Instruction &e) { return copies(e) && hasWaits(e); }, dropWaits},
           });
 }
 
 // Updates by group.
 
 Pick byGroup(const Wanted &wanted) {
-  return [wanted](Change &m) { return m.original.plan.commitsByGroup ? pickEntry(m.programs, m.random, wanted) : Place(); };
+  return [wanted](Change &m) { return m.original.plan.commitsByGroup ? pickInstruction(m.programs, m.random, wanted) : Place(); };
 }
 
 /// Replaces sums. The sums that tasks add to lie before the sums that decisions read.
@@ -203,7 +203,7 @@ void addCommits(MutationList &list, const std::string &name, Compute::Task task)
   addRows(list, "commit",
           {
               {name + " somewhere else in the list", byGroup(taskIs(task)), moveAnywhere},
-              {name + " without its waits", byGroup([task](const Entry &e) { return isTask(e, task) && hasWaits(e); }), dropWaits},
+              {name + " without its waits", byGroup([task](const Instruction &e) { return isTask(e, task) && hasWaits(e); }), dropWaits},
               {name + " on another queue", byGroup(taskIs(task)), anotherQueue},
           });
 }

@@ -6,7 +6,7 @@ using namespace zorse::test;
 
 namespace {
 
-bool isScaling(const Entry &e) { return isTask(e, Compute::SCALE_LOSS_GRADIENT); }
+bool isScaling(const Instruction &e) { return isTask(e, Compute::SCALE_LOSS_GRADIENT); }
 
 /// Moves the slot of `kind` by `by` bytes, backwards if possible.
 bool moveSlot(Change &m, bundle::ArgumentKind kind, uint64_t by) {
@@ -24,10 +24,10 @@ bool scaleTwice(Change &m) {
   spreadIds(m.programs);
   if (!m.pick(isScaling))
     return false;
-  Entry copy = m.entry();
+  Instruction copy = m.instruction();
   copy.set_id(copy.id() + 1);
   copy.clear_waits();
-  insertEntry(m.program(), m.place.entry + 1, copy);
+  insertInstruction(m.program(), m.place.instruction + 1, copy);
   return true;
 }
 
@@ -49,14 +49,14 @@ bool dropLastDecision(Change &m) {
   auto &program = m.program();
   for (int e = program.instructions_size() - 1; e >= 0; --e)
     if (isDecision(program.instructions(e))) {
-      eraseEntry(program, e);
+      eraseInstruction(program, e);
       break;
     }
   return true;
 }
 
 bool decideByOtherBytes(Change &m) {
-  return pickEntry(m.programs, m.random, isScaling) && m.pick(isDecision) &&
+  return pickInstruction(m.programs, m.random, isScaling) && m.pick(isDecision) &&
          moveSlot(m, m.coin() ? bundle::OPTIMIZER_STEP : bundle::LOCAL_METRICS, 32);
 }
 
@@ -72,12 +72,12 @@ void test::addScaleMutations(MutationList &list) {
               {"seeds scaled behind the decision", isScaling, [](Change &m) { return swapWith(m, isDecision); }},
               {"a scaling that evaluations run", isScaling,
                [](Change &m) {
-                 m.entry().set_phase(bundle::FORWARD);
+                 m.instruction().set_phase(bundle::FORWARD);
                  return true;
                }},
               {"a scaling without waits", isScaling,
                [](Change &m) {
-                 m.entry().clear_waits();
+                 m.instruction().clear_waits();
                  return true;
                }},
               {"a scaling of other bytes", nullptr, scaleOtherBytes},

@@ -9,11 +9,11 @@ using namespace zorse::test;
 
 namespace {
 
-bool isW(const Entry &e) { return isTask(e, Compute::W); }
+bool isW(const Instruction &e) { return isTask(e, Compute::W); }
 
 Place partner(const Programs &p, Place w) {
   const auto &program = p[size_t(w.program)];
-  const int cell = program.instructions(w.entry).compute().cell();
+  const int cell = program.instructions(w.instruction).compute().cell();
   for (int e = 0; e < program.instructions_size(); ++e)
     if (isB(program.instructions(e)) && program.instructions(e).compute().cell() == cell)
       return {w.program, e};
@@ -35,7 +35,7 @@ bool pickParts(Change &m, Parts &parts) {
     if (!parts.b)
       continue;
     parts.inWeights = &m.drawCall();
-    for (auto &call : *entryAt(m.programs, parts.b).mutable_compute()->mutable_calls())
+    for (auto &call : *instructionAt(m.programs, parts.b).mutable_compute()->mutable_calls())
       if (call.unit() == parts.inWeights->unit() && m.original.model.summary.units(call.unit()).splits())
         parts.inBackward = &call;
     if (parts.inBackward)
@@ -57,7 +57,7 @@ bool moveBeforeB(Change &m) {
   if (!pickParts(m, parts))
     return false;
   m.what += " before " + at(m.programs, parts.b);
-  moveEntry(m.programs, m.entry().id(), entryAt(m.programs, parts.b).id());
+  moveInstruction(m.programs, m.instruction().id(), instructionAt(m.programs, parts.b).id());
   return true;
 }
 
@@ -66,13 +66,13 @@ bool swapParts(Change &m) {
   if (!pickParts(m, parts))
     return false;
   m.what += " and " + at(m.programs, parts.b);
-  swapPayload(m.entry(), entryAt(m.programs, parts.b));
+  swapPayload(m.instruction(), instructionAt(m.programs, parts.b));
   return true;
 }
 
 /// Makes W use the block of another task.
 Row otherBlock(const char *name, bundle::ArgumentKind kind) {
-  return {name, slotWhere([kind](const Entry &e, const bundle::FunctionArgument &slot) { return isW(e) && slot.kind() == kind; }),
+  return {name, slotWhere([kind](const Instruction &e, const bundle::FunctionArgument &slot) { return isW(e) && slot.kind() == kind; }),
           [kind](Change &m) {
             auto other = otherSlot(m, ofKinds({kind}), " with that of ");
             if (!other)
@@ -118,8 +118,8 @@ bool gradientsTwice(Change &m) {
 void test::addSplitMutations(MutationList &list) {
   addRows(list, "split backward",
           {
-              {"W dropped", isW, dropEntry},
-              {"W doubled", isW, doubleEntry},
+              {"W dropped", isW, dropInstruction},
+              {"W doubled", isW, doubleInstruction},
               {"W before its B", nullptr, moveBeforeB},
               {"W after everything", isW, moveToEnd},
               {"B and W exchanged", nullptr, swapParts},
@@ -128,6 +128,6 @@ void test::addSplitMutations(MutationList &list) {
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
               {"deferred block that was never written", slotOf({bundle::SAVED_FOR_WEIGHT_GRAD}), freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
-              {"call of W dropped", [](const Entry &e) { return isW(e) && hasCalls(e); }, dropCall},
+              {"call of W dropped", [](const Instruction &e) { return isW(e) && hasCalls(e); }, dropCall},
           });
 }

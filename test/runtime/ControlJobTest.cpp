@@ -421,13 +421,13 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
     void send(uint32_t, const SharedFrame &, bool) override {}
     void giveUp(uint32_t) override {}
   } quiet;
-  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t entry, const std::string &where) {
+  auto heartbeat = [](uint64_t counter, bool underWay, uint64_t step, uint32_t instruction, const std::string &where) {
     Message message;
     Progress &progress = *message.mutable_heartbeat()->mutable_progress();
     progress.set_counter(counter);
     progress.set_in_progress(underWay);
     progress.set_step(step);
-    progress.set_instruction(entry);
+    progress.set_instruction(instruction);
     progress.set_where(where);
     return message;
   };

@@ -73,7 +73,7 @@ protected:
   }
 
   /// The first entry of a kind.
-  static bundle::Instruction &entry(bundle::Program &program, bundle::Instruction::WhatCase kind) {
+  static bundle::Instruction &instruction(bundle::Program &program, bundle::Instruction::WhatCase kind) {
     for (bundle::Instruction &e : *program.mutable_instructions())
       if (e.what_case() == kind)
         return e;
@@ -287,57 +287,60 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
     wait.set_position(1);
   });
   says("lie outside an arena of 4096", 0,
-       [](Program &p) { entry(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
+       [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(4090); });
   says("lie outside an arena of 4096", 0,
-       [](Program &p) { entry(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
+       [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
   says("starts at byte 2 of its arena, expected a multiple of 4", 0, [](Program &p) {
-    zorse::test::EditedSlot(p, *entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
+    zorse::test::EditedSlot(p, *instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
   });
-  says("arena 1 of 1", 0, [](Program &p) { entry(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
-  says("at least 48 are needed", 0, [](Program &p) { entry(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
-  says("samples [4, +3) of a batch of 5", 0, [](Program &p) { entry(p, Instruction::kLoadInput).mutable_load_input()->set_sample_base(4); });
-  says("input 1 of 1", 0, [](Program &p) { entry(p, Instruction::kLoadInput).mutable_load_input()->set_input(1); });
+  says("arena 1 of 1", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
+  says("at least 48 are needed", 0,
+       [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_bytes(47); });
+  says("samples [4, +3) of a batch of 5", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->set_sample_base(4); });
+  says("input 1 of 1", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->set_input(1); });
   says("at least 1024 are needed", 0,
-       [](Program &p) { entry(p, Instruction::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
-  says("body 7 of 7", 0, [](Program &p) { entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_function(7); });
+       [](Program &p) { instruction(p, Instruction::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
+  says("body 7 of 7", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_function(7); });
   says("binds 1 slots of body 'double', which has 2", 0,
-       [](Program &p) { entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_regions()->RemoveLast(); });
+       [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_regions()->RemoveLast(); });
   says("a region or a value that the program does not have", 0,
-       [](Program &p) { entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_regions(1, uint32_t(p.regions_size())); });
+       [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_regions(1, uint32_t(p.regions_size())); });
   says("a region or a value that the program does not have", 0,
-       [](Program &p) { entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast(); });
-  says("with 0 rows", 0, [](Program &p) { entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
-  says("at least 64 are needed", 0, [](Program &p) { entry(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
-  says("device 5 of 2", 0, [](Program &p) { entry(p, Instruction::kSend).mutable_send()->set_peer(5); });
-  says("does not match its counterpart", 0, [](Program &p) { entry(p, Instruction::kSend).mutable_send()->mutable_region()->set_bytes(32); });
-  says("does not match its counterpart", 1, [](Program &p) { entry(p, Instruction::kReceive).set_phase(bundle::BACKWARD); });
+       [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_values()->RemoveLast(); });
+  says("with 0 rows", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_rows(0); });
+  says("at least 64 are needed", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_rows(4); });
+  says("device 5 of 2", 0, [](Program &p) { instruction(p, Instruction::kSend).mutable_send()->set_peer(5); });
+  says("does not match its counterpart", 0, [](Program &p) { instruction(p, Instruction::kSend).mutable_send()->mutable_region()->set_bytes(32); });
+  says("does not match its counterpart", 1, [](Program &p) { instruction(p, Instruction::kReceive).set_phase(bundle::BACKWARD); });
   says("2 devices take part in it, but 1 have it", 0, [](Program &p) {
-    Instruction &e = entry(p, Instruction::kSend);
+    Instruction &e = instruction(p, Instruction::kSend);
     e.mutable_copy()->mutable_from()->set_bytes(16);
     e.mutable_copy()->mutable_to()->set_bytes(16);
   });
-  says("at least 36 are needed", 1, [](Program &p) { entry(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
-  says("arrays of the shards differ", 1, [](Program &p) { entry(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
+  says("at least 36 are needed", 1,
+       [](Program &p) { instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards()->set_end(1, 9); });
+  says("arrays of the shards differ", 1,
+       [](Program &p) { instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards()->add_end(2); });
   says("does not match its counterpart", 1,
-       [](Program &p) { entry(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
+       [](Program &p) { instruction(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_shards()->set_begin(1, 3); });
   auto add = [](bundle::ShardRanges *runs, uint32_t device, int64_t begin, int64_t end) {
     runs->add_members(device);
     runs->add_begin(begin);
     runs->add_end(end);
   };
   says("elements [0, 1) of this device come after element 4", 1,
-       [&](Program &p) { add(entry(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards(), 1, 0, 1); });
+       [&](Program &p) { add(instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_shards(), 1, 0, 1); });
   says("a region of 16 bytes, at least 28 are needed", 1,
-       [&](Program &p) { add(entry(p, Instruction::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
+       [&](Program &p) { add(instruction(p, Instruction::kAllGather).mutable_all_gather()->mutable_reads(), 1, 2, 9); });
   says("names runs of other devices", 1,
-       [&](Program &p) { add(entry(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
+       [&](Program &p) { add(instruction(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 0, 0, 4); });
   auto ofTerms = [&](const char *words, int64_t end) { // device 1 is the only contributor and owns [2, 4)
-    says(words, 1, [&](Program &p) { add(entry(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
+    says(words, 1, [&](Program &p) { add(instruction(p, Instruction::kReduceScatter).mutable_reduce_scatter()->mutable_terms(), 1, 0, end); });
   };
   ofTerms("has a part of the shard [2, 4)", 3);
   ofTerms("nobody contributes to elements [2, 4)", 2);
   ofTerms("does not match its counterpart", 4);
-  says("not a participant", 1, [](Program &p) { entry(p, bundle::Instruction::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
+  says("not a participant", 1, [](Program &p) { instruction(p, bundle::Instruction::kAllReduce).mutable_all_reduce()->set_members(1, 0); });
   says("does not fit its region", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_begin(0); });
   says("expects parameters, moments", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_kind(bundle::Value::LOCAL_METRICS); });
   says("state group 3 of 1", 1, [](Program &p) { p.mutable_state(0)->mutable_value()->set_id(3); });
@@ -348,11 +351,11 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
 TEST_F(LoadBundle, DirectTransfersAreChecked) {
   const std::vector<bundle::Program> plain = two.bundle.programs;
   for (bundle::Program &program : two.bundle.programs)
-    program.mutable_queues(int(entry(program, bundle::Instruction::kAllReduce).queue()))->set_kind(bundle::DEVICE_TO_DEVICE);
+    program.mutable_queues(int(instruction(program, bundle::Instruction::kAllReduce).queue()))->set_kind(bundle::DEVICE_TO_DEVICE);
   writeFiles();
   expectSays(problem(), {"a direct reduction in rounds of 0 elements"});
   for (bundle::Program &program : two.bundle.programs)
-    entry(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
+    instruction(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
   writeFiles();
   expectSays(problem(), {"no body adds the terms of direct transfers"});
   bundle::CompiledFunction &body = *two.bundle.bodies.add_functions();
@@ -368,10 +371,10 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   writeFiles();
   expectSays(problem(), {"are needed"}); // memory for the contributions
   for (bundle::Program &program : two.bundle.programs) {
-    bundle::ReduceScatter &reduction = *entry(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter();
+    bundle::ReduceScatter &reduction = *instruction(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter();
     reduction.mutable_receive_buffer()->set_offset(2048);
     reduction.mutable_receive_buffer()->set_bytes(2 * 512);
-    bundle::AllReduce &sum = *entry(program, bundle::Instruction::kAllReduce).mutable_all_reduce();
+    bundle::AllReduce &sum = *instruction(program, bundle::Instruction::kAllReduce).mutable_all_reduce();
     sum.mutable_receive_buffer()->set_offset(3072);
     sum.mutable_receive_buffer()->set_bytes(2 * sum.region().bytes());
   }

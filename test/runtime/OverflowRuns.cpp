@@ -60,14 +60,14 @@ public:
     options.beforeCall = [this](const ObservedCall &call) { inject(call); };
     executor_ = must(Executor::create(bundle_, std::move(locals), options));
     for (uint32_t d = 0; d < bundle_.programs.size(); ++d)
-      for (const bundle::Instruction &entry : bundle_.programs[d].instructions()) {
+      for (const bundle::Instruction &instruction : bundle_.programs[d].instructions()) {
         auto note = [&](std::vector<uint32_t> &list) {
           if (list.empty() || list.back() != d)
             list.push_back(d);
         };
-        if (entry.has_compute() && entry.compute().task() == bundle::Compute::NORM && entry.compute().calls_size())
+        if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::NORM && instruction.compute().calls_size())
           note(owners_);
-        if (entry.has_compute() && entry.compute().task() == bundle::Compute::SUM_LOSS)
+        if (instruction.has_compute() && instruction.compute().task() == bundle::Compute::SUM_LOSS)
           note(losers_);
       }
   }
@@ -143,13 +143,13 @@ private:
   }
 
   void inject(const ObservedCall &call) {
-    if (!call.entry.has_compute() || call.step < first_ || call.step - first_ >= kSteps)
+    if (!call.instruction.has_compute() || call.step < first_ || call.step - first_ >= kSteps)
       return;
     const uint64_t step = call.step - first_;
     const bool loss = schedule_.kind[step] == 2;
     const std::vector<uint32_t> &devices = loss ? losers_ : owners_;
     if (!schedule_.kind[step] || call.device != devices[schedule_.choice[step] % devices.size()] ||
-        call.entry.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
+        call.instruction.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
       return;
     for (int s = 0; s < call.body.arguments_size(); ++s)
       if (const bundle::FunctionArgument &slot = call.body.arguments(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {

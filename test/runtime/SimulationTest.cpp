@@ -89,14 +89,14 @@ private:
 
   Instruction &half(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase, double seconds, const std::vector<uint32_t> &after,
                     const std::vector<uint32_t> &afterPrevious = {}) {
-    Instruction &entry = *b.programs[device].add_instructions();
-    entry.set_id(id);
-    entry.set_queue(queue);
-    entry.set_phase(phase);
-    entry.set_planned_end(seconds);
+    Instruction &instruction = *b.programs[device].add_instructions();
+    instruction.set_id(id);
+    instruction.set_queue(queue);
+    instruction.set_phase(phase);
+    instruction.set_planned_end(seconds);
     auto waitFor = [&](uint32_t other, bool previous) {
       auto it = places.find({device, other});
-      bundle::Wait &wait = *entry.add_waits();
+      bundle::Wait &wait = *instruction.add_waits();
       // Only a wait for the step before can name a later entry. Its queue is then the compute queue and its position 0.
       wait.set_queue(it != places.end() ? it->second.queue : uint32_t(ComputeQueue));
       wait.set_position(it != places.end() ? it->second.position : 0);
@@ -107,7 +107,7 @@ private:
     for (uint32_t other : afterPrevious)
       waitFor(other, true);
     places[{device, id}] = {queue, lengths[{device, queue}]++};
-    return entry;
+    return instruction;
   }
 
   std::map<std::pair<uint32_t, uint32_t>, Place> places;
@@ -130,9 +130,9 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     for (BundleDevice &device : p.b.devices)
       device.kind = announces ? "cpu" : "sim";
     for (auto &program : p.b.programs) // receives into separate memory
-      for (auto &entry : *program.mutable_instructions())
-        if (entry.has_receive())
-          entry.mutable_receive()->mutable_region()->set_offset(entry.id());
+      for (auto &instruction : *program.mutable_instructions())
+        if (instruction.has_receive())
+          instruction.mutable_receive()->mutable_region()->set_offset(instruction.id());
     SimulationOptions options;
     options.steps = 1;
     options.traceSteps = 1;
@@ -140,8 +140,8 @@ TEST(Simulation, AnnouncedReceivesBeginWithTheSender) {
     // The sender is free at 2, so its second transfer starts then, not at 11, when b has received from c.
     double begins = -1;
     for (const TraceEvent &event : s.trace)
-      if (event.device == 0 && p.b.programs[0].instructions(int(event.entry)).has_send() &&
-          p.b.programs[0].instructions(int(event.entry)).send().peer() == 2)
+      if (event.device == 0 && p.b.programs[0].instructions(int(event.instruction)).has_send() &&
+          p.b.programs[0].instructions(int(event.instruction)).send().peer() == 2)
         begins = event.begin;
     EXPECT_DOUBLE_EQ(begins, announces ? 2 : 12);
     EXPECT_DOUBLE_EQ(s.stepEnds[0], announces ? 11 : 13);
@@ -214,7 +214,7 @@ TEST(Simulation, StepsArePreparedOneAhead) {
   Simulation s = p.run(options);
   double third = -1;
   for (const TraceEvent &event : s.trace)
-    if (event.step == 2 && event.entry == 1)
+    if (event.step == 2 && event.instruction == 1)
       third = event.begin;
   EXPECT_DOUBLE_EQ(third, 1); // the load of step 3 begins when step 1 ends
   EXPECT_DOUBLE_EQ(s.stepEnds.back(), 4);

@@ -161,7 +161,7 @@ private:
   }
 
   /// Appends an entry. It waits for all earlier entries on its device, in this step or the last.
-  bundle::Instruction &entry(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
+  bundle::Instruction &instruction(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
     bundle::Instruction &e = *bundle.programs[device].add_instructions();
     e.set_id(id);
     e.set_queue(queue);
@@ -183,7 +183,7 @@ private:
   /// Appends an entry with one call.
   void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t body, int32_t unit, int64_t rows,
             int64_t base, const std::vector<Bound> &slots) {
-    bundle::Compute &compute = *entry(device, id, 0, phase).mutable_compute();
+    bundle::Compute &compute = *instruction(device, id, 0, phase).mutable_compute();
     compute.set_task(task);
     compute.set_cell(cell);
     bundle::Call &c = *compute.add_calls();
@@ -222,10 +222,10 @@ private:
 
     uint32_t id = 0;
     for (uint32_t d = 0; d < 2; ++d)
-      *entry(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, kScalarsBlock);
+      *instruction(d, id++, ToDevice, LOAD).mutable_load_scalars()->mutable_region() = region(kScalars, kScalarsBlock);
     const int64_t rows[] = {3, 2}, base[] = {0, 3};
     for (int mb = 0; mb < 2; ++mb) {
-      LoadInput &load = *entry(0, id++, ToDevice, LOAD).mutable_load_input();
+      LoadInput &load = *instruction(0, id++, ToDevice, LOAD).mutable_load_input();
       load.set_sample_base(base[mb]);
       load.set_rows(rows[mb]);
       *load.mutable_region() = region(kX + 16 * base[mb], 16 * rows[mb]);
@@ -238,7 +238,7 @@ private:
       }
     };
     for (uint32_t d = 0; d < 2; ++d) {
-      AllGather &gather = *entry(d, id, Collectives, GATHER).mutable_all_gather();
+      AllGather &gather = *instruction(d, id, Collectives, GATHER).mutable_all_gather();
       gather.set_type(F32);
       gather.mutable_value()->set_kind(Value::PARAMETERS);
       extents(*gather.mutable_shards());
@@ -251,10 +251,10 @@ private:
     for (int mb = 0; mb < 2; ++mb) {
       Region y = region(kY + 16 * base[mb], 16 * rows[mb]), loss = region(kLoss + 4 * base[mb], 4 * rows[mb]);
       call(0, id++, FORWARD, Compute::F, 2 * mb, Double, 0, rows[mb], base[mb], {region(kX + 16 * base[mb], 16 * rows[mb]), y});
-      Send &send = *entry(0, id, SendQueue, FORWARD).mutable_send();
+      Send &send = *instruction(0, id, SendQueue, FORWARD).mutable_send();
       send.set_peer(1);
       *send.mutable_region() = y;
-      Receive &receive = *entry(1, id++, ReceiveQueue, FORWARD).mutable_receive();
+      Receive &receive = *instruction(1, id++, ReceiveQueue, FORWARD).mutable_receive();
       receive.set_peer(0);
       *receive.mutable_region() = y;
       call(1, id++, FORWARD, Compute::F, 2 * mb + 1, Dot, 1, rows[mb], base[mb], {y, region(kW, 16), loss});
@@ -263,7 +263,7 @@ private:
            {y, region(kScalars, kScalarsBytes), Bound(region(kGradient, 16), 0, 0, mb == 0)});
     }
     for (uint32_t d = 0; d < 2; ++d) {
-      ReduceScatter &reduce = *entry(d, id, Collectives, REDUCE).mutable_reduce_scatter();
+      ReduceScatter &reduce = *instruction(d, id, Collectives, REDUCE).mutable_reduce_scatter();
       reduce.set_type(F32);
       reduce.mutable_value()->set_kind(Value::GRADIENTS);
       reduce.set_order(FIXED_ORDER);
@@ -277,7 +277,7 @@ private:
     for (uint32_t d = 0; d < 2; ++d)
       call(d, id++, GRAD_NORM, Compute::NORM, -1, Norm, -1, 2, 0, {shard(d), region(kSums, kSumsBytes)});
     for (uint32_t d = 0; d < 2; ++d) {
-      AllReduce &sum = *entry(d, id, Collectives, READ_METRICS).mutable_all_reduce();
+      AllReduce &sum = *instruction(d, id, Collectives, READ_METRICS).mutable_all_reduce();
       sum.add_members(0);
       sum.add_members(1);
       sum.set_type(F64);
@@ -290,7 +290,7 @@ private:
     for (uint32_t d = 0; d < 2; ++d)
       call(d, id++, UPDATE_STATE, Compute::UPDATE_GROUP, -1, Update, -1, 2, 0,
            {region(kW + 8 * d, 8), Bound(shard(d), 2 * d, 2 * d + 2), region(kScalars, kScalarsBytes)});
-    *entry(0, id++, ToHost, READ_METRICS).mutable_read_metrics()->mutable_region() = region(kScalars, kScalarsBlock);
+    *instruction(0, id++, ToHost, READ_METRICS).mutable_read_metrics()->mutable_region() = region(kScalars, kScalarsBlock);
     for (bundle::Program &p : bundle.programs)
       addWaits(p);
   }

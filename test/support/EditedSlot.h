@@ -37,8 +37,8 @@ private:
   template <typename Table> typename Table::value_type *own(Table &table, Column &rows, const Column &(bundle::Call::*column)() const) {
     const uint32_t row = rows[slot];
     int64_t users = 0;
-    for (const bundle::Instruction &entry : program->instructions())
-      for (const bundle::Call &other : entry.compute().calls())
+    for (const bundle::Instruction &instruction : program->instructions())
+      for (const bundle::Call &other : instruction.compute().calls())
         users += std::count((other.*column)().begin(), (other.*column)().end(), row);
     if (users > 1) {
       rows.Set(slot, uint32_t(table.size()));

@@ -103,12 +103,12 @@ private:
     return whole;
   }
 
-  void waitFor(int d, bundle::Instruction *entry, int target, bool previous) {
+  void waitFor(int d, bundle::Instruction *instruction, int target, bool previous) {
     auto &program = programs[d];
     uint32_t queue = program.instructions(target).queue(), position = 0;
     for (int e = 0; e < target; ++e)
       position += program.instructions(e).queue() == queue;
-    auto *wait = entry->add_waits();
+    auto *wait = instruction->add_waits();
     wait->set_queue(queue);
     wait->set_position(position);
     wait->set_previous_step(previous);
@@ -116,14 +116,14 @@ private:
 
   /// Adds an entry with the current id that waits for all earlier entries of its device.
   bundle::Instruction *add(int d, uint32_t queue, bundle::Phase phase) {
-    auto *entry = programs[d].add_instructions();
-    entry->set_id(next);
-    entry->set_queue(queue);
-    entry->set_phase(phase);
+    auto *instruction = programs[d].add_instructions();
+    instruction->set_id(next);
+    instruction->set_queue(queue);
+    instruction->set_phase(phase);
     if (last[d] >= 0 && programs[d].instructions(last[d]).queue() != queue)
-      waitFor(d, entry, last[d], false);
+      waitFor(d, instruction, last[d], false);
     last[d] = programs[d].instructions_size() - 1;
-    return entry;
+    return instruction;
   }
 
   std::set<uint32_t> devicesOf(uint32_t group) const {

@@ -48,6 +48,6 @@ Status printKernels(const InspectedBundle &what, const KernelQuery &asked);
 Status printMemory(const InspectedBundle &what, int device, const std::string &svg);
 
 /// Returns one word for the action of an entry: "F", "send", ...
-std::string wordFor(const bundle::Instruction &entry);
+std::string wordFor(const bundle::Instruction &instruction);
 
 } // namespace zorse::inspect

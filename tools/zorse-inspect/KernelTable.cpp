@@ -56,8 +56,8 @@ std::vector<Calls> findCalls(const InspectedBundle &what, const KernelQuery &ask
   std::vector<Calls> calls(size_t(table.target->functions_size()));
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bool here = std::find(table.devices.begin(), table.devices.end(), int(d)) != table.devices.end();
-    for (const bundle::Instruction &entry : what.programs[d].instructions())
-      for (const bundle::Call &call : entry.compute().calls()) {
+    for (const bundle::Instruction &instruction : what.programs[d].instructions())
+      for (const bundle::Call &call : instruction.compute().calls()) {
         if (call.function() >= calls.size())
           continue;
         // Calls outside of units work on elements of state, whose number does not depend on the

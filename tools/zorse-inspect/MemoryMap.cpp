@@ -32,7 +32,7 @@ constexpr unsigned kColours[] = {7, 0, 1, 6, 3, 2, 5, 8, 9, 10, 11, 10, 10, 10, 
 
 void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffers, uint32_t arena) {
   double size = program.arenas(arena).bytes();
-  int width = std::max(30, terminalWidth() - 20), height = 28, entries = program.instructions_size();
+  int width = std::max(30, terminalWidth() - 20), height = 28, instructions = program.instructions_size();
   struct Pixel {
     double share = 0;
     int kind = -1;
@@ -41,7 +41,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
   for (const Buffer &b : buffers) {
     if (b.arena != arena)
       continue;
-    int x0 = static_cast<int64_t>(b.first) * width / entries, x1 = static_cast<int64_t>(b.last + 1) * width / entries;
+    int x0 = static_cast<int64_t>(b.first) * width / instructions, x1 = static_cast<int64_t>(b.last + 1) * width / instructions;
     double y0 = b.offset / size * height, y1 = (b.offset + b.bytes) / size * height;
     for (int y = static_cast<int>(y0); y < std::min<double>(height, y1); ++y) {
       double share = std::min<double>(y + 1, y1) - std::max<double>(y, y0);
@@ -121,8 +121,9 @@ Status printMemory(const InspectedBundle &what, int device, const std::string &s
   }
   puts("");
   std::vector<std::vector<std::string>> table = {{"", "holds", ">buffers", ">bytes, reuse counted again"}};
-  for (const auto &[kind, entry] : byKind)
-    table.push_back({onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(entry.first), bytes(entry.second)});
+  for (const auto &[kind, instruction] : byKind)
+    table.push_back(
+        {onColour(std::string(1, kSigns[kind]), kColours[kind]), kindName(kind), std::to_string(instruction.first), bytes(instruction.second)});
   printTable(table);
   return Status::success();
 }

@@ -11,11 +11,11 @@
 
 namespace zorse::inspect {
 
-std::string wordFor(const bundle::Instruction &entry) {
-  switch (entry.what_case()) {
+std::string wordFor(const bundle::Instruction &instruction) {
+  switch (instruction.what_case()) {
   case bundle::Instruction::kCompute: {
     static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "decide", "update", "sum loss"};
-    int task = entry.compute().task();
+    int task = instruction.compute().task();
     return words[task >= 0 && task <= 8 ? task : 0];
   }
   case bundle::Instruction::kCopy:
@@ -80,8 +80,8 @@ void printUnits(const bundle::ModelSummary &s) {
 void printDevices(const InspectedBundle &what) {
   double end = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Instruction &entry : program.instructions())
-      end = std::max(end, entry.planned_end());
+    for (const bundle::Instruction &instruction : program.instructions())
+      end = std::max(end, instruction.planned_end());
   std::vector<std::vector<std::string>> table = {{"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bundle::Program &program = what.programs[d];
@@ -89,15 +89,15 @@ void printDevices(const InspectedBundle &what) {
     int sends = 0;
     double sent = 0, busy = 0;
     std::set<int> cells;
-    for (const bundle::Instruction &entry : program.instructions()) {
-      if (entry.has_send()) {
+    for (const bundle::Instruction &instruction : program.instructions()) {
+      if (instruction.has_send()) {
         ++sends;
-        sent += entry.send().region().bytes();
+        sent += instruction.send().region().bytes();
       }
-      if (entry.has_compute()) {
-        busy += entry.planned_end() - entry.planned_start();
-        if (entry.compute().cell() >= 0)
-          cells.insert(entry.compute().cell());
+      if (instruction.has_compute()) {
+        busy += instruction.planned_end() - instruction.planned_start();
+        if (instruction.compute().cell() >= 0)
+          cells.insert(instruction.compute().cell());
       }
     }
     double memory = program.planned_bytes();
@@ -124,13 +124,13 @@ void printOverview(const InspectedBundle &what) {
   std::set<uint32_t> classes;
   for (const auto &unit : s.units())
     classes.insert(unit.class_id());
-  std::map<std::string, int> entries;
+  std::map<std::string, int> instructions;
   int all = 0;
   for (const bundle::Program &program : what.programs)
-    for (const bundle::Instruction &entry : program.instructions()) {
-      ++entries[wordFor(entry)];
+    for (const bundle::Instruction &instruction : program.instructions()) {
+      ++instructions[wordFor(instruction)];
       ++all;
-      end = std::max(end, entry.planned_end());
+      end = std::max(end, instruction.planned_end());
     }
 
   printf("%s  %s\n\n", bold(what.bundle.directory).c_str(),
@@ -153,7 +153,7 @@ void printOverview(const InspectedBundle &what) {
   std::string step =
       std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
   const char *separator = "";
-  for (const auto &[word, count] : entries) {
+  for (const auto &[word, count] : instructions) {
     step += separator + std::to_string(count) + " " + word;
     separator = ", ";
   }

@@ -206,7 +206,7 @@ double sharedCpus(const BundleDevice &device, int threadsHere, double share) {
 
 /// Measures the CPU cost of communication on devices whose CPUs move the data, and adds it to the
 /// profile.
-Status communicationCost(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t entry,
+Status communicationCost(Job &job, Transport &transport, const Options &o, const Bundle &bundle, uint32_t rank, int threadsHere, uint32_t instruction,
                          planning::Profile &profile, const std::function<void(const std::string &)> &say) {
   Result<std::vector<double>> shares = deviceFactors("--throttle", o.throttle, 1, bundle);
   if (shares.failed())
@@ -223,7 +223,7 @@ Status communicationCost(Job &job, Transport &transport, const Options &o, const
   }
   if (std::all_of(threads.begin(), threads.end(), [](int count) { return count == 0; }))
     return Status::success();
-  Result<std::vector<CommunicationWork>> found = measureCommunicationCostOfAll(job.member(), transport, entry, o.linkSeconds, threads);
+  Result<std::vector<CommunicationWork>> found = measureCommunicationCostOfAll(job.member(), transport, instruction, o.linkSeconds, threads);
   if (found.failed())
     return found.error();
   for (size_t r = 0; r < found->size(); ++r) {

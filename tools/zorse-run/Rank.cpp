@@ -50,14 +50,14 @@ namespace {
 std::vector<uint32_t> peersOf(const bundle::Program &program) {
   std::set<uint32_t> peers;
   auto add = [&](const auto &list) { peers.insert(list.begin(), list.end()); };
-  for (const bundle::Instruction &entry : program.instructions()) {
-    if (program.queues(int(entry.queue())).kind() == bundle::DEVICE_TO_DEVICE)
+  for (const bundle::Instruction &instruction : program.instructions()) {
+    if (program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE)
       continue;
-    if (entry.has_send())
-      peers.insert(entry.send().peer());
-    if (entry.has_receive())
-      peers.insert(entry.receive().peer());
-    add(bundle::participantsOf(entry));
+    if (instruction.has_send())
+      peers.insert(instruction.send().peer());
+    if (instruction.has_receive())
+      peers.insert(instruction.receive().peer());
+    add(bundle::participantsOf(instruction));
   }
   peers.erase(program.device());
   return {peers.begin(), peers.end()};

@@ -114,7 +114,7 @@ struct Call {
   Span slots;
 };
 
-enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, Report };
+enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, ReadMetrics };
 
 /// One device's half of an entry of the global list. `kind` determines which fields are used:
 ///
@@ -127,10 +127,10 @@ enum class EntryKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadSc
 ///   ReduceScatter  collective, region (full), to (shard), parts, value
 ///   AllReduce      collective, region, parts, value (from), toValue
 ///   Report         region, value
-struct Entry {
+struct Instruction {
   uint32_t id = 0;    ///< position in the global list; the halves of a transfer or collective share it
   uint32_t queue = 0; ///< index in DeviceProgram.queues
-  EntryKind kind = EntryKind::Compute;
+  InstructionKind kind = InstructionKind::Compute;
   bundle::Phase phase = bundle::PHASE_UNSPECIFIED;
   bundle::Compute::Task task = bundle::Compute::TASK_UNSPECIFIED;
   int32_t cell = -1, group = -1;
@@ -216,14 +216,14 @@ struct DeviceProgram : DeviceUse {
   std::string name;
   std::vector<Arena> arenas;
   std::vector<Queue> queues;
-  Span entries;
+  Span instructions;
   Span state;
   uint64_t plannedBytes = 0;
 };
 
 struct StepGraph {
   std::vector<DeviceProgram> devices; ///< one per device of the plan, idle ones included
-  std::vector<Entry> entries;
+  std::vector<Instruction> instructions;
   std::vector<Wait> waits;
   std::vector<Call> calls;
   std::vector<Slot> slots;

@@ -50,9 +50,9 @@ const char *name(Code code);
 
 struct Finding {
   Code code;
-  int32_t device = -1; ///< index in the plan's devices; -1: not about a single device
-  int64_t entry = -1;  ///< Entry.id; -1: not about a single entry
-  std::string message; ///< human-readable; names tasks and devices
+  int32_t device = -1;      ///< index in the plan's devices; -1: not about a single device
+  int64_t instruction = -1; ///< Entry.id; -1: not about a single entry
+  std::string message;      ///< human-readable; names tasks and devices
 };
 
 struct VerifyOptions {

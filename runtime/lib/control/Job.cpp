@@ -189,7 +189,7 @@ void Job::progressed(uint32_t rank, const Progress &progress, double now) {
   p.inProgress = progress.in_progress();
   p.where = withoutIs(progress.where());
   p.step = progress.step();
-  p.entry = progress.instruction();
+  p.instruction = progress.instruction();
   rootCauseFinder_.setWhere(rank, p.inProgress ? p.where : "");
 }
 
@@ -493,7 +493,7 @@ void Job::checkProgress(double now) {
     if (r.state != State::Working || !r.progress.inProgress)
       continue;
     const RankProgress &p = r.progress;
-    if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.entry < earliest->progress.entry))
+    if (!earliest || p.step < earliest->progress.step || (p.step == earliest->progress.step && p.instruction < earliest->progress.instruction))
       earliest = &r;
   }
   if (!earliest)
@@ -505,7 +505,7 @@ void Job::checkProgress(double now) {
       foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
               "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished entry is of step " +
                   std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
-                  (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.entry) : earliest->progress.where));
+                  (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.instruction) : earliest->progress.where));
   failure.where = earliest->progress.where;
   rootCauseFinder_.found(failure, now);
 }

@@ -270,7 +270,7 @@ private:
       p.set_in_progress(progress->inProgress);
       p.set_where(progress->where.substr(0, kTextBytes));
       p.set_step(progress->step);
-      p.set_instruction(progress->entry);
+      p.set_instruction(progress->instruction);
       for (const UnresponsivePeer &silent : progress->unresponsive) {
         UnresponsiveRank &silence = *heartbeat.add_unresponsive();
         silence.set_rank(silent.peer);

@@ -6,15 +6,15 @@
 namespace zorse::runtime {
 
 /// Executes this device's part of a transfer or collective.
-Status communicate(Transport &transport, PreparedEntry &prepared, Operation operation);
+Status communicate(Transport &transport, PreparedInstruction &prepared, Operation operation);
 
 /// Puts this device's part on a stream. For entries on a queue of kind DIRECT.
-Status communicate(DeviceTransport &transport, PreparedEntry &prepared, WorkStream &stream);
+Status communicate(DeviceTransport &transport, PreparedInstruction &prepared, WorkStream &stream);
 
 /// Pre-posts receives with free memory that the worker of `here` executes next, from its entry
 /// `first` on. Everything that must precede a receive is one of three: a wait of the receive, a
 /// wait of an earlier entry of its queue, or such an earlier entry. A receive is therefore posted
 /// only if all these waits are satisfied and the earlier entries are receives into other bytes.
-void expectAhead(Transport &transport, const PreparedEntry &here, size_t first, uint64_t step, bool evaluation);
+void expectAhead(Transport &transport, const PreparedInstruction &here, size_t first, uint64_t step, bool evaluation);
 
 } // namespace zorse::runtime

@@ -9,7 +9,7 @@
 namespace zorse::runtime {
 
 class DeviceProgram;
-struct PreparedEntry;
+struct PreparedInstruction;
 
 struct PreparedWait {
   uint32_t queue;
@@ -18,18 +18,18 @@ struct PreparedWait {
 };
 
 /// Executes the host work of entries.
-class EntryRunner {
+class InstructionRunner {
 public:
-  virtual Status run(DeviceProgram &program, PreparedEntry &entry, uint64_t step, size_t call) = 0;
+  virtual Status run(DeviceProgram &program, PreparedInstruction &instruction, uint64_t step, size_t call) = 0;
   /// For an entry on a queue of kind DIRECT.
-  virtual Status put(DeviceProgram &program, PreparedEntry &entry, WorkStream &stream) = 0;
+  virtual Status put(DeviceProgram &program, PreparedInstruction &instruction, WorkStream &stream) = 0;
 
 protected:
-  ~EntryRunner() = default;
+  ~InstructionRunner() = default;
 };
 
-struct PreparedEntry final : HostTask, StreamTask {
-  const bundle::Instruction *entry;
+struct PreparedInstruction final : HostTask, StreamTask {
+  const bundle::Instruction *instruction;
   uint32_t index; ///< index in the program
   uint32_t place; ///< index among the entries of its worker
   uint32_t placeInQueue;
@@ -70,22 +70,22 @@ public:
 
   /// Returns the event that the entry of a wait is complete, for a wait in `step`.
   Event event(const PreparedWait &wait, uint64_t step) const {
-    return {wait.queue, (wait.previousStep ? step - 1 : step) * queueEntries[wait.queue].size() + wait.position + 1};
+    return {wait.queue, (wait.previousStep ? step - 1 : step) * queueInstructions[wait.queue].size() + wait.position + 1};
   }
 
   /// Returns whether the waits of an entry are satisfied.
-  bool isReady(const PreparedEntry &entry, uint64_t step) const;
+  bool isReady(const PreparedInstruction &instruction, uint64_t step) const;
 
   const Bundle &bundle;
   uint32_t index;
   QueuedDevice &device;
-  EntryRunner *runner = nullptr;
+  InstructionRunner *runner = nullptr;
   const bundle::Program &program;
-  std::vector<PreparedEntry> entries;
-  std::vector<std::vector<PreparedEntry *>> queueEntries; ///< by queue
-  std::vector<uint32_t> workers;                          ///< by queue: its worker; 0 computes
-  std::vector<uint32_t> threads;                          ///< by queue: its thread on the device
-  std::vector<std::vector<PreparedEntry *>> workerEntries;
+  std::vector<PreparedInstruction> instructions;
+  std::vector<std::vector<PreparedInstruction *>> queueInstructions; ///< by queue
+  std::vector<uint32_t> workers;                                     ///< by queue: its worker; 0 computes
+  std::vector<uint32_t> threads;                                     ///< by queue: its thread on the device
+  std::vector<std::vector<PreparedInstruction *>> workerInstructions;
   std::vector<uint8_t> queueChangesState; ///< by queue: whether an entry changes state
   size_t queuesInUse = 0, changingQueues = 0;
 
@@ -97,9 +97,9 @@ public:
 
 private:
   DeviceProgram(const Bundle &bundle, uint32_t index, QueuedDevice &device);
-  Status prepare(PreparedEntry &prepared, const std::string &transport);
-  void prepareDirect(PreparedEntry &prepared);
-  void prepareCalls(PreparedEntry &prepared);
+  Status prepare(PreparedInstruction &prepared, const std::string &transport);
+  void prepareDirect(PreparedInstruction &prepared);
+  void prepareCalls(PreparedInstruction &prepared);
 
   std::vector<std::unique_ptr<DeviceMemory>> arenas_;
 };

@@ -29,7 +29,7 @@ double secondsNow() { return std::chrono::duration<double>(Clock::now().time_sin
 
 } // namespace
 
-class Executor::Implementation final : public EntryRunner {
+class Executor::Implementation final : public InstructionRunner {
 public:
   Implementation(const Bundle &bundle, std::vector<LocalDevice> given, const ExecutorOptions &options)
       : bundle(bundle), locals(std::move(given)), options(options), start(secondsNow()) {
@@ -79,8 +79,8 @@ public:
       running.back().beside = std::move(*beside);
       if (options.poisonAfterLastUse)
         running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
-      if (!local.deviceTransport && std::any_of(running.back().program->entries.begin(), running.back().program->entries.end(),
-                                                [](const PreparedEntry &entry) { return entry.deviceToDevice; }))
+      if (!local.deviceTransport && std::any_of(running.back().program->instructions.begin(), running.back().program->instructions.end(),
+                                                [](const PreparedInstruction &instruction) { return instruction.deviceToDevice; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
       if (local.deviceTransport)
         local.deviceTransport->onFailure([this](const Error &error) { fail(error); });
@@ -102,7 +102,7 @@ public:
   /// A device and the state of its steps in progress.
   struct DeviceStep final : QueueObserver {
     DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport, DeviceTransport *direct)
-        : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueEntries.size()) {}
+        : all(all), program(std::move(program)), transport(transport), direct(direct), traces(this->program->queueInstructions.size()) {}
     void finished(uint64_t tag, double begin, double end) override { all.finished(*this, tag, begin, end); }
     void failed(uint64_t tag, const Error &error) override { all.failed(*this, tag, error); }
 
@@ -209,22 +209,22 @@ public:
     constexpr Place kNowhere{UINT64_MAX, 0, false};
     Place earliest = kNowhere;
     for (const DeviceStep &device : running)
-      for (uint32_t worker = 0; worker < device.program->workerEntries.size(); ++worker) {
-        const PreparedEntry *entry = nullptr;
+      for (uint32_t worker = 0; worker < device.program->workerInstructions.size(); ++worker) {
+        const PreparedInstruction *instruction = nullptr;
         Place place = kNowhere;
         for (size_t queue = 0; queue < device.program->workers.size(); ++queue) {
-          const std::vector<PreparedEntry *> &entries = device.program->queueEntries[queue];
-          if (device.program->workers[queue] != worker || entries.empty())
+          const std::vector<PreparedInstruction *> &instructions = device.program->queueInstructions[queue];
+          if (device.program->workers[queue] != worker || instructions.empty())
             continue;
-          const uint64_t done = device.program->device.done(uint32_t(queue)), step = done / entries.size();
-          const PreparedEntry *next = entries[done % entries.size()];
-          if (Place here(step, next->entry->id(), !device.program->isReady(*next, step)); step < submitted && here < place)
-            std::tie(place, entry) = std::tuple(here, next);
+          const uint64_t done = device.program->device.done(uint32_t(queue)), step = done / instructions.size();
+          const PreparedInstruction *next = instructions[done % instructions.size()];
+          if (Place here(step, next->instruction->id(), !device.program->isReady(*next, step)); step < submitted && here < place)
+            std::tie(place, instruction) = std::tuple(here, next);
         }
-        if (!entry)
+        if (!instruction)
           continue;
-        std::string where = (std::get<2>(place) ? "waiting before entry " : "entry ") + std::to_string(entry->entry->id()) + " (" +
-                            describeEntry(bundle, device.program->index, *entry->entry) + ")";
+        std::string where = (std::get<2>(place) ? "waiting before entry " : "entry ") + std::to_string(instruction->instruction->id()) + " (" +
+                            describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
         result.everywhere += (result.everywhere.empty() ? "device " : "; device ") + device.program->program.device_name() + ": " + where;
         if (place < earliest) {
           earliest = place;
@@ -232,7 +232,7 @@ public:
         }
       }
     if (earliest != kNowhere)
-      std::tie(result.step, result.entry, std::ignore) = earliest;
+      std::tie(result.step, result.instruction, std::ignore) = earliest;
     return result;
   }
 
@@ -271,19 +271,20 @@ private:
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
     device.staging.fill(step, slot.request);
-    for (PreparedEntry &entry : program.entries) {
+    for (PreparedInstruction &instruction : program.instructions) {
       waits.clear();
-      for (const PreparedWait &wait : entry.waits)
+      for (const PreparedWait &wait : instruction.waits)
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
-      const bool runs = !slot.request.evaluation || entry.inEvaluation;
-      for (uint32_t before : poisonsAfterLastUse(device, entry, slot) ? device.lastUses[entry.index].after : std::vector<uint32_t>()) {
-        const PreparedEntry &other = program.entries[before];
-        waits.push_back(program.event({other.entry->queue(), other.placeInQueue, false}, step));
+      const bool runs = !slot.request.evaluation || instruction.inEvaluation;
+      for (uint32_t before : poisonsAfterLastUse(device, instruction, slot) ? device.lastUses[instruction.index].after : std::vector<uint32_t>()) {
+        const PreparedInstruction &other = program.instructions[before];
+        waits.push_back(program.event({other.instruction->queue(), other.placeInQueue, false}, step));
       }
-      const bool notify = entry.firstOfQueue || entry.lastOfQueue || (runs && traced(step));
-      program.device.enqueue(entry.entry->queue(), waits.data(), waits.size(), runs ? workOf(device, entry, step, slot) : Work(NoWork{}),
-                             step * program.entries.size() + entry.index, notify);
+      const bool notify = instruction.firstOfQueue || instruction.lastOfQueue || (runs && traced(step));
+      program.device.enqueue(instruction.instruction->queue(), waits.data(), waits.size(),
+                             runs ? workOf(device, instruction, step, slot) : Work(NoWork{}), step * program.instructions.size() + instruction.index,
+                             notify);
     }
     if (slot.request.afterStep && program.changingQueues > 0)
       device.latch.acquire();
@@ -294,47 +295,48 @@ private:
 
   /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
   /// entries on direct queues.
-  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedEntry &entry, const Slot &slot) const {
-    return !device.lastUses.empty() && !slot.request.evaluation && !entry.deviceToDevice && !device.lastUses[entry.index].regions.empty();
+  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction, const Slot &slot) const {
+    return !device.lastUses.empty() && !slot.request.evaluation && !instruction.deviceToDevice && !device.lastUses[instruction.index].regions.empty();
   }
 
-  bool observed(const Instruction &entry, bool evaluation) const {
-    return options.beforeCall && (!options.observes || options.observes(entry, evaluation));
+  bool observed(const Instruction &instruction, bool evaluation) const {
+    return options.beforeCall && (!options.observes || options.observes(instruction, evaluation));
   }
 
-  Work workOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
-    const Instruction &entry = *prepared.entry;
+  Work workOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &slot) {
+    const Instruction &instruction = *prepared.instruction;
     if (poisonsAfterLastUse(device, prepared, slot)) {
-      slot.result.reported = slot.result.reported || entry.has_read_metrics();
+      slot.result.reported = slot.result.reported || instruction.has_read_metrics();
       return HostWork{&prepared, step};
     }
     return usualWorkOf(device, prepared, step, slot);
   }
 
-  Work usualWorkOf(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+  Work usualWorkOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &slot) {
     DeviceProgram &program = *device.program;
-    const Instruction &entry = *prepared.entry;
-    switch (entry.what_case()) {
+    const Instruction &instruction = *prepared.instruction;
+    switch (instruction.what_case()) {
     case Instruction::kCompute: {
       if (prepared.beside)
         return HostWork{&prepared, step};
       bool held = prepared.changesState && !device.latch.released(device.releasesNeeded[step % ring.size()]);
-      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(entry, slot.request.evaluation) ? &prepared : nullptr, step};
+      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(instruction, slot.request.evaluation) ? &prepared : nullptr,
+                      step};
     }
     case Instruction::kCopy:
-      return CopyWork{program.address(entry.copy().to()), program.address(entry.copy().from()), entry.copy().from().bytes()};
+      return CopyWork{program.address(instruction.copy().to()), program.address(instruction.copy().from()), instruction.copy().from().bytes()};
     case Instruction::kLoadInput: {
-      const bundle::LoadInput &load = entry.load_input();
+      const bundle::LoadInput &load = instruction.load_input();
       const InputBytes bytes = inputBytes(bundle, load);
       return WriteWork{program.address(load.region()),
                        device.staging.from(prepared, step, slot.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
     }
     case Instruction::kLoadScalars:
-      return WriteWork{program.address(entry.load_scalars().region()), device.staging.from(prepared, step, &slot.request.scalars),
+      return WriteWork{program.address(instruction.load_scalars().region()), device.staging.from(prepared, step, &slot.request.scalars),
                        sizeof slot.request.scalars};
     case Instruction::kReadMetrics:
       slot.result.reported = true;
-      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(entry.read_metrics().region()),
+      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(instruction.read_metrics().region()),
                       sizeof slot.result.report};
     default:
       return prepared.deviceToDevice ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
@@ -343,18 +345,18 @@ private:
 
   /// Called in a thread of the device.
   void finished(DeviceStep &device, uint64_t tag, double begin, double end) {
-    const uint64_t step = tag / device.program->entries.size();
-    const PreparedEntry &entry = device.program->entries[tag % device.program->entries.size()];
-    const uint32_t queue = entry.entry->queue();
+    const uint64_t step = tag / device.program->instructions.size();
+    const PreparedInstruction &instruction = device.program->instructions[tag % device.program->instructions.size()];
+    const uint32_t queue = instruction.instruction->queue();
     Slot &slot = ring[step % ring.size()];
-    if (traced(step) && (!slot.request.evaluation || entry.inEvaluation))
-      device.traces[queue].push_back({device.program->index, entry.index, step, begin - start, end - start});
-    if (!entry.firstOfQueue && !entry.lastOfQueue)
+    if (traced(step) && (!slot.request.evaluation || instruction.inEvaluation))
+      device.traces[queue].push_back({device.program->index, instruction.index, step, begin - start, end - start});
+    if (!instruction.firstOfQueue && !instruction.lastOfQueue)
       return;
     std::unique_lock<std::mutex> lock(mutex);
-    if (entry.firstOfQueue)
+    if (instruction.firstOfQueue)
       slot.result.begin = slot.result.begin == 0 ? begin - start : std::min(slot.result.begin, begin - start);
-    if (!entry.lastOfQueue)
+    if (!instruction.lastOfQueue)
       return;
     if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && slot.request.afterStep) {
       lock.unlock();
@@ -370,16 +372,17 @@ private:
   /// Called in a thread of the device.
   void failed(DeviceStep &device, uint64_t tag, const Error &error) {
     const DeviceProgram &program = *device.program;
-    const Instruction &entry = *program.entries[tag % program.entries.size()].entry;
-    const uint64_t step = tag / program.entries.size();
+    const Instruction &instruction = *program.instructions[tag % program.instructions.size()].instruction;
+    const uint64_t step = tag / program.instructions.size();
     fail({error.kind, error.text(), error.peer,
-          "device " + program.program.device_name() + ", entry " + std::to_string(entry.id()) + " (" + describeEntry(bundle, program.index, entry) +
-              ") of step " + std::to_string(ring[step % ring.size()].request.scalars.step)});
+          "device " + program.program.device_name() + ", entry " + std::to_string(instruction.id()) + " (" +
+              describeInstruction(bundle, program.index, instruction) + ") of step " +
+              std::to_string(ring[step % ring.size()].request.scalars.step)});
   }
 
   /// Executes the host work of an entry in a thread of the device: transfers, and work before a
   /// call.
-  Status run(DeviceProgram &program, PreparedEntry &prepared, uint64_t step, size_t call) override {
+  Status run(DeviceProgram &program, PreparedInstruction &prepared, uint64_t step, size_t call) override {
     DeviceStep &device = at(program.index);
     Slot &slot = ring[step % ring.size()];
     if (!poisonsAfterLastUse(device, prepared, slot))
@@ -393,7 +396,7 @@ private:
   }
 
   /// Executes a complete entry in this thread.
-  Status runAndWait(DeviceStep &device, PreparedEntry &prepared, uint64_t step, Slot &slot) {
+  Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &slot) {
     const Work work = usualWorkOf(device, prepared, step, slot);
     QueuedDevice &here = device.program->device;
     if (std::holds_alternative<HostWork>(work))
@@ -407,26 +410,26 @@ private:
     return computeOn(here, device, prepared, step);
   }
 
-  Status runOnHost(DeviceStep &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+  Status runOnHost(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, size_t call) {
     if (prepared.beside)
       return computeOn(*device.beside, device, prepared, step);
-    if (prepared.entry->has_compute())
+    if (prepared.instruction->has_compute())
       return beforeCall(device, prepared, step, call);
     const Slot &slot = ring[step % ring.size()];
     const bool ahead = device.transport.gainsFromExpecting();
     if (ahead) // receives that became free while this entry waited, then those that this entry frees
       expectAhead(device.transport, prepared, 0, step, slot.request.evaluation);
-    Status status = communicate(device.transport, prepared, {prepared.entry->id(), step});
+    Status status = communicate(device.transport, prepared, {prepared.instruction->id(), step});
     if (ahead && status.succeeded())
       expectAhead(device.transport, prepared, prepared.place + 1, step, slot.request.evaluation);
     return status;
   }
 
-  Status put(DeviceProgram &program, PreparedEntry &prepared, WorkStream &stream) override {
+  Status put(DeviceProgram &program, PreparedInstruction &prepared, WorkStream &stream) override {
     return communicate(*at(program.index).direct, prepared, stream);
   }
 
-  Status computeOn(Device &cpu, DeviceStep &device, PreparedEntry &prepared, uint64_t step) {
+  Status computeOn(Device &cpu, DeviceStep &device, PreparedInstruction &prepared, uint64_t step) {
     for (size_t call = 0; call < prepared.calls.size(); ++call) {
       if (Status status = beforeCall(device, prepared, step, call); status.failed())
         return status;
@@ -437,12 +440,12 @@ private:
   }
 
   /// Copies into state need no such hook: they copy the result of an update, which has waited here.
-  Status beforeCall(DeviceStep &device, PreparedEntry &prepared, uint64_t step, size_t call) {
+  Status beforeCall(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, size_t call) {
     if (call == 0 && prepared.changesState && !device.latch.waitUntilReleased(device.releasesNeeded[step % ring.size()]))
       return internalError("the run was abandoned");
-    if (observed(*prepared.entry, ring[step % ring.size()].request.evaluation)) {
-      const bundle::Call &source = prepared.entry->compute().calls(int(call));
-      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.entry, source,
+    if (observed(*prepared.instruction, ring[step % ring.size()].request.evaluation)) {
+      const bundle::Call &source = prepared.instruction->compute().calls(int(call));
+      options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.instruction, source,
                           bundle.bodies.functions(source.function()), prepared.calls[call].arguments.slots, device.program->device});
     }
     return Status::success();

@@ -36,14 +36,14 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &
   return device;
 }
 
-bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &entry) {
+bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction) {
   const DeviceKind &kind = deviceKindOf(bundle.devices[device].kind);
   const bundle::Program &program = bundle.programs[device];
-  if (!entry.has_compute() || !kind.computes)
+  if (!instruction.has_compute() || !kind.computes)
     return false;
   if (kind.hostCpus)
-    return isBeside(program.queues(int(entry.queue())));
-  for (const bundle::Call &call : entry.compute().calls()) {
+    return isBeside(program.queues(int(instruction.queue())));
+  for (const bundle::Call &call : instruction.compute().calls()) {
     const bundle::SlotBindings bindings(program, call);
     for (int s = 0; s < bindings.size(); ++s)
       if (const bundle::Region &region = bindings[s].region; region.bytes())
@@ -55,9 +55,9 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
 Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
   const bundle::Program &program = bundle.programs[device];
   std::set<uint32_t> bodies;
-  for (const bundle::Instruction &entry : program.instructions())
-    if (runsBeside(bundle, device, entry))
-      for (const bundle::Call &call : entry.compute().calls())
+  for (const bundle::Instruction &instruction : program.instructions())
+    if (runsBeside(bundle, device, instruction))
+      for (const bundle::Call &call : instruction.compute().calls())
         bodies.insert(call.function());
   if (bodies.empty())
     return std::unique_ptr<QueuedDevice>();

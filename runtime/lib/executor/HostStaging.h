@@ -27,8 +27,8 @@ public:
   void fill(uint64_t step, const StepRequest &request);
 
   /// Returns the address of an entry's bytes in a step; `otherwise` if they are not staged.
-  const void *from(const PreparedEntry &entry, uint64_t step, const void *otherwise) const;
-  void *to(const PreparedEntry &entry, uint64_t step, void *otherwise) const;
+  const void *from(const PreparedInstruction &instruction, uint64_t step, const void *otherwise) const;
+  void *to(const PreparedInstruction &instruction, uint64_t step, void *otherwise) const;
 
   /// Copies the report of a step to `result` if a Report entry of this device staged it.
   void takeReport(uint64_t step, StepResult &result) const;
@@ -39,7 +39,7 @@ private:
 
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<size_t> places_; ///< by entry: offset in the part of a step
-  std::vector<const PreparedEntry *> filled_;
+  std::vector<const PreparedInstruction *> filled_;
   size_t bytes_ = 0, steps_ = 0, report_ = kElsewhere;
 };
 

@@ -13,7 +13,7 @@ namespace {
 /// Bytes that an entry accesses.
 struct Access {
   uint64_t begin, end;
-  uint32_t entry;
+  uint32_t instruction;
   bool overwrites; ///< writes without reading
 };
 
@@ -22,7 +22,7 @@ public:
   Finder(const bundle::Program &program, const bundle::FunctionLibrary &bodies)
       : program_(program), bodies_(bodies), accesses_(program.arenas_size()) {
     for (int e = 0; e < program.instructions_size(); ++e) {
-      entry_ = uint32_t(e);
+      instruction_ = uint32_t(e);
       collect(program.instructions(e));
     }
   }
@@ -41,13 +41,13 @@ public:
 private:
   void add(const bundle::Region &region, bool overwrites) {
     if (region.bytes())
-      accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), entry_, overwrites});
+      accesses_[region.arena()].push_back({region.offset(), region.offset() + region.bytes(), instruction_, overwrites});
   }
 
-  void collect(const Instruction &entry) {
-    switch (entry.what_case()) {
+  void collect(const Instruction &instruction) {
+    switch (instruction.what_case()) {
     case Instruction::kCompute:
-      for (const bundle::Call &call : entry.compute().calls()) {
+      for (const bundle::Call &call : instruction.compute().calls()) {
         const bundle::SlotBindings bindings(program_, call);
         for (int s = 0; s < bindings.size(); ++s) {
           const bundle::FunctionArgument &slot = bodies_.functions(int(call.function())).arguments(s);
@@ -56,30 +56,30 @@ private:
       }
       return;
     case Instruction::kCopy:
-      add(entry.copy().from(), false);
-      return add(entry.copy().to(), true);
+      add(instruction.copy().from(), false);
+      return add(instruction.copy().to(), true);
     case Instruction::kSend:
-      return add(entry.send().region(), false);
+      return add(instruction.send().region(), false);
     case Instruction::kReceive:
-      return add(entry.receive().region(), true);
+      return add(instruction.receive().region(), true);
     case Instruction::kLoadInput:
-      return add(entry.load_input().region(), true);
+      return add(instruction.load_input().region(), true);
     case Instruction::kLoadScalars:
-      return add(entry.load_scalars().region(), true);
+      return add(instruction.load_scalars().region(), true);
     case Instruction::kAllGather: {
-      add(entry.all_gather().shard(), false);
-      const auto &owners = entry.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
-      return add(entry.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
+      add(instruction.all_gather().shard(), false);
+      const auto &owners = instruction.all_gather().shards().members(); // several shards of one may lie anywhere in `full`
+      return add(instruction.all_gather().full(), std::count(owners.begin(), owners.end(), program_.device()) < 2);
     }
     case Instruction::kReduceScatter:
-      add(entry.reduce_scatter().full(), false);
-      add(entry.reduce_scatter().receive_buffer(), true);
-      return add(entry.reduce_scatter().shard(), true);
+      add(instruction.reduce_scatter().full(), false);
+      add(instruction.reduce_scatter().receive_buffer(), true);
+      return add(instruction.reduce_scatter().shard(), true);
     case Instruction::kAllReduce:
-      add(entry.all_reduce().receive_buffer(), true);
-      return add(entry.all_reduce().region(), false);
+      add(instruction.all_reduce().receive_buffer(), true);
+      return add(instruction.all_reduce().region(), false);
     case Instruction::kReadMetrics:
-      return add(entry.read_metrics().region(), false);
+      return add(instruction.read_metrics().region(), false);
     default:
       return;
     }
@@ -107,8 +107,8 @@ private:
       for (size_t i = at(access.begin); i < at(access.end); ++i) {
         if (lives[i])
           continue;
-        if (touched[i].empty() || touched[i].back().first != access.entry)
-          touched[i].push_back({access.entry, access.overwrites});
+        if (touched[i].empty() || touched[i].back().first != access.instruction)
+          touched[i].push_back({access.instruction, access.overwrites});
         else
           touched[i].back().second = touched[i].back().second && access.overwrites; // the entry also reads
       }
@@ -139,7 +139,7 @@ private:
   const bundle::Program &program_;
   const bundle::FunctionLibrary &bodies_;
   std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by entry
-  uint32_t entry_ = 0;
+  uint32_t instruction_ = 0;
 };
 
 } // namespace

@@ -21,8 +21,8 @@ bool takesPart(const bundle::Program &program) {
 double plannedSeconds(const std::vector<bundle::Program> &programs) {
   double end = 0;
   for (const bundle::Program &program : programs)
-    for (const bundle::Instruction &entry : program.instructions())
-      end = std::max(end, entry.planned_end());
+    for (const bundle::Instruction &instruction : program.instructions())
+      end = std::max(end, instruction.planned_end());
   return end;
 }
 

@@ -145,28 +145,28 @@ private:
     std::vector<std::vector<int>> queues(p.queues_size()); // by position: index in the list
     int64_t before = -1;
     for (int i = 0; i < p.instructions_size(); ++i) {
-      const Instruction &entry = p.instructions(i);
-      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
-      if (int64_t(entry.id()) <= before)
+      const Instruction &instruction = p.instructions(i);
+      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(instruction.id()) + ": ";
+      if (int64_t(instruction.id()) <= before)
         return fail("entries are expected in ascending order");
-      before = entry.id();
-      if (!below("queue", entry.queue(), p.queues_size()))
+      before = instruction.id();
+      if (!below("queue", instruction.queue(), p.queues_size()))
         return;
-      queues[entry.queue()].push_back(i);
-      if (entry.phase() < bundle::LOAD || entry.phase() > bundle::READ_METRICS)
+      queues[instruction.queue()].push_back(i);
+      if (instruction.phase() < bundle::LOAD || instruction.phase() > bundle::READ_METRICS)
         return fail("has an unknown phase");
-      this->entry(p, entry);
+      this->instruction(p, instruction);
     }
     std::vector<int64_t> seen(p.queues_size(), 0); // number of entries of each queue before the current one
-    for (const Instruction &entry : p.instructions()) {
-      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(entry.id()) + ": ";
-      for (const bundle::Wait &wait : entry.waits()) {
+    for (const Instruction &instruction : p.instructions()) {
+      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(instruction.id()) + ": ";
+      for (const bundle::Wait &wait : instruction.waits()) {
         if (!below("queue", wait.queue(), p.queues_size()) || !below("position", wait.position(), queues[wait.queue()].size()))
           return;
         if (!wait.previous_step() && wait.position() >= seen[wait.queue()])
           return fail("waits for a later entry: this program cannot run");
       }
-      ++seen[entry.queue()];
+      ++seen[instruction.queue()];
     }
     where_ = "programs/" + std::to_string(device_) + ".pb, state: ";
     for (const bundle::PersistentState &state : p.state()) {
@@ -329,7 +329,7 @@ private:
       parts(p, r.receive_buffer(), r.type(), terms, partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
   }
 
-  void entry(const bundle::Program &p, const Instruction &e) {
+  void instruction(const bundle::Program &p, const Instruction &e) {
     const bundle::ModelSummary &s = bundle_.summary;
     switch (e.what_case()) {
     case Instruction::kCompute:
@@ -400,27 +400,27 @@ private:
     };
     std::map<uint32_t, Halves> transfers;
     for (uint32_t d = 0; d < bundle_.programs.size(); ++d)
-      for (const Instruction &entry : bundle_.programs[d].instructions())
-        switch (entry.what_case()) {
+      for (const Instruction &instruction : bundle_.programs[d].instructions())
+        switch (instruction.what_case()) {
         case Instruction::kSend:
         case Instruction::kReceive:
         case Instruction::kAllGather:
         case Instruction::kReduceScatter:
         case Instruction::kAllReduce:
-          transfers[entry.id()].byDevice[d] = &entry;
+          transfers[instruction.id()].byDevice[d] = &instruction;
           break;
         default:
           break;
         }
     for (const auto &[id, halves] : transfers)
-      for (const auto &[device, entry] : halves.byDevice) {
+      for (const auto &[device, instruction] : halves.byDevice) {
         where_ = "programs/" + std::to_string(device) + ".pb, entry " + std::to_string(id) + ": ";
         device_ = device;
-        std::vector<uint32_t> expected = participants(device, *entry);
+        std::vector<uint32_t> expected = participants(device, *instruction);
         // Comparing the first with all others is sufficient, because equality is transitive. A send
         // has only one counterpart.
-        const auto &[first, firstEntry] = *halves.byDevice.begin();
-        if (!matches(*firstEntry, first, *entry, device))
+        const auto &[first, firstInstruction] = *halves.byDevice.begin();
+        if (!matches(*firstInstruction, first, *instruction, device))
           return fail("does not match its counterpart on device " + bundle_.devices[first].name);
         if (!std::equal(expected.begin(), expected.end(), halves.byDevice.begin(), halves.byDevice.end(),
                         [](uint32_t a, const auto &b) { return a == b.first; }))
@@ -429,10 +429,10 @@ private:
       }
   }
 
-  static std::vector<uint32_t> participants(uint32_t device, const Instruction &entry) {
-    if (!entry.has_send() && !entry.has_receive())
-      return bundle::participantsOf(entry);
-    const uint32_t peer = entry.has_send() ? entry.send().peer() : entry.receive().peer();
+  static std::vector<uint32_t> participants(uint32_t device, const Instruction &instruction) {
+    if (!instruction.has_send() && !instruction.has_receive())
+      return bundle::participantsOf(instruction);
+    const uint32_t peer = instruction.has_send() ? instruction.send().peer() : instruction.receive().peer();
     return peer == device ? std::vector{device} : std::vector{std::min(device, peer), std::max(device, peer)};
   }
 

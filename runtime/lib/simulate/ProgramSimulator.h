@@ -21,7 +21,7 @@ struct Participants {
   std::vector<uint32_t> others;
   double bytes = 0;
 };
-Participants participantsOf(const bundle::Instruction &entry, uint32_t device);
+Participants participantsOf(const bundle::Instruction &instruction, uint32_t device);
 
 class ProgramSimulator {
 public:
@@ -33,7 +33,7 @@ public:
 
   const Run &ran(uint32_t task, uint64_t step) const { return runs[step % kKept][task]; }
   bool participates(uint32_t task) const {
-    return !options.evaluation || tasks.entries[tasks.instructions[tasks.tasks[task].firstHalf]].inEvaluation;
+    return !options.evaluation || tasks.instructions[tasks.taskInstructions[tasks.tasks[task].firstInstruction]].inEvaluation;
   }
 
   std::vector<double> stepBegins, stepEnds;
@@ -69,23 +69,23 @@ private:
   };
 
   void advance(uint32_t device);
-  void arrive(uint32_t entry, uint64_t step);
+  void arrive(uint32_t instruction, uint64_t step);
   void makeReady(uint32_t task, uint64_t step) {
     if (!isReadyNow[task]) // an early task may get its receiver before it starts
       ready.push({step, task});
     isReadyNow[task] = 1;
   }
   void expectAhead(uint32_t server);
-  bool isEarly(uint32_t entry, uint64_t step) const;
-  void receiveEarly(uint32_t entry, uint64_t step);
-  uint8_t maskOf(uint32_t entry) const { return tasks.source(entry).has_receive() ? kReceivers : kSenders; }
-  bool takesPart(uint32_t entry, uint8_t instructions) const { return instructions == kBoth || maskOf(entry) == instructions; }
-  bool isReady(const FlatEntry &entry, uint32_t index, uint64_t step) const;
+  bool isEarly(uint32_t instruction, uint64_t step) const;
+  void receiveEarly(uint32_t instruction, uint64_t step);
+  uint8_t maskOf(uint32_t instruction) const { return tasks.source(instruction).has_receive() ? kReceivers : kSenders; }
+  bool takesPart(uint32_t instruction, uint8_t instructions) const { return instructions == kBoth || maskOf(instruction) == instructions; }
+  bool isReady(const FlatInstruction &instruction, uint32_t index, uint64_t step) const;
   void start(uint32_t task, uint64_t step);
   void findCause(uint32_t task, uint64_t step, uint8_t instructions);
   sim::TransferTimes timesOf(const Task &task);
-  void leave(uint32_t entry);
-  void finish(uint32_t entry);
+  void leave(uint32_t instruction);
+  void finish(uint32_t instruction);
   void account(uint32_t task, uint64_t step, uint8_t instructions);
   std::string waiting() const;
 

@@ -18,7 +18,7 @@ struct FlatWait {
 };
 
 /// One device's half of a task.
-struct FlatEntry {
+struct FlatInstruction {
   uint32_t task;
   uint32_t queue; ///< index in Tasks.queues
   uint32_t server;
@@ -28,17 +28,17 @@ struct FlatEntry {
 };
 
 struct Task {
-  uint32_t id;        ///< position in the global list
-  uint32_t device;    ///< device of one of its halves
-  uint32_t firstHalf; ///< index in Tasks.halves
-  uint32_t instructions;
-  const bundle::Instruction *entry; ///< one of its halves; for a transfer the sender's
-  double seconds;                   ///< planned duration
+  uint32_t id;               ///< position in the global list
+  uint32_t device;           ///< device of one of its halves
+  uint32_t firstInstruction; ///< index in Tasks.halves
+  uint32_t numInstructions;
+  const bundle::Instruction *instruction; ///< one of its halves; for a transfer the sender's
+  double seconds;                         ///< planned duration
   Activity activity;
 };
 
 struct FlatQueue {
-  uint32_t firstEntry; ///< index in Tasks.queueEntries
+  uint32_t firstInstruction; ///< index in Tasks.queueEntries
   uint32_t length;
 };
 
@@ -46,7 +46,7 @@ struct FlatQueue {
 struct Server {
   uint32_t device;
   bool computes;
-  std::vector<uint32_t> entries;
+  std::vector<uint32_t> instructions;
 };
 
 struct Tasks {
@@ -54,18 +54,18 @@ struct Tasks {
   Tasks(const Bundle &bundle, const SimulationOptions &options);
 
   const Bundle &bundle;
-  std::vector<FlatEntry> entries; ///< with one additional element, whose `waits` is the end of the last entry's
+  std::vector<FlatInstruction> instructions; ///< with one additional element, whose `waits` is the end of the last entry's
   std::vector<FlatWait> waits;
-  std::vector<Task> tasks;            ///< by ascending id
-  std::vector<uint32_t> instructions; ///< indices of entries
+  std::vector<Task> tasks;                ///< by ascending id
+  std::vector<uint32_t> taskInstructions; ///< indices of entries
   std::vector<FlatQueue> queues;
-  std::vector<uint32_t> queueEntries;
+  std::vector<uint32_t> queueInstructions;
   std::vector<Server> servers;
   std::vector<uint32_t> serversOf; ///< first server of each device, with one additional element
 
-  uint32_t device(const FlatEntry &entry) const { return servers[entry.server].device; }
-  const bundle::Instruction &source(uint32_t entry) const {
-    return bundle.programs[device(entries[entry])].instructions(int(entries[entry].indexInProgram));
+  uint32_t device(const FlatInstruction &instruction) const { return servers[instruction.server].device; }
+  const bundle::Instruction &source(uint32_t instruction) const {
+    return bundle.programs[device(instructions[instruction])].instructions(int(instructions[instruction].indexInProgram));
   }
 };
 

@@ -326,7 +326,7 @@ GradientDump::GradientDump(const Bundle &bundle) : bundle_(bundle) {
 }
 
 void GradientDump::observe(const ObservedCall &call) {
-  if (call.evaluation || !call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::UPDATE_GROUP)
+  if (call.evaluation || !call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
   double scale = 0; // loss scale of this step, by which gradients are still multiplied
   for (int i = 0; i < call.body.arguments_size(); ++i)
@@ -372,7 +372,7 @@ Status GradientDump::write(const std::string &path) const {
 LossRows::LossRows(const Bundle &bundle) : bundle_(bundle), rows_(bundle.summary.loss_size(), std::vector<double>(bundle.batch, 0.0)) {}
 
 void LossRows::observe(const ObservedCall &call) {
-  if (!call.entry.has_compute() || call.entry.compute().task() != bundle::Compute::SUM_LOSS)
+  if (!call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::SUM_LOSS)
     return;
   const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
   for (int i = 0; i < call.body.arguments_size(); ++i) {

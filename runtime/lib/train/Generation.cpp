@@ -103,10 +103,10 @@ Result<std::unique_ptr<TextGenerator>> TextGenerator::create(const Bundle &bundl
   return generator;
 }
 
-bool TextGenerator::observes(const bundle::Instruction &entry, bool evaluation) const {
-  if (!evaluation || !entry.has_compute() || entry.phase() != bundle::FORWARD)
+bool TextGenerator::observes(const bundle::Instruction &instruction, bool evaluation) const {
+  if (!evaluation || !instruction.has_compute() || instruction.phase() != bundle::FORWARD)
     return false;
-  const auto &calls = entry.compute().calls();
+  const auto &calls = instruction.compute().calls();
   return std::any_of(calls.begin(), calls.end(), [&](const bundle::Call &call) {
     return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.function() == forwardBody(bundle_);
   });

@@ -53,7 +53,7 @@ public:
 
 private:
   template <typename Work> Status delayed(Operation operation, Work &&work) {
-    uint64_t random = mix(mix(seed_ ^ mix(operation.entry)) ^ operation.step);
+    uint64_t random = mix(mix(seed_ ^ mix(operation.instruction)) ^ operation.step);
     sleep(random);
     Status status = work();
     if (status.succeeded())

@@ -12,9 +12,11 @@ using namespace zorse::test;
 
 namespace {
 
-bool isCast(const bundle::Instruction &entry) { return entry.has_compute() && entry.compute().task() == bundle::Compute::CAST_PARAMETERS; }
-bool isCopyGather(const bundle::Instruction &entry) {
-  return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS;
+bool isCast(const bundle::Instruction &instruction) {
+  return instruction.has_compute() && instruction.compute().task() == bundle::Compute::CAST_PARAMETERS;
+}
+bool isCopyGather(const bundle::Instruction &instruction) {
+  return instruction.has_all_gather() && instruction.all_gather().value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS;
 }
 
 /// The call of a cast and its program; null if there is none.
@@ -25,11 +27,11 @@ struct Cast {
 };
 
 Cast cast(Programs &programs, Random &random) {
-  bundle::Instruction *entry = pick(programs, random, isCast);
+  bundle::Instruction *instruction = pick(programs, random, isCast);
   for (bundle::Program &program : programs)
     for (bundle::Instruction &other : *program.mutable_instructions())
-      if (&other == entry)
-        return {&program, entry->mutable_compute()->mutable_calls(0)};
+      if (&other == instruction)
+        return {&program, instruction->mutable_compute()->mutable_calls(0)};
   return {};
 }
 
@@ -37,9 +39,9 @@ Cast cast(Programs &programs, Random &random) {
 std::optional<EditedSlot> reader(Programs &programs, Random &random) {
   std::vector<EditedSlot> found;
   for (bundle::Program &program : programs)
-    for (bundle::Instruction &entry : *program.mutable_instructions())
-      if (entry.has_compute() && !isCast(entry))
-        for (bundle::Call &call : *entry.mutable_compute()->mutable_calls())
+    for (bundle::Instruction &instruction : *program.mutable_instructions())
+      if (instruction.has_compute() && !isCast(instruction))
+        for (bundle::Call &call : *instruction.mutable_compute()->mutable_calls())
           for (const EditedSlot &slot : slotsOf(program, call))
             if (slot.value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS)
               found.push_back(slot);
@@ -50,10 +52,10 @@ const std::vector<Mistake> &mutations() {
   static const std::vector<Mistake> all = {
       {"a cast that does nothing",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Instruction *entry = pick(p, r, isCast);
-         if (entry)
-           entry->mutable_compute()->clear_calls();
-         return entry != nullptr;
+         bundle::Instruction *instruction = pick(p, r, isCast);
+         if (instruction)
+           instruction->mutable_compute()->clear_calls();
+         return instruction != nullptr;
        }},
       {"a cast of fewer elements",
        [](const ProgramCase &, Programs &p, Random &r) {
@@ -98,17 +100,17 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a cast in the phase of updates, which evaluations skip",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Instruction *entry = pick(p, r, isCast);
-         if (entry)
-           entry->set_phase(bundle::UPDATE_STATE);
-         return entry != nullptr;
+         bundle::Instruction *instruction = pick(p, r, isCast);
+         if (instruction)
+           instruction->set_phase(bundle::UPDATE_STATE);
+         return instruction != nullptr;
        }},
       {"a cast of another group",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         bundle::Instruction *entry = pick(p, r, isCast);
-         if (entry)
-           entry->mutable_compute()->set_group((entry->compute().group() + 1) % c.model.summary.groups_size());
-         return entry != nullptr && c.model.summary.groups_size() > 1;
+         bundle::Instruction *instruction = pick(p, r, isCast);
+         if (instruction)
+           instruction->mutable_compute()->set_group((instruction->compute().group() + 1) % c.model.summary.groups_size());
+         return instruction != nullptr && c.model.summary.groups_size() > 1;
        }},
       {"a cast by another body",
        [](const ProgramCase &c, Programs &p, Random &r) {
@@ -122,28 +124,28 @@ const std::vector<Mistake> &mutations() {
          // Removes all waits of one device's gathers of copies after the cast, so that they do not wait for the cast.
          bundle::Program &program = p[r() % p.size()];
          bool casts = false, changed = false;
-         for (bundle::Instruction &entry : *program.mutable_instructions()) {
-           casts |= isCast(entry);
-           if (casts && isCopyGather(entry)) {
-             changed |= entry.waits_size() > 0;
-             entry.clear_waits();
+         for (bundle::Instruction &instruction : *program.mutable_instructions()) {
+           casts |= isCast(instruction);
+           if (casts && isCopyGather(instruction)) {
+             changed |= instruction.waits_size() > 0;
+             instruction.clear_waits();
            }
          }
          return changed;
        }},
       {"a gather of the parameters themselves",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Instruction *entry = pick(p, r, isCopyGather);
-         if (entry)
-           entry->mutable_all_gather()->mutable_value()->set_kind(bundle::Value::PARAMETERS);
-         return entry != nullptr;
+         bundle::Instruction *instruction = pick(p, r, isCopyGather);
+         if (instruction)
+           instruction->mutable_all_gather()->mutable_value()->set_kind(bundle::Value::PARAMETERS);
+         return instruction != nullptr;
        }},
       {"a gather in f32, on all its members",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Instruction *entry = pick(p, r, isCopyGather);
-         if (!entry)
+         bundle::Instruction *instruction = pick(p, r, isCopyGather);
+         if (!instruction)
            return false;
-         const uint64_t id = entry->id();
+         const uint64_t id = instruction->id();
          for (bundle::Program &program : p)
            for (bundle::Instruction &other : *program.mutable_instructions())
              if (other.id() == id)
@@ -152,10 +154,11 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a gather of a shard that was not cast",
        [](const ProgramCase &, Programs &p, Random &r) {
-         bundle::Instruction *entry = pick(p, r, [](const bundle::Instruction &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
-         if (entry)
-           entry->mutable_all_gather()->mutable_shard()->set_offset(entry->all_gather().shard().offset() + 256);
-         return entry != nullptr;
+         bundle::Instruction *instruction =
+             pick(p, r, [](const bundle::Instruction &e) { return isCopyGather(e) && e.all_gather().shard().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_all_gather()->mutable_shard()->set_offset(instruction->all_gather().shard().offset() + 256);
+         return instruction != nullptr;
        }},
       {"a unit that reads another part of the copy",
        [](const ProgramCase &, Programs &p, Random &r) {
@@ -200,20 +203,20 @@ TEST(Copies, TakeTwoBytesPerParameter) {
       for (const bundle::PersistentState &part : program.state())
         if (part.value().kind() != bundle::Value::OPTIMIZER_STEP)
           state[part.value().id()] += part.region().bytes();
-      for (const bundle::Instruction &entry : program.instructions()) {
-        if (isCast(entry)) {
-          const bundle::Call &call = entry.compute().calls(0);
+      for (const bundle::Instruction &instruction : program.instructions()) {
+        if (isCast(instruction)) {
+          const bundle::Call &call = instruction.compute().calls(0);
           const bundle::SlotBindings bindings(program, call);
           EXPECT_EQ(bindings[1].region.bytes(), 2 * uint64_t(call.rows()));
           EXPECT_EQ(state[bindings[0].value.id()], 12 * uint64_t(call.rows()));
         }
         auto elements = [&](uint32_t group) { return uint64_t(c.model.summary.groups(int(group)).elements()); };
-        if (isCopyGather(entry) && entry.all_gather().full().bytes()) {
-          EXPECT_EQ(entry.all_gather().full().bytes(), 2 * elements(entry.all_gather().group()));
+        if (isCopyGather(instruction) && instruction.all_gather().full().bytes()) {
+          EXPECT_EQ(instruction.all_gather().full().bytes(), 2 * elements(instruction.all_gather().group()));
           ++gathers;
         }
-        if (entry.has_reduce_scatter() && entry.reduce_scatter().full().bytes())
-          EXPECT_EQ(entry.reduce_scatter().full().bytes(), 4 * elements(entry.reduce_scatter().group()));
+        if (instruction.has_reduce_scatter() && instruction.reduce_scatter().full().bytes())
+          EXPECT_EQ(instruction.reduce_scatter().full().bytes(), 4 * elements(instruction.reduce_scatter().group()));
       }
     }
   }

@@ -39,8 +39,8 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   return made;
 }
 
-bool isDirect(const bundle::Program &program, const bundle::Instruction &entry) {
-  return program.queues(int(entry.queue())).kind() == bundle::DEVICE_TO_DEVICE;
+bool isDirect(const bundle::Program &program, const bundle::Instruction &instruction) {
+  return program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
 }
 
 /// Positions of a device's launches.
@@ -53,8 +53,9 @@ std::vector<int> launchesOf(const bundle::Program &program) {
 }
 
 bundle::Instruction *pickDirect(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
-  return pickOf(programs, random,
-                [&](const bundle::Program &program, const bundle::Instruction &entry) { return isDirect(program, entry) && wanted(entry); });
+  return pickOf(programs, random, [&](const bundle::Program &program, const bundle::Instruction &instruction) {
+    return isDirect(program, instruction) && wanted(instruction);
+  });
 }
 
 /// Whether launches in these orders do not deadlock. A launch completes when all of its devices have reached it.
@@ -90,53 +91,53 @@ const std::vector<Mistake> &mistakes() {
          for (bundle::Program &program : p)
            for (int a = 0; a < program.arenas_size(); ++a)
              if (program.arenas(a).kind() != bundle::DEVICE)
-               if (Instruction *entry = pickDirect(p, r, [](const Instruction &e) { return e.has_send() && e.send().region().bytes() > 0; })) {
-                 entry->mutable_send()->mutable_region()->set_arena(uint32_t(a));
-                 entry->mutable_send()->mutable_region()->set_offset(0);
+               if (Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.has_send() && e.send().region().bytes() > 0; })) {
+                 instruction->mutable_send()->mutable_region()->set_arena(uint32_t(a));
+                 instruction->mutable_send()->mutable_region()->set_offset(0);
                  return true;
                }
          return false;
        }},
       {"another number of elements in a round, on one device",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *entry =
+         Instruction *instruction =
              pickDirect(p, r, [](const Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1; });
-         if (entry)
-           entry->mutable_reduce_scatter()->set_chunk(entry->reduce_scatter().chunk() + 128);
-         return entry != nullptr;
+         if (instruction)
+           instruction->mutable_reduce_scatter()->set_chunk(instruction->reduce_scatter().chunk() + 128);
+         return instruction != nullptr;
        }},
       {"no memory for terms",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *entry = pickDirect(p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0; });
-         if (entry)
-           entry->mutable_reduce_scatter()->clear_receive_buffer();
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->clear_receive_buffer();
+         return instruction != nullptr;
        }},
       {"less memory for terms of the sums",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *entry = pickDirect(p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0; });
-         if (entry)
-           entry->mutable_all_reduce()->mutable_receive_buffer()->set_bytes(entry->all_reduce().receive_buffer().bytes() - 128);
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0; });
+         if (instruction)
+           instruction->mutable_all_reduce()->mutable_receive_buffer()->set_bytes(instruction->all_reduce().receive_buffer().bytes() - 128);
+         return instruction != nullptr;
        }},
       {"terms that arrive in what is summed",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *entry = pickDirect(
+         Instruction *instruction = pickDirect(
              p, r, [](const Instruction &e) { return e.reduce_scatter().receive_buffer().bytes() > 0 && e.reduce_scatter().full().bytes() > 0; });
-         if (entry)
-           entry->mutable_reduce_scatter()->mutable_receive_buffer()->set_offset(entry->reduce_scatter().full().offset());
-         return entry != nullptr;
+         if (instruction)
+           instruction->mutable_reduce_scatter()->mutable_receive_buffer()->set_offset(instruction->reduce_scatter().full().offset());
+         return instruction != nullptr;
        }},
       {"terms that arrive in memory that another entry needs", // the first bytes of an arena contain state or scalars
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *entry = pickDirect(
+         Instruction *instruction = pickDirect(
              p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0 && e.all_reduce().receive_buffer().offset() > 0; });
-         if (!entry)
+         if (!instruction)
            return false;
-         bundle::Region *parts = entry->mutable_all_reduce()->mutable_receive_buffer();
+         bundle::Region *parts = instruction->mutable_all_reduce()->mutable_receive_buffer();
          for (const bundle::Program &program : p)
            for (const bundle::Instruction &other : program.instructions())
-             if (&other == entry && program.state_size() > 0) {
+             if (&other == instruction && program.state_size() > 0) {
                parts->set_offset(program.state(0).region().offset() / 64 * 64);
                return true;
              }
@@ -145,11 +146,11 @@ const std::vector<Mistake> &mistakes() {
       {"one half of a transfer by way of the host",
        [](const ProgramCase &, Programs &p, Random &r) {
          for (bundle::Program &program : p)
-           for (Instruction &entry : *program.mutable_instructions())
-             if (isDirect(program, entry) && (entry.has_send() || entry.has_receive()) && r() % 2) {
-               program.add_queues()->set_kind(entry.has_send() ? bundle::SEND_QUEUE : bundle::RECEIVE_QUEUE);
+           for (Instruction &instruction : *program.mutable_instructions())
+             if (isDirect(program, instruction) && (instruction.has_send() || instruction.has_receive()) && r() % 2) {
+               program.add_queues()->set_kind(instruction.has_send() ? bundle::SEND_QUEUE : bundle::RECEIVE_QUEUE);
                program.mutable_queues(program.queues_size() - 1)->set_id(9);
-               entry.set_queue(uint32_t(program.queues_size() - 1));
+               instruction.set_queue(uint32_t(program.queues_size() - 1));
                return true;
              }
          return false;
@@ -171,19 +172,19 @@ const std::vector<Mistake> &mistakes() {
          const std::vector<int> places = launchesOf(program);
          if (places.empty())
            return false;
-         for (Instruction &entry : *program.mutable_instructions())
-           if (entry.has_compute()) {
-             entry.set_queue(program.instructions(places[0]).queue());
+         for (Instruction &instruction : *program.mutable_instructions())
+           if (instruction.has_compute()) {
+             instruction.set_queue(program.instructions(places[0]).queue());
              return true;
            }
          return false;
        }},
       {"one wait less before a launch",
        [](const ProgramCase &, Programs &p, Random &r) {
-         Instruction *entry = pickDirect(p, r, [](const Instruction &e) { return e.waits_size() > 0; });
-         if (entry)
-           entry->mutable_waits()->DeleteSubrange(int(r() % uint32_t(entry->waits_size())), 1);
-         return entry != nullptr;
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) { return e.waits_size() > 0; });
+         if (instruction)
+           instruction->mutable_waits()->DeleteSubrange(int(r() % uint32_t(instruction->waits_size())), 1);
+         return instruction != nullptr;
        }},
   };
   return all;
@@ -311,5 +312,5 @@ TEST(Direct, RotatedLaunchesAreFound) {
 
 TEST(Direct, IsTimedAlikeWithoutEntries) {
   for (int seed = 0; seed < 40; ++seed)
-    expectTimedAlikeWithoutEntries(makeDirectCase(seed), "seed " + std::to_string(seed));
+    expectTimedAlikeWithoutInstructions(makeDirectCase(seed), "seed " + std::to_string(seed));
 }

@@ -106,7 +106,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
     return {};
   took("expansion");
   counts["simulated tasks"] = graph->numInstructions;
-  counts["entries"] = double(graph->entries.size());
+  counts["entries"] = double(graph->instructions.size());
   counts["waits"] = double(graph->waits.size());
   counts["slots"] = double(graph->slots.size());
 

@@ -66,8 +66,8 @@ TEST(OwnedRuns, ProgramsAreRight) {
     for (const verify::Finding &finding : check(c, c.programs))
       ADD_FAILURE() << "seed " << seed << ": " << verify::toString(finding, c.view);
     for (const bundle::Program &program : c.programs)
-      for (const bundle::Instruction &entry : program.instructions()) {
-        const auto &shards = entry.has_all_gather() ? entry.all_gather().shards() : entry.reduce_scatter().shards();
+      for (const bundle::Instruction &instruction : program.instructions()) {
+        const auto &shards = instruction.has_all_gather() ? instruction.all_gather().shards() : instruction.reduce_scatter().shards();
         several += std::count(shards.members().begin(), shards.members().end(), program.device()) > 1;
       }
     if (seed % 5 == 4) // the interpreter does not support 16-bit types
@@ -82,5 +82,5 @@ TEST(OwnedRuns, ProgramsAreRight) {
 
 TEST(OwnedRuns, AreTimedAlikeWithoutEntries) {
   for (int seed = 0; seed < 60; seed += 3)
-    expectTimedAlikeWithoutEntries(makeRunsCase(seed), "seed " + std::to_string(seed));
+    expectTimedAlikeWithoutInstructions(makeRunsCase(seed), "seed " + std::to_string(seed));
 }

@@ -69,17 +69,17 @@ inline bundle::Instruction *pickOf(Programs &programs, Random &random,
                                    const std::function<bool(const bundle::Program &, const bundle::Instruction &)> &wanted) {
   std::vector<bundle::Instruction *> found;
   for (bundle::Program &program : programs)
-    for (bundle::Instruction &entry : *program.mutable_instructions())
-      if (wanted(program, entry))
-        found.push_back(&entry);
+    for (bundle::Instruction &instruction : *program.mutable_instructions())
+      if (wanted(program, instruction))
+        found.push_back(&instruction);
   return found.empty() ? nullptr : found[random() % found.size()];
 }
 inline bundle::Instruction *pick(Programs &programs, Random &random, const std::function<bool(const bundle::Instruction &)> &wanted) {
-  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Instruction &entry) { return wanted(entry); });
+  return pickOf(programs, random, [&](const bundle::Program &, const bundle::Instruction &instruction) { return wanted(instruction); });
 }
 
 /// Expects that times and memory peaks are the same without entries.
-inline void expectTimedAlikeWithoutEntries(const ProgramCase &c, const std::string &name) {
+inline void expectTimedAlikeWithoutInstructions(const ProgramCase &c, const std::string &name) {
   step::LoweringOptions expand;
   step::TimeOptions time;
   expand.bodies = time.bodies = &c.model.bodies;

@@ -16,9 +16,9 @@ namespace {
 /// The region of the very first slot; null if there is none.
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
-    for (bundle::Instruction &entry : *program.mutable_instructions())
-      if (entry.has_compute() && entry.compute().calls_size() && bundle::SlotBindings(program, entry.compute().calls(0)).size())
-        return test::EditedSlot(program, *entry.mutable_compute()->mutable_calls(0), 0).mutable_region();
+    for (bundle::Instruction &instruction : *program.mutable_instructions())
+      if (instruction.has_compute() && instruction.compute().calls_size() && bundle::SlotBindings(program, instruction.compute().calls(0)).size())
+        return test::EditedSlot(program, *instruction.mutable_compute()->mutable_calls(0), 0).mutable_region();
   return nullptr;
 }
 

@@ -214,18 +214,20 @@ TEST_F(ToyExchanges, TrainAsOneDeviceDoes) {
 // ---- Faults.
 
 template <typename Wanted> Instruction *find(bundle::Program &program, Wanted wanted, int nth = 0) {
-  for (Instruction &entry : *program.mutable_instructions())
-    if (wanted(entry) && nth-- == 0)
-      return &entry;
+  for (Instruction &instruction : *program.mutable_instructions())
+    if (wanted(instruction) && nth-- == 0)
+      return &instruction;
   ADD_FAILURE() << "no such entry";
   return program.mutable_instructions(0);
 }
-bool isGather(const Instruction &entry) { return entry.has_all_gather() && entry.all_gather().value().kind() == bundle::Value::ACTIVATION; }
-bool isReduction(const Instruction &entry) {
-  return entry.has_reduce_scatter() && entry.reduce_scatter().value().kind() == bundle::Value::ACTIVATION;
+bool isGather(const Instruction &instruction) {
+  return instruction.has_all_gather() && instruction.all_gather().value().kind() == bundle::Value::ACTIVATION;
 }
-void erase(bundle::Program &program, const Instruction *entry) {
-  const uint32_t id = entry->id(), queue = entry->queue();
+bool isReduction(const Instruction &instruction) {
+  return instruction.has_reduce_scatter() && instruction.reduce_scatter().value().kind() == bundle::Value::ACTIVATION;
+}
+void erase(bundle::Program &program, const Instruction *instruction) {
+  const uint32_t id = instruction->id(), queue = instruction->queue();
   uint32_t position = 0;
   for (int e = 0; e < program.instructions_size(); ++e) {
     if (program.instructions(e).id() == id) {
@@ -257,8 +259,8 @@ protected:
   Instruction *calling(bundle::Program &program, const std::string &body, int nth = 0) const {
     return find(
         program,
-        [&](const Instruction &entry) {
-          for (const bundle::Call &call : entry.compute().calls())
+        [&](const Instruction &instruction) {
+          for (const bundle::Call &call : instruction.compute().calls())
             if (toy.bodies.functions(int(call.function())).name() == body)
               return true;
           return false;
@@ -374,8 +376,8 @@ TEST_F(Faults, OfReductionsAreFound) {
   });
   expectFound("terms sent to the other device", {Code::Unsupported}, [&](Programs &p) {
     const uint32_t term = toy.summary.units(2).values_out(ToyExchange::kTerm);
-    Instruction *send = find(p[0], [](const Instruction &entry) { return entry.has_send(); });
-    Instruction *receive = find(p[1], [&](const Instruction &entry) { return entry.id() == send->id(); });
+    Instruction *send = find(p[0], [](const Instruction &instruction) { return instruction.has_send(); });
+    Instruction *receive = find(p[1], [&](const Instruction &instruction) { return instruction.id() == send->id(); });
     send->mutable_send()->mutable_value()->set_id(term);
     receive->mutable_receive()->mutable_value()->set_id(term);
   });

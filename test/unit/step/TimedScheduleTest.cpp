@@ -116,10 +116,10 @@ TEST(TimedSchedule, TransfersTakeWhatTheLinkTakes) {
   Pipeline p(0.5, 4, /*bandwidth=*/128);
   StepGraph graph = p.expand(ScheduleKind::GPipe);
   int sends = 0;
-  for (const Entry &entry : graph.entries)
-    if (entry.kind == EntryKind::Send) {
+  for (const Instruction &instruction : graph.instructions)
+    if (instruction.kind == InstructionKind::Send) {
       ++sends;
-      EXPECT_NEAR(entry.plannedEnd - entry.plannedStart, 64.0 / 128 + 0.5, 1e-9);
+      EXPECT_NEAR(instruction.plannedEnd - instruction.plannedStart, 64.0 / 128 + 0.5, 1e-9);
     }
   EXPECT_EQ(sends, 2 * 3 * 4);
 }

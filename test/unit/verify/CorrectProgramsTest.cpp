@@ -28,9 +28,9 @@ TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
   Case test({}, ownersInTurns(makeModel({}), /*compact=*/true));
   int changed = 0;
   for (auto &program : test.programs)
-    for (auto &entry : *program.mutable_instructions())
-      if (entry.has_reduce_scatter()) { // the first run of device 1 precedes all others
-        auto &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.has_reduce_scatter()) { // the first run of device 1 precedes all others
+        auto &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
         const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) - terms.members().begin();
         auto moveUp = [&](auto &column) { std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1); };
         moveUp(*terms.mutable_members());

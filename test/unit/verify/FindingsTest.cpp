@@ -33,9 +33,9 @@ void expectFinding(const Case &test, Code code, std::initializer_list<const char
 }
 
 template <typename Wanted> bundle::Instruction &find(Case &test, int program, Wanted wanted, int nth = 0) {
-  for (auto &entry : *test.programs[program].mutable_instructions())
-    if (wanted(entry) && nth-- == 0)
-      return entry;
+  for (auto &instruction : *test.programs[program].mutable_instructions())
+    if (wanted(instruction) && nth-- == 0)
+      return instruction;
   ADD_FAILURE() << "no such entry";
   return *test.programs[program].mutable_instructions(0);
 }
@@ -47,8 +47,8 @@ bool isReceive(const bundle::Instruction &e) { return e.has_receive(); }
 bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); }
 
 /// A slot of an entry of the first program.
-EditedSlot slot(Case &test, bundle::Instruction &entry, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
-  auto &c = *entry.mutable_compute()->mutable_calls(call);
+EditedSlot slot(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
+  auto &c = *instruction.mutable_compute()->mutable_calls(call);
   const auto &body = test.model.bodies.functions(int(c.function()));
   for (int s = 0; s < body.arguments_size(); ++s)
     if (body.arguments(s).kind() == kind && body.arguments(s).index() == index)
@@ -57,11 +57,11 @@ EditedSlot slot(Case &test, bundle::Instruction &entry, bundle::ArgumentKind kin
   return {test.programs[0], c, 0};
 }
 
-void erase(bundle::Program &program, const bundle::Instruction &entry) {
+void erase(bundle::Program &program, const bundle::Instruction &instruction) {
   for (int e = 0; e < program.instructions_size(); ++e)
-    if (program.instructions(e).id() == entry.id()) {
+    if (program.instructions(e).id() == instruction.id()) {
       // Its waiters now wait for the previous entry of its queue.
-      uint32_t queue = entry.queue(), position = 0;
+      uint32_t queue = instruction.queue(), position = 0;
       for (int before = 0; before < e; ++before)
         position += program.instructions(before).queue() == queue;
       program.mutable_instructions()->DeleteSubrange(e, 1);
@@ -254,9 +254,9 @@ TEST(Findings, Size) {
   Case transfer({}, pipeline()); // both halves have the same, too small size
   uint32_t id = find(transfer, 0, isSend).id();
   for (auto &program : transfer.programs)
-    for (auto &entry : *program.mutable_instructions())
-      if (entry.id() == id) {
-        auto *half = entry.has_send() ? entry.mutable_send()->mutable_region() : entry.mutable_receive()->mutable_region();
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.id() == id) {
+        auto *half = instruction.has_send() ? instruction.mutable_send()->mutable_region() : instruction.mutable_receive()->mutable_region();
         half->set_bytes(half->bytes() - 64);
       }
   expectFinding(transfer, Code::Size);
@@ -409,11 +409,11 @@ TEST(Findings, Contributions) {
   uint32_t id =
       find(members, 0, [](const bundle::Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
   for (auto &program : members.programs)
-    for (auto &entry : *program.mutable_instructions())
-      if (entry.id() == id) {
-        entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.id() == id) {
+        instruction.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
         if (program.device() == 1)
-          entry.mutable_reduce_scatter()->clear_full();
+          instruction.mutable_reduce_scatter()->clear_full();
       }
   expectFinding(members, Code::Contributions, {"misses contributor d1"});
 }
@@ -430,12 +430,12 @@ struct Runs : Case {
   }
   template <typename F> void change(F f) {
     for (auto &program : programs)
-      for (auto &entry : *program.mutable_instructions())
-        if (entry.id() == id)
-          f(entry, program.device());
+      for (auto &instruction : *program.mutable_instructions())
+        if (instruction.id() == id)
+          f(instruction, program.device());
   }
-  bundle::ShardRanges &shards(bundle::Instruction &entry) const {
-    return gather ? *entry.mutable_all_gather()->mutable_shards() : *entry.mutable_reduce_scatter()->mutable_shards();
+  bundle::ShardRanges &shards(bundle::Instruction &instruction) const {
+    return gather ? *instruction.mutable_all_gather()->mutable_shards() : *instruction.mutable_reduce_scatter()->mutable_shards();
   }
   static int last(const bundle::ShardRanges &extents, uint32_t device) {
     int i = extents.members_size() - 1;
@@ -459,8 +459,8 @@ struct Runs : Case {
 
 TEST(Findings, RunsThatDoNotAscend) {
   Runs order;
-  order.change([&](bundle::Instruction &entry, uint32_t) {
-    bundle::ShardRanges &shards = order.shards(entry);
+  order.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &shards = order.shards(instruction);
     ASSERT_EQ(shards.members(0), 0u);
     const int other = Runs::last(shards, 0);
     for (auto *numbers : {shards.mutable_begin(), shards.mutable_end()})
@@ -469,8 +469,8 @@ TEST(Findings, RunsThatDoNotAscend) {
   expectFinding(order, Code::Malformed, {"shards of d0", "expects them to ascend"});
 
   Runs overlap(/*gather=*/true);
-  overlap.change([&](bundle::Instruction &entry, uint32_t) {
-    bundle::ShardRanges &shards = overlap.shards(entry);
+  overlap.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &shards = overlap.shards(instruction);
     shards.set_begin(Runs::last(shards, 0), shards.begin(0) + 16);
   });
   expectFinding(overlap, Code::Malformed, {"shards of d0", "expects them to ascend"});
@@ -479,9 +479,9 @@ TEST(Findings, RunsThatDoNotAscend) {
 TEST(Findings, RunsWithAHole) {
   for (bool gather : {false, true}) {
     Runs owners(gather);
-    owners.change([&](bundle::Instruction &entry, uint32_t device) {
-      const int64_t elements = Runs::remove(owners.shards(entry), Runs::last(owners.shards(entry), 2));
-      bundle::Region *shard = gather ? entry.mutable_all_gather()->mutable_shard() : entry.mutable_reduce_scatter()->mutable_shard();
+    owners.change([&](bundle::Instruction &instruction, uint32_t device) {
+      const int64_t elements = Runs::remove(owners.shards(instruction), Runs::last(owners.shards(instruction), 2));
+      bundle::Region *shard = gather ? instruction.mutable_all_gather()->mutable_shard() : instruction.mutable_reduce_scatter()->mutable_shard();
       if (device == 2)
         shard->set_bytes(shard->bytes() - uint64_t(elements) * 4);
     });
@@ -489,18 +489,18 @@ TEST(Findings, RunsWithAHole) {
   }
 
   Runs reader(/*gather=*/true);
-  reader.change([&](bundle::Instruction &entry, uint32_t device) {
-    bundle::ShardRanges &reads = *entry.mutable_all_gather()->mutable_reads();
+  reader.change([&](bundle::Instruction &instruction, uint32_t device) {
+    bundle::ShardRanges &reads = *instruction.mutable_all_gather()->mutable_reads();
     const int64_t elements = Runs::remove(reads, Runs::last(reads, 1));
-    bundle::Region *full = entry.mutable_all_gather()->mutable_full();
+    bundle::Region *full = instruction.mutable_all_gather()->mutable_full();
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
   EXPECT_NE(reader.text(), "") << "device 1 reads undefined bytes";
 
   Runs part;
-  part.change([&](bundle::Instruction &entry, uint32_t) {
-    bundle::ShardRanges &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+  part.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
     const int i = Runs::last(terms, 1);
     terms.set_end(i, terms.end(i) - 8);
   });
@@ -509,32 +509,32 @@ TEST(Findings, RunsWithAHole) {
 
 TEST(Findings, ContributorsOfAShard) {
   Runs lacks;
-  lacks.change([&](bundle::Instruction &entry, uint32_t device) {
-    bundle::ShardRanges &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+  lacks.change([&](bundle::Instruction &instruction, uint32_t device) {
+    bundle::ShardRanges &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
     const int64_t elements = Runs::remove(terms, Runs::last(terms, 1));
-    bundle::Region *full = entry.mutable_reduce_scatter()->mutable_full();
+    bundle::Region *full = instruction.mutable_reduce_scatter()->mutable_full();
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
   expectFinding(lacks, Code::Contributions, {"misses contributor d1 to elements"});
 
   Runs none;
-  none.change([&](bundle::Instruction &entry, uint32_t) {
-    for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
+  none.change([&](bundle::Instruction &instruction, uint32_t) {
+    for (uint32_t &member : *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = 0;
   });
   expectFinding(none, Code::Malformed);
 
   Runs other;
-  other.change([&](bundle::Instruction &entry, uint32_t) { // a device without a cell
-    for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
+  other.change([&](bundle::Instruction &instruction, uint32_t) { // a device without a cell
+    for (uint32_t &member : *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = member == 1 ? 2 : member;
-    entry.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
+    instruction.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
   });
   EXPECT_NE(other.text(), "");
 
   Runs unnamed;
-  unnamed.change([&](bundle::Instruction &entry, uint32_t) { entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
+  unnamed.change([&](bundle::Instruction &instruction, uint32_t) { instruction.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
   expectFinding(unnamed, Code::Malformed, {"terms: name d1, which takes no part"});
 }
 
@@ -590,9 +590,9 @@ TEST(Findings, Report) {
       *report.mutable_value() = state.value();
       report.mutable_value()->set_version(1);
     }
-  for (auto &entry : *test.programs[0].mutable_instructions())
-    if (entry.has_read_metrics())
-      entry.set_phase(bundle::GRAD_NORM);
+  for (auto &instruction : *test.programs[0].mutable_instructions())
+    if (instruction.has_read_metrics())
+      instruction.set_phase(bundle::GRAD_NORM);
   expectFinding(test, Code::Report, {"expects the whole block"});
 
   auto isReport = [](const bundle::Instruction &e) { return e.has_read_metrics(); };
@@ -603,10 +603,10 @@ TEST(Findings, Report) {
   Case missing({}, oneDevice());
   uint32_t queue = find(missing, 0, isReport).queue();
   uint32_t computes = 0;
-  for (const auto &entry : missing.programs[0].instructions())
-    computes += entry.queue() == 0;
-  for (auto &entry : *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
-    for (auto &wait : *entry.mutable_waits())
+  for (const auto &instruction : missing.programs[0].instructions())
+    computes += instruction.queue() == 0;
+  for (auto &instruction : *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
+    for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue) {
         wait.set_queue(0);
         wait.set_position(computes - 1);
@@ -625,8 +625,8 @@ TEST(Findings, Report) {
   bundle::Instruction copy = find(twice, 0, isReport);
   copy.set_id(twice.programs[0].instructions(twice.programs[0].instructions_size() - 1).id() + 1);
   *twice.programs[0].add_instructions() = copy;
-  for (auto &entry : *twice.programs[0].mutable_instructions())
-    for (auto &wait : *entry.mutable_waits())
+  for (auto &instruction : *twice.programs[0].mutable_instructions())
+    for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue)
         wait.set_position(wait.position() + 1);
   expectFinding(twice, Code::Report, {"a second report"});
@@ -651,9 +651,9 @@ TEST(Findings, TypeOfState) {
 
 TEST(Findings, EvaluationFirst) { // an evaluation must not depend on data of an earlier training step
   Case test({}, pipeline());
-  for (auto &entry : *test.programs[1].mutable_instructions())
-    if (isReceive(entry) && entry.phase() == bundle::FORWARD) {
-      uint32_t id = entry.id();
+  for (auto &instruction : *test.programs[1].mutable_instructions())
+    if (isReceive(instruction) && instruction.phase() == bundle::FORWARD) {
+      uint32_t id = instruction.id();
       for (auto &program : test.programs)
         for (auto &half : *program.mutable_instructions())
           if (half.id() == id)

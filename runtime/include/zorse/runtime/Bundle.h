@@ -113,6 +113,6 @@ Status checkCluster(const Bundle &bundle, const std::string &clusterFile);
 Status checkCluster(const Bundle &bundle, const MappedFile &clusterFile);
 
 /// Returns "F(cell 3, units 0-2, samples 8-16)", "send to b", for messages and traces.
-std::string describeEntry(const Bundle &bundle, uint32_t device, const bundle::Instruction &entry);
+std::string describeInstruction(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction);
 
 } // namespace zorse::runtime

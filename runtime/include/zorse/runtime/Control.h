@@ -87,7 +87,7 @@ struct RankProgress {
   bool inProgress = false; ///< a step has been submitted and is not finished
   std::string where;       ///< "is in entry 17 (receive from b) of step 4": the earliest unfinished entry
   uint64_t step = 0;       ///< step of that entry
-  uint32_t entry = 0;
+  uint32_t instruction = 0;
   std::vector<UnresponsivePeer> unresponsive; ///< peers with missed heartbeats
 };
 

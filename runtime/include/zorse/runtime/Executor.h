@@ -61,7 +61,7 @@ struct ObservedCall {
   uint64_t step; ///< 0 for the first submitted step
   bool evaluation;
   uint32_t device;
-  const bundle::Instruction &entry;
+  const bundle::Instruction &instruction;
   const bundle::Call &call;
   const bundle::CompiledFunction &body;
   const DeviceAddress *slots;
@@ -71,7 +71,7 @@ struct ObservedCall {
 /// The execution of one entry.
 struct TraceEvent {
   uint32_t device;
-  uint32_t entry; ///< index in Program.entries
+  uint32_t instruction; ///< index in Program.entries
   uint64_t step;
   double begin, end; ///< seconds since the executor was created, without waiting
 };
@@ -139,7 +139,7 @@ public:
     uint64_t counter = 0;    ///< finished entries and launches, transferred chunks
     bool inProgress = false; ///< a step is submitted and not finished
     uint64_t step = 0;       ///< step of the earliest unfinished entry; 0 for the first submitted step
-    uint32_t entry = 0;
+    uint32_t instruction = 0;
     std::string where;                          ///< "entry 17 (receive from b)": the earliest unfinished entry
     std::vector<UnresponsivePeer> unresponsive; ///< peers of transports with missed heartbeats
     std::string everywhere;                     ///< "device a: entry 17 (receive from b); device b: waiting before entry 18 (...); ..."

@@ -31,7 +31,7 @@ public:
   static Result<std::unique_ptr<TextGenerator>> create(const Bundle &bundle, DataSource &data, GenerationOptions options);
 
   /// Callbacks for ExecutorOptions::observes and beforeCall.
-  bool observes(const bundle::Instruction &entry, bool evaluation) const;
+  bool observes(const bundle::Instruction &instruction, bool evaluation) const;
   void observe(const ObservedCall &call);
 
   const GenerationOptions &options() const { return options_; } ///< including the prompt that is used

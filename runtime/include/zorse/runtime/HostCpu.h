@@ -26,6 +26,6 @@ Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t
 Result<std::unique_ptr<QueuedDevice>> makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share);
 
 /// Returns whether that CPU device executes an entry.
-bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &entry);
+bool runsBeside(const Bundle &bundle, uint32_t device, const bundle::Instruction &instruction);
 
 } // namespace zorse::runtime

@@ -63,7 +63,7 @@ struct Simulation {
   double step = 0;              ///< seconds per step in the steady state
   double planned = 0;           ///< seconds that the plan predicts for one step
   bool usesTopology = false;    ///< false: transfers take their planned durations
-  uint64_t entries = 0;         ///< entries of one step, all devices
+  uint64_t instructions = 0;    ///< entries of one step, all devices
   std::vector<SimulatedDevice> devices;
   Seconds criticalPath = {}; ///< of the last step; the sum is the time since the end of the previous step
   std::vector<TraceEvent> trace;

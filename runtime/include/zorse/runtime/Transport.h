@@ -33,7 +33,7 @@ using zorse::Held;
 using zorse::Shard;
 
 struct Operation {
-  uint32_t entry = 0;
+  uint32_t instruction = 0;
   uint64_t step = 0;
 };
 

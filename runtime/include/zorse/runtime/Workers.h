@@ -19,8 +19,8 @@ inline bool isBeside(const bundle::Queue &queue) { return queue.kind() == bundle
 /// queues also has a separate worker, as on devices that execute their queues asynchronously
 inline std::vector<uint32_t> workersOf(const bundle::Program &program, const DeviceKind &kind, bool own) {
   std::vector<bool> copies(size_t(program.queues_size()));
-  for (const bundle::Instruction &entry : program.instructions())
-    copies[entry.queue()] = copies[entry.queue()] || entry.has_copy();
+  for (const bundle::Instruction &instruction : program.instructions())
+    copies[instruction.queue()] = copies[instruction.queue()] || instruction.has_copy();
   std::vector<uint32_t> workers;
   const bool all = own || kind.asynchronous;
   uint32_t next = all ? 1 : 2;
@@ -46,8 +46,8 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
 /// thread, or updates that run concurrently with computation wait for a snapshot.
 inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind, const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
-  for (const bundle::Instruction &entry : program.instructions()) {
-    const bundle::Queue &queue = program.queues(int(entry.queue()));
+  for (const bundle::Instruction &instruction : program.instructions()) {
+    const bundle::Queue &queue = program.queues(int(instruction.queue()));
     byHost = byHost || queue.kind() == bundle::SEND_QUEUE || queue.kind() == bundle::RECEIVE_QUEUE || queue.kind() == bundle::COLLECTIVE_QUEUE ||
              isBeside(queue);
   }

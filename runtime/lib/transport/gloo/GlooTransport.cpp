@@ -50,7 +50,7 @@ public:
       std::lock_guard<std::mutex> lock(mutex_);
       if (auto found = expected_.find({slotOf(operation, 0), peer}); found != expected_.end()) {
         if (found->second.data != data || found->second.bytes != bytes)
-          return internalError("entry " + std::to_string(operation.entry) + " was expected elsewhere or with another size");
+          return internalError("entry " + std::to_string(operation.instruction) + " was expected elsewhere or with another size");
         in = std::move(found->second.message);
         expected_.erase(found);
       }
@@ -188,11 +188,11 @@ private:
     std::unique_ptr<Inbox> in;
   };
 
-  Status postNext(uint32_t entry, PostedReceives &posted) {
+  Status postNext(uint32_t instruction, PostedReceives &posted) {
     posted.in = std::make_unique<Inbox>();
     for (uint32_t member : posted.members)
       if (member != rank_) {
-        ZORSE_TRY(messenger_.postReceive(*posted.in, {entry, posted.calls}, 0, member, nullptr, 0));
+        ZORSE_TRY(messenger_.postReceive(*posted.in, {instruction, posted.calls}, 0, member, nullptr, 0));
         ZORSE_TRY(posted.in->back().begin());
       }
     return Status::success();
@@ -203,18 +203,18 @@ private:
     PostedReceives *posted;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      posted = &posted_[operation.entry]; // the reference stays valid; one thread serves an entry
+      posted = &posted_[operation.instruction]; // the reference stays valid; one thread serves an entry
     }
     if (posted->calls == 0)
       posted->members = a.members;
     if (posted->members != a.members)
-      return internalError("entry " + std::to_string(operation.entry) + " sums over other members than before");
+      return internalError("entry " + std::to_string(operation.instruction) + " sums over other members than before");
     if (!posted->in)
-      ZORSE_TRY(postNext(operation.entry, *posted));
+      ZORSE_TRY(postNext(operation.instruction, *posted));
     Outbox out;
     for (uint32_t member : a.members)
       if (member != rank_)
-        ZORSE_TRY(messenger_.post(out, {operation.entry, posted->calls}, 0, member, a.data, bytes));
+        ZORSE_TRY(messenger_.post(out, {operation.instruction, posted->calls}, 0, member, a.data, bytes));
     std::vector<const void *> addends;
     auto message = posted->in->begin();
     for (uint32_t member : a.members) {
@@ -229,7 +229,7 @@ private:
       rankedSum(a.type, a.data, addends, a.count); // the sent data was copied
     ZORSE_TRY(messenger_.finish(out));
     ++posted->calls;
-    if (postNext(operation.entry, *posted).failed()) // a peer may already have left; this matters only if the entry runs again
+    if (postNext(operation.instruction, *posted).failed()) // a peer may already have left; this matters only if the entry runs again
       posted->in.reset();
     return Status::success();
   }

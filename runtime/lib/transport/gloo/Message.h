@@ -19,7 +19,7 @@ namespace zorse::runtime::gloo_transport {
 constexpr size_t kHeadBytes = 16, kInlineBytes = 16 << 10, kMaxPartBytes = 1 << 20;
 
 inline uint64_t slotOf(Operation operation, uint32_t message) {
-  return uint64_t(operation.entry) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
+  return uint64_t(operation.instruction) << 32 | (operation.step & 0xffff) << 16 | (message & 0xffff);
 }
 
 /// Returns the size of a part, which is a multiple of every element size.

@@ -46,16 +46,16 @@ std::string wordsOf(bundle::Value::Kind kind) {
 
 } // namespace
 
-std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device, const Instruction &entry) {
+std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t device, const Instruction &instruction) {
   auto name = [&](uint32_t d) { return d < bundle.devices.size() ? bundle.devices[d].name : std::to_string(d); };
   auto group = [&](uint32_t g) {
     return "group " + (g < uint32_t(bundle.summary.groups_size()) && !bundle.summary.groups(g).name().empty() ? bundle.summary.groups(g).name()
                                                                                                               : std::to_string(g));
   };
   auto whole = [&](const bundle::Value &value) { return isOfGroup(value.kind()) ? group(value.id()) : wordsOf(value.kind()); };
-  switch (entry.what_case()) {
+  switch (instruction.what_case()) {
   case Instruction::kCompute: {
-    const bundle::Compute &compute = entry.compute();
+    const bundle::Compute &compute = instruction.compute();
     switch (compute.task()) {
     case bundle::Compute::NORM:
       return compute.group() >= 0 ? "norm of " + group(compute.group()) : "norm";
@@ -78,26 +78,27 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
     auto onHost = [&](const bundle::Region &region) {
       return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
     };
-    const bundle::Value &value = entry.copy().value();
+    const bundle::Value &value = instruction.copy().value();
     return "copy of " + wordsOf(value.kind()) + (isOfGroup(value.kind()) ? " of " + group(value.id()) : "") +
-           (onHost(entry.copy().from()) ? " from the host"
-            : onHost(entry.copy().to()) ? " to the host"
-                                        : "");
+           (onHost(instruction.copy().from()) ? " from the host"
+            : onHost(instruction.copy().to()) ? " to the host"
+                                              : "");
   }
   case Instruction::kSend:
-    return "send to " + name(entry.send().peer());
+    return "send to " + name(instruction.send().peer());
   case Instruction::kReceive:
-    return "receive from " + name(entry.receive().peer());
+    return "receive from " + name(instruction.receive().peer());
   case Instruction::kLoadInput:
     return "load of input '" +
-           (entry.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(entry.load_input().input()).name() : "?") +
+           (instruction.load_input().input() < uint32_t(bundle.summary.inputs_size()) ? bundle.summary.inputs(instruction.load_input().input()).name()
+                                                                                      : "?") +
            "'";
   case Instruction::kLoadScalars:
     return "load of the step scalars";
   case Instruction::kAllGather:
-    return "gather of " + whole(entry.all_gather().value());
+    return "gather of " + whole(instruction.all_gather().value());
   case Instruction::kReduceScatter:
-    return "reduction of " + whole(entry.reduce_scatter().value());
+    return "reduction of " + whole(instruction.reduce_scatter().value());
   case Instruction::kAllReduce:
     return "sum over devices";
   case Instruction::kReadMetrics:
@@ -113,12 +114,12 @@ std::string zorse::runtime::describeEntry(const Bundle &bundle, uint32_t device,
 bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
   for (const bundle::Program &program : bundle.programs) {
     uint64_t block = UINT64_MAX;
-    for (const bundle::Instruction &entry : program.instructions()) {
-      if (entry.has_load_scalars())
-        block = entry.load_scalars().region().offset();
-      if (entry.compute().task() != bundle::Compute::CLIP_AND_CHECK || entry.compute().calls_size() == 0)
+    for (const bundle::Instruction &instruction : program.instructions()) {
+      if (instruction.has_load_scalars())
+        block = instruction.load_scalars().region().offset();
+      if (instruction.compute().task() != bundle::Compute::CLIP_AND_CHECK || instruction.compute().calls_size() == 0)
         continue;
-      const bundle::Call &call = entry.compute().calls(0);
+      const bundle::Call &call = instruction.compute().calls(0);
       const bundle::SlotBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
         if (bundle.bodies.functions(int(call.function())).arguments(s).kind() == bundle::LOCAL_METRICS)

@@ -14,24 +14,25 @@ namespace bundle = zorse::bundle;
 /// One half of an op.
 class Describer {
 public:
-  Describer(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction) : x(x), op(op), device(x.instructionQueues[instruction] / kQueues) {
-    entry.id = device; // until placeEntries
-    entry.queue = x.instructionQueues[instruction] % kQueues;
-    describe(instruction);
+  Describer(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex)
+      : x(x), op(op), device(x.instructionQueues[instructionIndex] / kQueues) {
+    instruction.id = device; // until placeInstructions
+    instruction.queue = x.instructionQueues[instructionIndex] % kQueues;
+    describe(instructionIndex);
     if (x.hostStaged.empty() && x.terms.empty())
       return;
-    if (auto host = x.hostStaged.find(instruction); host != x.hostStaged.end()) {
-      entry.region = host->second.first;
-      entry.to = host->second.second;
+    if (auto host = x.hostStaged.find(instructionIndex); host != x.hostStaged.end()) {
+      instruction.region = host->second.first;
+      instruction.to = host->second.second;
     }
-    if (auto terms = x.terms.find(instruction); terms != x.terms.end())
-      entry.parts = terms->second;
+    if (auto terms = x.terms.find(instructionIndex); terms != x.terms.end())
+      instruction.parts = terms->second;
   }
 
-  Entry entry;
+  Instruction instruction;
 
 private:
-  void describe(uint32_t instruction) {
+  void describe(uint32_t instructionIndex) {
     switch (op.kind) {
     case OpKind::Join:
       return;
@@ -46,9 +47,9 @@ private:
     case OpKind::LoadInput:
       return loadInput(x.inputs[op.subject]);
     case OpKind::LoadScalars:
-      set(EntryKind::LoadScalars, bundle::LOAD);
-      entry.region = region(x.scalars[device], 0, kScalarsBlock);
-      entry.value = Value::scalars();
+      set(InstructionKind::LoadScalars, bundle::LOAD);
+      instruction.region = region(x.scalars[device], 0, kScalarsBlock);
+      instruction.value = Value::scalars();
       return;
     case OpKind::ScaleLossGradient:
       return computeState(bundle::Compute::SCALE_LOSS_GRADIENT, bundle::BACKWARD, -1);
@@ -59,46 +60,47 @@ private:
     case OpKind::Cast:
       return computeState(bundle::Compute::CAST_PARAMETERS, x.copies[op.subject].phase, static_cast<int32_t>(x.copies[op.subject].value.id));
     case OpKind::Collective:
-      return collective(x.parts[op.subject + instruction - op.instructions.begin]);
+      return collective(x.parts[op.subject + instructionIndex - op.instructions.begin]);
     case OpKind::Norm:
       return computeState(bundle::Compute::NORM, bundle::GRAD_NORM, static_cast<int32_t>(op.subject));
     case OpKind::ClipAndCheck:
       return computeState(bundle::Compute::CLIP_AND_CHECK, bundle::GRAD_NORM, -1);
     case OpKind::Update:
       return computeState(bundle::Compute::UPDATE_GROUP, bundle::UPDATE_STATE, static_cast<int32_t>(x.updates[op.subject].group));
-    case OpKind::Report:
-      set(EntryKind::Report, bundle::READ_METRICS);
-      entry.region = region(x.scalars[device], 0, kScalarsBlock);
-      entry.value = Value::scalars(op.subject);
+    case OpKind::ReadMetrics:
+      set(InstructionKind::ReadMetrics, bundle::READ_METRICS);
+      instruction.region = region(x.scalars[device], 0, kScalarsBlock);
+      instruction.value = Value::scalars(op.subject);
       return;
     }
   }
 
-  void set(EntryKind kind, bundle::Phase phase) {
-    entry.kind = kind;
-    entry.phase = phase;
+  void set(InstructionKind kind, bundle::Phase phase) {
+    instruction.kind = kind;
+    instruction.phase = phase;
   }
 
   void compute(bundle::Compute::Task task, bundle::Phase phase, uint32_t cell) {
-    set(EntryKind::Compute, phase);
-    entry.task = task;
-    entry.cell = static_cast<int32_t>(cell);
+    set(InstructionKind::Compute, phase);
+    instruction.task = task;
+    instruction.cell = static_cast<int32_t>(cell);
   }
 
   void computeState(bundle::Compute::Task task, bundle::Phase phase, int32_t group) {
-    set(EntryKind::Compute, phase);
-    entry.task = task;
-    entry.group = group;
+    set(InstructionKind::Compute, phase);
+    instruction.task = task;
+    instruction.group = group;
   }
 
   void loadInput(const InputRows &rows) {
-    set(EntryKind::LoadInput, bundle::LOAD);
-    entry.input = rows.input;
-    entry.sampleBase = rows.begin;
-    entry.rows = rows.end - rows.begin;
-    entry.region = region(rows.buffer, 0,
-                          static_cast<uint64_t>(entry.rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(rows.input)).bytes_per_row()));
-    entry.value = Value::inputRows(rows.input, {rows.begin, rows.end});
+    set(InstructionKind::LoadInput, bundle::LOAD);
+    instruction.input = rows.input;
+    instruction.sampleBase = rows.begin;
+    instruction.rows = rows.end - rows.begin;
+    instruction.region =
+        region(rows.buffer, 0,
+               static_cast<uint64_t>(instruction.rows) * static_cast<uint64_t>(x.summary.inputs(static_cast<int>(rows.input)).bytes_per_row()));
+    instruction.value = Value::inputRows(rows.input, {rows.begin, rows.end});
   }
 
   void move(const Move &m) {
@@ -108,32 +110,35 @@ private:
     const Region from = region(m.from, static_cast<uint64_t>(m.begin - m.fromBase) * row, count * row);
     const Region to = region(m.to, static_cast<uint64_t>(m.begin - m.toBase) * row, count * row);
     const bool local = op.work == Work::Fixed, sends = !local && device == op.from;
-    set(local ? EntryKind::Copy : sends ? EntryKind::Send : EntryKind::Receive, gradient ? bundle::BACKWARD : bundle::FORWARD);
+    set(local ? InstructionKind::Copy : sends ? InstructionKind::Send : InstructionKind::Receive, gradient ? bundle::BACKWARD : bundle::FORWARD);
     const Samples samples{m.begin, m.end};
-    entry.value = gradient ? Value::activationGradient(m.value, m.cut, samples) : Value::activation(m.value, samples);
-    entry.region = local || sends ? from : to;
+    instruction.value = gradient ? Value::activationGradient(m.value, m.cut, samples) : Value::activation(m.value, samples);
+    instruction.region = local || sends ? from : to;
     if (local)
-      entry.to = to;
+      instruction.to = to;
     else
-      entry.peer = sends ? op.to : op.from;
+      instruction.peer = sends ? op.to : op.from;
   }
 
   void copy(const CopyOp &made) {
-    set(EntryKind::Copy, made.phase);
-    entry.region = made.from;
-    entry.to = made.to;
-    entry.value = made.value;
+    set(InstructionKind::Copy, made.phase);
+    instruction.region = made.from;
+    instruction.to = made.to;
+    instruction.value = made.value;
   }
 
   void collective(const Part &part) {
     const Collective &of = x.graph.collectives[op.from];
-    set(op.work == Work::Gather ? EntryKind::AllGather : op.work == Work::Scatter ? EntryKind::ReduceScatter : EntryKind::AllReduce, of.phase);
-    entry.collective = op.from;
-    entry.value = of.value;
-    entry.region = part.whole;
-    entry.to = part.shard;
+    set(op.work == Work::Gather    ? InstructionKind::AllGather
+        : op.work == Work::Scatter ? InstructionKind::ReduceScatter
+                                   : InstructionKind::AllReduce,
+        of.phase);
+    instruction.collective = op.from;
+    instruction.value = of.value;
+    instruction.region = part.whole;
+    instruction.to = part.shard;
     if (op.work == Work::Sum)
-      entry.toValue = Value::globalSum();
+      instruction.toValue = Value::globalSum();
   }
 
   const PlanLowering &x;
@@ -232,16 +237,18 @@ private:
 
 } // namespace
 
-Entry zorse::step::entryOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instruction) { return Describer(x, op, instruction).entry; }
+Instruction zorse::step::instructionOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex) {
+  return Describer(x, op, instructionIndex).instruction;
+}
 
-void zorse::step::writeEntries(PlanLowering &x) {
-  x.graph.entries.reserve(x.instructionQueues.size());
+void zorse::step::writeInstructions(PlanLowering &x) {
+  x.graph.instructions.reserve(x.instructionQueues.size());
   StateCalls calls(x);
   for (const ScheduledOp &op : x.ops)
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
-      x.graph.entries.push_back(entryOf(x, op, h));
-      Entry &entry = x.graph.entries.back();
-      entry.calls.begin = entry.calls.end = static_cast<uint32_t>(x.graph.calls.size());
-      calls.add(op, entry.id);
+      x.graph.instructions.push_back(instructionOf(x, op, h));
+      Instruction &instruction = x.graph.instructions.back();
+      instruction.calls.begin = instruction.calls.end = static_cast<uint32_t>(x.graph.calls.size());
+      calls.add(op, instruction.id);
     }
 }
