@@ -134,7 +134,7 @@ json toJson(const TrainingOptions &options) {
 
 } // namespace
 
-std::string bodiesFile(uint32_t target) { return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb"; }
+std::string functionsFile(uint32_t target) { return target == 0 ? "functions.pb" : "functions." + std::to_string(target) + ".pb"; }
 
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
 std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }

@@ -240,11 +240,11 @@ private:
   static std::string parts(const Region &r) { return r.bytes() || r.arena() || r.offset() ? " parts " + region(r) : ""; }
 
   void call(const Call &c) {
-    const CompiledFunction *body =
-        names.bodies && c.function() < uint32_t(names.bodies->functions_size()) ? &names.bodies->functions(int(c.function())) : nullptr;
+    const CompiledFunction *function =
+        names.functions && c.function() < uint32_t(names.functions->functions_size()) ? &names.functions->functions(int(c.function())) : nullptr;
     text += "    exec.call " + std::to_string(c.function());
-    if (body && !body->name().empty())
-      text += ' ' + quoted(body->name());
+    if (function && !function->name().empty())
+      text += ' ' + quoted(function->name());
     if (c.unit() >= 0)
       text += " unit " + std::to_string(c.unit()) + (names.summary ? nameIn(names.summary->units(), c.unit()) : "");
     text += " rows [" + std::to_string(c.sample_base()) + ':' + std::to_string(endOf(c.sample_base(), c.rows())) + ']';
@@ -252,7 +252,7 @@ private:
       text += " instance " + std::to_string(static_cast<int64_t>(c.rng_id_base()));
     const SlotBindings slots(program, c);
     for (int i = 0; i < slots.size(); ++i) {
-      const AccessMode mode = body && i < body->arguments_size() ? body->arguments(i).mode() : ACCESS_UNSPECIFIED;
+      const AccessMode mode = function && i < function->arguments_size() ? function->arguments(i).mode() : ACCESS_UNSPECIFIED;
       text += (i ? "," : " (") + ("\n      " + word(kAccess, mode)) + (slots[i].overwrite ? " overwriting " : " ") + value(slots[i].value) + " at " +
               region(slots[i].region);
     }

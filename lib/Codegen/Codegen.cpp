@@ -16,11 +16,11 @@ using namespace mlir;
 using namespace zorse;
 using namespace zorse::codegen;
 
-FailureOr<CompiledBodies> zorse::codegen::compileBodies(ModuleOp functions, const CodegenOptions &options) {
-  FailureOr<CompiledBodies> bodies = lowerBodies(functions, options);
-  if (failed(bodies) || failed(compileKernels(*bodies, functions.getLoc())))
+FailureOr<CompiledFunctions> zorse::codegen::compileFunctions(ModuleOp functions, const CodegenOptions &options) {
+  FailureOr<CompiledFunctions> compiled = lowerFunctions(functions, options);
+  if (failed(compiled) || failed(compileKernels(*compiled, functions.getLoc())))
     return failure();
-  return bodies;
+  return compiled;
 }
 
 std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &options) {
@@ -30,8 +30,8 @@ std::shared_ptr<KernelSet> zorse::codegen::makeKernels(const CodegenOptions &opt
 /// Allows GPUs to compute matrix products in TF32, or to accumulate in f16, if the options request
 /// it.
 static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool sumsF16) {
-  for (bundle::CompiledFunction &body : *library.mutable_functions())
-    for (bundle::Launch &launch : *body.mutable_launches()) {
+  for (bundle::CompiledFunction &compiled : *library.mutable_functions())
+    for (bundle::Launch &launch : *compiled.mutable_launches()) {
       if (!launch.has_matmul() || launch.matmul().operand_type() != bundle::ELEMENT_TYPE_UNSPECIFIED) // results have the type of the operands
         continue;
       bundle::Matmul &matmul = *launch.mutable_matmul();
@@ -40,10 +40,10 @@ static void allowFasterMatmuls(bundle::FunctionLibrary &library, bool tf32, bool
     }
 }
 
-FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const CodegenOptions &options) {
+FailureOr<CompiledFunctions> zorse::codegen::lowerFunctions(ModuleOp functions, const CodegenOptions &options) {
   MLIRContext *context = functions.getContext();
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
-  CompiledBodies result;
+  CompiledFunctions result;
   result.sources = makeKernels(options);
   bool ok = true;
   for (func::FuncOp function : functionsInOrder(functions)) {
@@ -62,18 +62,18 @@ FailureOr<CompiledBodies> zorse::codegen::lowerBodies(ModuleOp functions, const 
   return result;
 }
 
-LogicalResult zorse::codegen::compileKernels(CompiledBodies &bodies, Location location) {
-  bodies.kernels = bodies.sources->size();
-  llvm::Expected<std::string> object = bodies.sources->link(bodies.compiled);
+LogicalResult zorse::codegen::compileKernels(CompiledFunctions &compiled, Location location) {
+  compiled.kernels = compiled.sources->size();
+  llvm::Expected<std::string> object = compiled.sources->link(compiled.compiled);
   if (!object)
     return emitError(location) << llvm::toString(object.takeError());
-  bodies.object = std::move(*object);
-  if (const std::string &directory = bodies.sources->dumpDir(); !directory.empty()) {
+  compiled.object = std::move(*object);
+  if (const std::string &directory = compiled.sources->dumpDir(); !directory.empty()) {
     std::error_code error;
     llvm::raw_fd_ostream out(directory + "/bodies.txt", error);
     if (!error)
-      out << bodies.library.DebugString();
+      out << compiled.library.DebugString();
   }
-  bodies.sources.reset();
+  compiled.sources.reset();
   return success();
 }

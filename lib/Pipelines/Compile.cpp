@@ -52,7 +52,7 @@ Stage lastStage(const CompileOptions &options) {
   case Emit::Exec:
     return Stage::Programs;
   case Emit::Llvm:
-    return Stage::Bodies;
+    return Stage::Lowered;
   case Emit::Nothing:
     break;
   }
@@ -122,7 +122,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.plan = options.plan;
   passOptions.architectures = {codegen::resolveArch(options.arch)};
   passOptions.simulateOnly = options.simulateOnly;
-  passOptions.keepSplit = options.splitBodies;
+  passOptions.keepSplit = options.compileSplitBackward;
   passOptions.threads = options.threads;
   passOptions.cache = options.emit != Emit::Llvm; // cached kernels have no text
 }
@@ -131,7 +131,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
 void printPipeline(const CompileOptions &options, const Model &model) {
   TrainPipelineOptions passOptions;
   fill(passOptions, options, model);
-  passOptions.to = options.cluster.empty() ? Stage::Bodies : Stage::Verified;
+  passOptions.to = options.cluster.empty() ? Stage::Lowered : Stage::Verified;
   OpPassManager passes(ModuleOp::getOperationName());
   buildTrainPipeline(passes, passOptions);
   passes.printAsTextualPipeline(llvm::outs());
@@ -158,7 +158,7 @@ bool runPasses(Session &session, const Model &model) {
   };
   for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
     Pass *end = add(Stage(stage - 1), Stage(stage));
-    if (Stage(stage) == Stage::Bodies && (options.emit == Emit::Llvm || options.last == Stage::Bodies))
+    if (Stage(stage) == Stage::Lowered && (options.emit == Emit::Llvm || options.last == Stage::Lowered))
       end = add(Stage::Plan, Stage::Kernels); // without a plan, all bodies count as used
     ends->stages[end] = Stage(stage);
   }
@@ -224,13 +224,13 @@ bool compileModel(const CompileOptions &options) {
   return true;
 }
 
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &bodies) {
-  Session session(options, Stage::Bodies);
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &library) {
+  Session session(options, Stage::Lowered);
   const std::optional<Model> model = makeModule(session);
   if (!model)
     return false;
   ModuleOp module = *model->imported.module;
-  return parseBytes(module->getAttr(kSummaryAttr), summary) && parseBytes((*module.getOps<TargetOp>().begin()).getBodies(), bodies);
+  return parseBytes(module->getAttr(kSummaryAttr), summary) && parseBytes((*module.getOps<TargetOp>().begin()).getFunctions(), library);
 }
 
 } // namespace zorse::pipelines

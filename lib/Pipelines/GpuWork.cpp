@@ -58,11 +58,11 @@ double attentionFlops(func::FuncOp function) {
 
 } // namespace
 
-bundle::FunctionCost workOf(const bundle::CompiledFunction &body) {
+bundle::FunctionCost workOf(const bundle::CompiledFunction &compiled) {
   bundle::FunctionCost work;
-  work.set_launches(static_cast<uint32_t>(body.launches_size()));
+  work.set_launches(static_cast<uint32_t>(compiled.launches_size()));
   work.mutable_bytes();
-  for (const bundle::Launch &launch : body.launches()) {
+  for (const bundle::Launch &launch : compiled.launches()) {
     if (launch.has_matmul())
       add(work, launch.matmul());
     else if (launch.has_kernel() && !isTensorAttention(launch.kernel()))
@@ -71,17 +71,17 @@ bundle::FunctionCost workOf(const bundle::CompiledFunction &body) {
   return work;
 }
 
-void addGpuWork(ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies) {
-  summary.add_gpu_targets(bodies.library.arch());
+void addGpuWork(ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledFunctions &functions) {
+  summary.add_gpu_targets(functions.library.arch());
   auto fill = [&](bundle::FunctionCost &work, func::FuncOp function) {
     if (!function)
       return;
-    auto body = std::find_if(bodies.library.functions().begin(), bodies.library.functions().end(),
-                             [&](const bundle::CompiledFunction &candidate) { return candidate.name() == bodyName(function); });
-    if (body == bodies.library.functions().end())
+    auto compiled = std::find_if(functions.library.functions().begin(), functions.library.functions().end(),
+                                 [&](const bundle::CompiledFunction &candidate) { return candidate.name() == compiledFunctionName(function); });
+    if (compiled == functions.library.functions().end())
       return;
-    work = workOf(*body);
-    bool tensors = std::any_of(body->launches().begin(), body->launches().end(),
+    work = workOf(*compiled);
+    bool tensors = std::any_of(compiled->launches().begin(), compiled->launches().end(),
                                [](const bundle::Launch &launch) { return launch.has_kernel() && isTensorAttention(launch.kernel()); });
     if (tensors)
       work.set_attention_flops_per_row(attentionFlops(function));

@@ -9,11 +9,11 @@ namespace zorse::pipelines {
 
 /// Returns the launches of one body, without the FLOPs inside attention kernels, which are computed
 /// from the body's function.
-bundle::FunctionCost workOf(const bundle::CompiledFunction &body);
+bundle::FunctionCost workOf(const bundle::CompiledFunction &compiled);
 
 /// Adds the work of all classes on one architecture to the summary of a module.
-/// Precondition: `bodies` were lowered from the module for GPUs, and contain all bodies of its
+/// Precondition: `functions` were lowered from the module for GPUs, and contain all bodies of its
 /// classes.
-void addGpuWork(mlir::ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledBodies &bodies);
+void addGpuWork(mlir::ModuleOp module, bundle::ModelSummary &summary, const codegen::CompiledFunctions &functions);
 
 } // namespace zorse::pipelines

@@ -41,7 +41,7 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
   Result<planning::CostModel> costs = planning::CostModel::make(counted, inputs.cluster, profile, {});
   if (costs.failed())
     return userError(inputs.clusterFile + ": " + costs.message());
-  planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.bodies};
+  planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.library};
   Result<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions());
   if (found.failed())
     return userError(inputs.clusterFile + ": no plan was found: " + found.message());

@@ -46,7 +46,7 @@ static Result<std::optional<planning::Profile>> profileOf(ModuleOp module) {
 Result<PlanInputs> readPlanInputs(ModuleOp module) {
   PlanInputs inputs;
   auto targets = module.getOps<TargetOp>();
-  if (targets.empty() || !parseBytes(module->getAttr(kSummaryAttr), inputs.summary) || !parseBytes((*targets.begin()).getBodies(), inputs.bodies))
+  if (targets.empty() || !parseBytes(module->getAttr(kSummaryAttr), inputs.summary) || !parseBytes((*targets.begin()).getFunctions(), inputs.library))
     return userError("expected " + kSummaryAttr.str() + " and a zorse.target with bodies: run --zorse-lower-bodies first");
   Result<planning::Cluster> cluster = clusterOf(module);
   if (cluster.failed())

@@ -29,7 +29,7 @@ Result<planning::Cluster> clusterOf(mlir::ModuleOp module);
 /// Inputs from which a plan is made and against which it is checked.
 struct PlanInputs {
   bundle::ModelSummary summary;
-  bundle::FunctionLibrary bodies; ///< of the first target; programs, plan and verifier use them
+  bundle::FunctionLibrary library; ///< of the first target; programs, plan and verifier use them
   std::string clusterFile;
   planning::Cluster cluster; ///< with the speeds of the precision and the memory that the profile found
   std::optional<planning::Profile> profile;

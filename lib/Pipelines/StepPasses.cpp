@@ -41,7 +41,7 @@ void releaseFreed() {
 Result<step::StepGraph> expand(const Planned &planned, const step::Plan &plan, step::LoweringStage until) {
   releaseFreed();
   step::LoweringOptions options;
-  options.bodies = &planned.bodies;
+  options.functions = &planned.library;
   options.costs = planned.costs.get();
   options.until = until;
   Result<step::StepGraph> made = step::lowerPlan(planned.summary, plan, options);
@@ -135,7 +135,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
     if (failed(told(step->status)))
       return signalPassFailure();
     const bool direct = isDirect(step->graph);
-    std::vector<std::string> programs = buildPrograms(step->graph, planned.bodies, threads), staged;
+    std::vector<std::string> programs = buildPrograms(step->graph, planned.library, threads), staged;
     // Large steps use most of the memory of a compilation, so only one exists at a time.
     AnalysisManager::PreservedAnalyses others;
     others.preserve<Planned>();
@@ -151,7 +151,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
       if (graph.failed())
         printError(planned.file + ": step staged through host memory, for GPUs that cannot reach each other: " + graph.message());
       else
-        staged = buildPrograms(*graph, planned.bodies, threads);
+        staged = buildPrograms(*graph, planned.library, threads);
       if (staged.empty())
         return signalPassFailure();
       remark += "; " + std::to_string(graph->instructions.size()) + " entries staged through host memory";
@@ -180,7 +180,7 @@ struct VerifyProgramsPass : pipelines::impl::VerifyProgramsBase<VerifyProgramsPa
       byHost.push_back(device.hostStaged);
     const std::string plan = fileOf(module->getAttr(units::kPlanAttr))->text;
     auto verified = [&](const std::vector<std::string> &set, const std::vector<int32_t> &direct) {
-      return set.empty() || verifySerialized(set, planned.summary, planned.bodies, plan, threads, byHost, direct);
+      return set.empty() || verifySerialized(set, planned.summary, planned.library, plan, threads, byHost, direct);
     };
     if (!verified(programs, staged.empty() ? std::vector<int32_t>() : planned.d2dGroups) || !verified(staged, {}))
       return signalPassFailure();
@@ -201,11 +201,11 @@ struct ShowProgramsPass : pipelines::impl::ShowProgramsBase<ShowProgramsPass> {
     const LoweredStep step(planned, until);
     if (step.status.failed())
       return step.status;
-    const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.bodies);
+    const bundle::ProgramNames names = programNames(planned.plan, planned.summary, planned.library);
     module.getBody()->clear();
     module->setAttrs(DictionaryAttr::get(&getContext()));
     for (uint32_t device = 0; device < step.graph.devices.size(); ++device) {
-      Result<bundle::Program> program = step::writeProgram(step.graph, device, planned.bodies);
+      Result<bundle::Program> program = step::writeProgram(step.graph, device, planned.library);
       if (program.failed())
         return program.error();
       Result<std::string> text = bundle::programText(*program, names);

@@ -1,6 +1,6 @@
 // zorse-drop-unused-bodies and zorse-compile-kernels: reduce every target to the bodies that the
 // plan uses, and compile its machine code.
-#include "AssignBodies.h"
+#include "AssignFunctions.h"
 #include "Diagnostics.h"
 #include "Planned.h"
 
@@ -31,13 +31,13 @@ struct Target {
 
 /// Returns the bodies that the host executes if all devices are GPUs: counting the denominator of
 /// the loss, and updates that the plan assigns to the host.
-std::set<int> bodiesOfHost(const Planned &planned) {
-  std::set<int> bodies;
+std::set<int> functionsOfHost(const Planned &planned) {
+  std::set<int> functions;
   if (planned.summary.count_function() >= 0)
-    bodies.insert(planned.summary.count_function());
+    functions.insert(planned.summary.count_function());
   if (llvm::any_of(planned.plan.offload, [](const step::OffloadRule &rule) { return rule.optimizer == step::MemoryTier::Host; }))
-    bodies.insert({int(planned.summary.update_function_decay()), int(planned.summary.update_function_plain())});
-  return bodies;
+    functions.insert({int(planned.summary.update_function_decay()), int(planned.summary.update_function_plain())});
+  return functions;
 }
 
 /// Erases targets that no device runs. A target that only the host needs becomes the last one, with
@@ -46,7 +46,7 @@ void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   for (const bundle::BundleDevice &device : planned.devices)
     targets[device.target].used = true;
   auto forGpus = [](const Target &target) { return codegen::isCudaArch(target.library.arch()); };
-  const std::set<int> ofHost = bodiesOfHost(planned);
+  const std::set<int> ofHost = functionsOfHost(planned);
   Target &first = targets.front();
   const bool forHost = !first.used && !forGpus(first) && !ofHost.empty() &&
                        llvm::all_of(targets, [&](const Target &target) { return !target.used || forGpus(target); });
@@ -64,8 +64,8 @@ void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   llvm::erase_if(targets, [](const Target &target) { return !target.used; });
 }
 
-struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBodiesPass> {
-  using DropUnusedBodiesBase::DropUnusedBodiesBase;
+struct DropUnusedFunctionsPass : pipelines::impl::DropUnusedFunctionsBase<DropUnusedFunctionsPass> {
+  using DropUnusedFunctionsBase::DropUnusedFunctionsBase;
 
   void runOnOperation() final {
     const Planned &planned = getAnalysis<Planned>();
@@ -74,19 +74,20 @@ struct DropUnusedBodiesPass : pipelines::impl::DropUnusedBodiesBase<DropUnusedBo
     ModuleOp module = getOperation();
     std::vector<Target> targets;
     for (auto target : module.getOps<TargetOp>())
-      if (!parseBytes(target.getBodies(), targets.emplace_back(Target{target, {}}).library)) {
+      if (!parseBytes(target.getFunctions(), targets.emplace_back(Target{target, {}}).library)) {
         target.emitOpError("expects bodies to be a serialized BodyLibrary, but it is missing or damaged");
         return signalPassFailure();
       }
     dropTargets(targets, planned);
     const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
     for (Target &target : targets) {
-      auto &bodies = *target.library.mutable_functions();
-      bodies.erase(llvm::remove_if(bodies, [&](const bundle::CompiledFunction &body) { return parts.count(body.name()) > 0; }), bodies.end());
-      codegen::setBodies(target.op, target.library);
+      auto &functions = *target.library.mutable_functions();
+      functions.erase(llvm::remove_if(functions, [&](const bundle::CompiledFunction &compiled) { return parts.count(compiled.name()) > 0; }),
+                      functions.end());
+      codegen::setFunctions(target.op, target.library);
     }
     bundle::ModelSummary summary = planned.summary;
-    nameBodies(summary, targets.front().library);
+    nameFunctions(summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(summary)));
   }
 };

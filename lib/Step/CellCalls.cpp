@@ -135,9 +135,9 @@ private:
 
   // ---- Calls.
 
-  Call &addCall(uint32_t body, int32_t unit) {
+  Call &addCall(uint32_t function, int32_t unit) {
     Call call;
-    call.body = body;
+    call.function = function;
     call.unit = unit;
     call.rows = cell->rows();
     call.sampleBase = cell->sampleBegin;
@@ -171,7 +171,7 @@ private:
       const Segment *segment = segmentOf(calls[made]);
       if (segment && segment->before() != Segment::NOTHING && made > first)
         break;
-      segment ? addSegment(calls[made], *segment, kind > 0) : addUnit(calls[made], calls[made].call->body, kind > 0);
+      segment ? addSegment(calls[made], *segment, kind > 0) : addUnit(calls[made], calls[made].call->function, kind > 0);
     }
     if (made < calls.size())
       begun[{info, kind}] = made;
@@ -179,8 +179,8 @@ private:
       begun.erase(before);
   }
 
-  void addUnit(const CellInside::Call &of, uint32_t body, bool later) {
-    addCall(body, of.unit);
+  void addUnit(const CellInside::Call &of, uint32_t function, bool later) {
+    addCall(function, of.unit);
     for (const Binding &binding : of.call->slots)
       bind(of, binding, later);
   }
@@ -294,22 +294,22 @@ private:
 
   /// Adds the numerators of a cell's losses to the device's sums.
   void addSums() {
-    const uint32_t body = x.summary.sum_loss_function();
+    const uint32_t function = x.summary.sum_loss_function();
     for (int32_t u = cell->unitBegin; u < cell->unitEnd; ++u) {
       const auto &unit = x.summary.units(u);
       if (unit.loss_terms_size() == 0)
         continue;
-      addCall(body, -1);
+      addCall(function, -1);
       std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the body's slots; the unit's order may differ
       terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});
       std::sort(terms.begin(), terms.end());
       for (auto [term, number] : terms)
-        if (x.bodyHas(body, bundle::LOSS, term))
+        if (x.functionHas(function, bundle::LOSS, term))
           addSlot(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
                   Value::lossRows(static_cast<uint32_t>(u), term, samples()));
-      if (x.bodyHas(body, bundle::LOCAL_METRICS, 0))
+      if (x.functionHas(function, bundle::LOCAL_METRICS, 0))
         addSlot(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }

@@ -37,7 +37,7 @@ struct Binding {
 
 /// A call of a unit function's body, with the slots that the body has.
 struct UnitCall {
-  uint32_t body = 0;
+  uint32_t function = 0;
   std::vector<Binding> slots;
 };
 

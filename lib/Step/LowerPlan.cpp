@@ -183,7 +183,7 @@ public:
       options.costs = costs.get();
     }
     if (!options.tables)
-      options.tables = makeLoweringTables(summary, options.bodies, options.costs);
+      options.tables = makeLoweringTables(summary, options.functions, options.costs);
     hints = findHints(summary, plan, options, replicas);
     return Status::success();
   }

@@ -144,14 +144,14 @@ private:
   }
 
   void touch(uint32_t op, uint32_t g, const BufferRange *arrays, Decision by) {
-    const uint32_t body =
+    const uint32_t function =
         x.summary.groups(static_cast<int>(g)).running_stat() ? x.summary.update_function_statistics() : x.summary.update_function_plain();
     for (uint32_t i = 0; i < 2 + x.summary.moments(); ++i)
-      if (x.bodyHas(body, bundle::STATE, i))
+      if (x.functionHas(function, bundle::STATE, i))
         x.addAccess(op, arrays[i].buffer);
-    if (x.bodyHas(body, bundle::SCALARS, 0))
+    if (x.functionHas(function, bundle::SCALARS, 0))
       x.addAccess(op, by.scalars);
-    if (x.bodyHas(body, bundle::OPTIMIZER_STEP, 0))
+    if (x.functionHas(function, bundle::OPTIMIZER_STEP, 0))
       x.addAccess(op, by.step);
   }
 

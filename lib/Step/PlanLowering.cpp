@@ -244,9 +244,9 @@ void PlanLowering::findChunks() {
   }
 }
 
-Call &PlanLowering::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t sampleBase) {
+Call &PlanLowering::addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase) {
   Call call;
-  call.body = body;
+  call.function = function;
   call.unit = unit;
   call.rows = rows;
   call.sampleBase = sampleBase;
@@ -259,7 +259,7 @@ Call &PlanLowering::addCall(uint32_t body, int32_t unit, int64_t rows, int64_t s
 
 void PlanLowering::addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, Value value, bool overwrite) {
   Call &call = graph.calls.back();
-  if (!bodyHas(call.body, kind, index))
+  if (!functionHas(call.function, kind, index))
     return;
   Slot slot;
   slot.kind = kind;
@@ -272,4 +272,6 @@ void PlanLowering::addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::Ac
   call.slots.end = static_cast<uint32_t>(graph.slots.size());
 }
 
-bool PlanLowering::bodyHas(uint32_t body, bundle::ArgumentKind kind, uint32_t index) const { return tables.bodyHas(body, kind, index); }
+bool PlanLowering::functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const {
+  return tables.functionHas(function, kind, index);
+}

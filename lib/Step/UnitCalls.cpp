@@ -29,7 +29,7 @@ public:
   UnitCallBuilder(const LoweringTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.body = segment ? segment->functions(0) : unitFunction(summary, u, task).function(); // bodies of other devices have the same slots
+    call.function = segment ? segment->functions(0) : unitFunction(summary, u, task).function(); // bodies of other devices have the same slots
   }
 
   UnitCall run() {
@@ -60,7 +60,7 @@ private:
   bool arrives(int out) const { return segment && segment->before() != Segment::NOTHING && segment->value() == static_cast<uint32_t>(out); }
 
   void add(bundle::ArgumentKind slot, int index, bundle::AccessMode mode, Operand of, uint32_t id, uint32_t cut = 0) {
-    if (tables.bodyHas(call.body, slot, static_cast<uint32_t>(index)))
+    if (tables.functionHas(call.function, slot, static_cast<uint32_t>(index)))
       call.slots.push_back({slot, static_cast<uint32_t>(index), mode, of, id, cut});
   }
 

@@ -49,27 +49,27 @@ void write(const std::vector<Shard> &shards, bundle::ShardRanges *out) {
 
 struct Writer {
   const StepGraph &graph;
-  const bundle::FunctionLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   bundle::SlotBinder binder;
 
   Status call(const Call &call, bundle::Call *out) {
-    if (call.body >= static_cast<uint32_t>(bodies.functions_size()))
-      return userError("the step calls body " + std::to_string(call.body) + " of unit " + std::to_string(call.unit) + ", and there are " +
-                       std::to_string(bodies.functions_size()));
-    out->set_function(call.body);
+    if (call.function >= static_cast<uint32_t>(functions.functions_size()))
+      return userError("the step calls body " + std::to_string(call.function) + " of unit " + std::to_string(call.unit) + ", and there are " +
+                       std::to_string(functions.functions_size()));
+    out->set_function(call.function);
     out->set_unit(call.unit);
     out->set_rows(call.rows);
     out->set_sample_base(call.sampleBase);
     out->set_rng_id_base(call.instanceBase);
-    const bundle::CompiledFunction &body = bodies.functions(int(call.body));
-    for (const bundle::FunctionArgument &wanted : body.arguments()) {
+    const bundle::CompiledFunction &function = functions.functions(int(call.function));
+    for (const bundle::FunctionArgument &wanted : function.arguments()) {
       const Slot *found = nullptr;
       for (uint32_t i = call.slots.begin; i < call.slots.end && !found; ++i)
         if (graph.slots[i].kind == wanted.kind() && graph.slots[i].index == wanted.index())
           found = &graph.slots[i];
       if (!found)
-        return userError("body '" + body.name() + "' has a slot " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' + std::to_string(wanted.index()) +
-                         " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
+        return userError("body '" + function.name() + "' has a slot " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' +
+                         std::to_string(wanted.index()) + " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
       bundle::Region region;
       bundle::Value value;
       write(found->region, [&] { return &region; });
@@ -178,7 +178,7 @@ struct Writer {
 
 } // namespace
 
-Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies, bundle::Program &out) {
+Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions, bundle::Program &out) {
   assert(device < graph.devices.size() && "a device of the step");
   const DeviceProgram &from = graph.devices[device];
   out.set_device(device);
@@ -196,7 +196,7 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   }
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
-  Writer writer{graph, bodies, bundle::SlotBinder(out)};
+  Writer writer{graph, functions, bundle::SlotBinder(out)};
   out.mutable_instructions()->Reserve(int(from.instructions.size()));
   for (uint32_t i = from.instructions.begin; i < from.instructions.end; ++i)
     if (Status status = writer.instruction(graph.instructions[i], out.add_instructions()); status.failed())
@@ -204,9 +204,9 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   return Status::success();
 }
 
-Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies) {
+Result<bundle::Program> zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions) {
   bundle::Program out;
-  if (Status status = writeProgram(graph, device, bodies, out); status.failed())
+  if (Status status = writeProgram(graph, device, functions, out); status.failed())
     return status;
   return out;
 }

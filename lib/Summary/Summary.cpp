@@ -64,7 +64,7 @@ uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementTyp
   return max;
 }
 
-uint32_t zorse::sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
+uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms) {
   for (const bundle::SumFunction &sum : summary.sums())
     if (sum.type() == type && sum.num_contributions() == terms)
       return sum.function();

@@ -133,7 +133,7 @@ private:
         func::FuncOp function = unitClass.function(static_cast<Task>(task));
         if (!function)
           continue;
-        assert(bodyName(function) == functionName(described, task));
+        assert(compiledFunctionName(function) == functionName(described, task));
         Function &one = *described.add_functions();
         one.set_task(task);
         setCost(one, function);

@@ -34,7 +34,7 @@ public:
 
 private:
   struct Function {
-    uint32_t body;
+    uint32_t function;
     int64_t rows; ///< rows of the latest call
     std::vector<UnitSlot> slots;
   };

@@ -21,9 +21,9 @@ bool failSummary(std::vector<Finding> &findings, const std::string &message) {
 }
 
 /// Returns the segments of the function that begins with `body`; null if it has none.
-const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t body) {
+const google::protobuf::RepeatedPtrField<Function::Segment> *segmentsOf(const bundle::UnitClass &unitClass, uint32_t first) {
   for (const Function &function : unitClass.functions())
-    if (function.function() == body && function.segments_size())
+    if (function.function() == first && function.segments_size())
       return &function.segments();
   return nullptr;
 }
@@ -77,9 +77,9 @@ int64_t verify::elementSize(bundle::ElementType type) {
   }
 }
 
-Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings)
-    : summary(summary), bodies(bodies), plan(plan) {
-  if (checkSummary(findings) && checkBodies(findings) && checkSums(findings) && checkPlan(findings))
+Model::Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings)
+    : summary(summary), functions(functions), plan(plan) {
+  if (checkSummary(findings) && checkFunctions(findings) && checkSums(findings) && checkPlan(findings))
     index();
 }
 
@@ -91,13 +91,13 @@ bool Model::isSound(const bundle::UnitInfo &unit) const {
     return false;
   for (const Function &function : classOf(unit).functions())
     for (const Function::Segment &segment : function.segments())
-      if (!indices(segment.functions(), bodies.functions_size()) || size_t(segment.functions_size()) != devicesOf(classOf(unit)) ||
+      if (!indices(segment.functions(), functions.functions_size()) || size_t(segment.functions_size()) != devicesOf(classOf(unit)) ||
           !segment.functions_size() || segment.value() >= uint32_t(unit.values_out_size()) || segment.term() >= uint32_t(unit.values_out_size()))
         return false;
   std::vector<Function::Task> tasks{Function::FORWARD, Function::BACKWARD};
   if (plan.splitBackward && unit.splits())
     tasks.insert(tasks.end(), {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS});
-  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) { return bodyOf(unit, task) < uint32_t(bodies.functions_size()); });
+  return std::all_of(tasks.begin(), tasks.end(), [&](Function::Task task) { return functionOf(unit, task) < uint32_t(functions.functions_size()); });
 }
 
 bool Model::checkSummary(std::vector<Finding> &findings) {
@@ -108,8 +108,8 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
     return fail("clip_norm is not a number");
   if (!checkGroups(findings))
     return false;
-  if (copies && summary.cast_function() >= uint32_t(bodies.functions_size()))
-    return fail("body " + std::to_string(summary.cast_function()) + " of " + std::to_string(bodies.functions_size()) +
+  if (copies && summary.cast_function() >= uint32_t(functions.functions_size()))
+    return fail("body " + std::to_string(summary.cast_function()) + " of " + std::to_string(functions.functions_size()) +
                 ", which casts, does not exist");
   if (!checkScale(findings))
     return false;
@@ -127,10 +127,10 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
       return fail("unit '" + unit.name() + "' names something that does not exist");
   if (!findRepeated(findings))
     return false;
-  for (uint32_t body : {summary.update_function_decay(), summary.update_function_plain(), summary.update_function_statistics(),
-                        summary.norm_function(), summary.sum_loss_function(), summary.clip_and_check_function()})
-    if (body >= uint32_t(bodies.functions_size()))
-      return fail("body " + std::to_string(body) + " of " + std::to_string(bodies.functions_size()) + " does not exist");
+  for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(), summary.update_function_statistics(),
+                            summary.norm_function(), summary.sum_loss_function(), summary.clip_and_check_function()})
+    if (function >= uint32_t(functions.functions_size()))
+      return fail("body " + std::to_string(function) + " of " + std::to_string(functions.functions_size()) + " does not exist");
   return placeParameters(findings);
 }
 
@@ -171,9 +171,9 @@ bool Model::checkScale(std::vector<Finding> &findings) const {
     return failSummary(findings, "a loss scale of " + std::to_string(scale) + ", doubled after " +
                                      std::to_string(summary.training().loss_scale_interval()) +
                                      " steps: expects a power of two, at least 1, and at least one step");
-  if (summary.scale_loss_gradient_function() >= uint32_t(bodies.functions_size()))
-    return failSummary(findings, "body " + std::to_string(summary.scale_loss_gradient_function()) + " of " + std::to_string(bodies.functions_size()) +
-                                     ", which scales, does not exist");
+  if (summary.scale_loss_gradient_function() >= uint32_t(functions.functions_size()))
+    return failSummary(findings, "body " + std::to_string(summary.scale_loss_gradient_function()) + " of " +
+                                     std::to_string(functions.functions_size()) + ", which scales, does not exist");
   return true;
 }
 
@@ -185,7 +185,7 @@ bool Model::findRepeated(std::vector<Finding> &findings) {
     const auto last = uint32_t(cell.endUnit - 1);
     if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
-    if (repeatedBody(cell, last) >= uint32_t(bodies.functions_size()))
+    if (repeatedFunction(cell, last) >= uint32_t(functions.functions_size()))
       return failSummary(findings, "no body recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
     repeated[last] = true;
   }
@@ -222,10 +222,10 @@ bool Model::checkSums(std::vector<Finding> &findings) {
   for (const auto &sum : summary.sums()) {
     const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
     if (!elementSize(sum.type()) || sum.num_contributions() != before + 1 || sum.num_contributions() > kMaxTerms ||
-        sum.function() >= uint32_t(bodies.functions_size()))
+        sum.function() >= uint32_t(functions.functions_size()))
       return fail(sum, "has an impossible type, number of terms or body");
     last[sum.type()] = sum.num_contributions();
-    const auto &slots = bodies.functions(int(sum.function())).arguments();
+    const auto &slots = functions.functions(int(sum.function())).arguments();
     bool good = slots.size() == int(sum.num_contributions()) + 1;
     for (int s = 0; s < slots.size() && good; ++s) {
       const bool isSum = s == int(sum.num_contributions());
@@ -239,19 +239,19 @@ bool Model::checkSums(std::vector<Finding> &findings) {
   return true;
 }
 
-bool Model::checkBodies(std::vector<Finding> &findings) const {
+bool Model::checkFunctions(std::vector<Finding> &findings) const {
   return checkSlots(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
 }
 
 bool Model::checkSlots(std::vector<Finding> &findings) const {
-  for (const auto &body : bodies.functions()) {
+  for (const auto &function : functions.functions()) {
     std::set<std::pair<int, uint32_t>> seen;
-    for (const auto &slot : body.arguments())
+    for (const auto &slot : function.arguments())
       if (slot.kind() <= bundle::ARGUMENT_UNSPECIFIED || slot.kind() > bundle::SUM || slot.mode() < bundle::READ ||
           slot.mode() > bundle::ACCUMULATE || extentBytes(slot.bytes(), 1) < 0 ||
           (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
         findings.push_back({Code::Malformed, -1, -1,
-                            "body '" + body.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is listed twice"});
+                            "body '" + function.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -283,11 +283,11 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
     }
   };
   for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u)
-    for (uint32_t body : bodiesOf(u))
-      for (const auto &slot : bodies.functions(int(body)).arguments())
+    for (uint32_t function : functionsOf(u))
+      for (const auto &slot : functions.functions(int(function)).arguments())
         if (const auto &unit = summary.units(int(u)); !allowed(slot)) {
           findings.push_back({Code::Malformed, -1, -1,
-                              "body '" + bodies.functions(int(body)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() +
+                              "body '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() +
                                   "' has a kind or mode that unit functions do not have"});
           return false;
         }
@@ -297,8 +297,8 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
 /// Checks that the parts of a split backward form the whole: B has the gradients of values, W those
 /// of parameters, and only they have a deferred block.
 bool Model::checkParts(std::vector<Finding> &findings) const {
-  auto has = [&](uint32_t body, bundle::ArgumentKind kind, int64_t index) {
-    const auto &slots = bodies.functions(int(body)).arguments();
+  auto has = [&](uint32_t function, bundle::ArgumentKind kind, int64_t index) {
+    const auto &slots = functions.functions(int(function)).arguments();
     return std::any_of(slots.begin(), slots.end(),
                        [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
   };
@@ -309,18 +309,18 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
       return false;
     };
     if (repeated[u])
-      for (const auto &slot : bodies.functions(int(bodyOf(unit, Function::RECOMPUTE))).arguments())
+      for (const auto &slot : functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
         if (slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE && (slot.kind() != bundle::SAVED || slot.mode() != bundle::WRITE))
           return fail("the body that recomputes its saved block changes slot '" + slot.name() + "', too");
-    if (has(bodyOf(unit, Function::FORWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1) ||
-        has(bodyOf(unit, Function::BACKWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1))
+    if (has(functionOf(unit, Function::FORWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1) ||
+        has(functionOf(unit, Function::BACKWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1))
       return fail("only the parts of a split backward have a deferred block");
     if (!plan.splitBackward || !unit.splits())
       continue;
-    const uint32_t inputs = bodyOf(unit, Function::INPUT_GRADIENTS), weights = bodyOf(unit, Function::WEIGHT_GRADIENTS);
+    const uint32_t inputs = functionOf(unit, Function::INPUT_GRADIENTS), weights = functionOf(unit, Function::WEIGHT_GRADIENTS);
     if (has(inputs, bundle::PARAMETER_GRADIENT, -1) || has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
       return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
-    for (const auto &slot : bodies.functions(int(bodyOf(unit, Function::BACKWARD))).arguments())
+    for (const auto &slot : functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
       if ((slot.kind() == bundle::PARAMETER_GRADIENT && !has(weights, slot.kind(), slot.index())) ||
           (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, slot.kind(), slot.index())))
         return fail("slot '" + slot.name() + "' of its backward is in neither part");
@@ -331,10 +331,10 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
 /// The other bodies must have the slots through which the replay follows the commit.
 bool Model::checkCommit(std::vector<Finding> &findings) const {
   auto needs = [&](uint32_t index, bundle::ArgumentKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
-    for (const auto &slot : bodies.functions(int(index)).arguments())
+    for (const auto &slot : functions.functions(int(index)).arguments())
       if (slot.kind() == kind && slot.index() == position && std::find(modes.begin(), modes.end(), slot.mode()) != modes.end())
         return true;
-    findings.push_back({Code::Malformed, -1, -1, "body '" + bodies.functions(int(index)).name() + "' has no slot for " + what});
+    findings.push_back({Code::Malformed, -1, -1, "body '" + functions.functions(int(index)).name() + "' has no slot for " + what});
     return false;
   };
   bool good = true;
@@ -443,49 +443,49 @@ bool Model::checkPlan(std::vector<Finding> &findings) {
   return true;
 }
 
-std::vector<uint32_t> Model::bodiesOf(uint32_t index) const {
+std::vector<uint32_t> Model::functionsOf(uint32_t index) const {
   const auto &unit = summary.units(int(index));
-  std::vector<uint32_t> list{bodyOf(unit, Function::FORWARD), bodyOf(unit, Function::BACKWARD)};
+  std::vector<uint32_t> list{functionOf(unit, Function::FORWARD), functionOf(unit, Function::BACKWARD)};
   if (plan.splitBackward && unit.splits())
-    list.insert(list.end(), {bodyOf(unit, Function::INPUT_GRADIENTS), bodyOf(unit, Function::WEIGHT_GRADIENTS)});
+    list.insert(list.end(), {functionOf(unit, Function::INPUT_GRADIENTS), functionOf(unit, Function::WEIGHT_GRADIENTS)});
   if (repeated[index])
-    list.push_back(bodyOf(unit, Function::RECOMPUTE));
+    list.push_back(functionOf(unit, Function::RECOMPUTE));
   for (const Function &function : classOf(unit).functions())
     for (const Function::Segment &segment : function.segments())
       list.insert(list.end(), segment.functions().begin(), segment.functions().end());
   return list;
 }
 
-uint32_t Model::repeatedBody(const PlanView::Cell &cell, uint32_t index) const {
+uint32_t Model::repeatedFunction(const PlanView::Cell &cell, uint32_t index) const {
   const auto &unit = summary.units(int(index));
   if (int64_t(index) + 1 < cell.endUnit)
-    return bodyOf(unit, Function::FORWARD);
-  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? bodyOf(unit, Function::RECOMPUTE) : kNoBody;
+    return functionOf(unit, Function::FORWARD);
+  return extentBytes(classOf(unit).saved_bytes(), 1) > 0 ? functionOf(unit, Function::RECOMPUTE) : kNoFunction;
 }
 
-uint32_t Model::bodyOf(uint32_t index, bundle::Compute::Task task) const {
+uint32_t Model::functionOf(uint32_t index, bundle::Compute::Task task) const {
   const auto &unit = summary.units(int(index));
   if (task == bundle::Compute::F)
-    return bodyOf(unit, Function::FORWARD);
+    return functionOf(unit, Function::FORWARD);
   const bool isB = task == bundle::Compute::B;
   if (!plan.splitBackward)
-    return isB ? bodyOf(unit, Function::BACKWARD) : kNoBody;
+    return isB ? functionOf(unit, Function::BACKWARD) : kNoFunction;
   if (unit.splits())
-    return bodyOf(unit, isB ? Function::INPUT_GRADIENTS : Function::WEIGHT_GRADIENTS);
+    return functionOf(unit, isB ? Function::INPUT_GRADIENTS : Function::WEIGHT_GRADIENTS);
   bool inputs = false, weights = false;
   for (uint32_t v : unit.values_in())
     inputs = inputs || summary.values(int(v)).needs_gradient();
   for (uint32_t p : unit.parameters())
     weights = weights || summary.parameters(int(p)).trainable();
-  return isB == (inputs || !weights) ? bodyOf(unit, Function::BACKWARD) : kNoBody;
+  return isB == (inputs || !weights) ? functionOf(unit, Function::BACKWARD) : kNoFunction;
 }
 
 void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std::vector<UnitCall> &calls) const {
   calls.clear();
-  auto add = [&](int64_t unit, uint32_t body) {
-    const auto *segments = segmentsOf(classOf(summary.units(int(unit))), body);
-    if (!segments && body != kNoBody)
-      calls.push_back({unit, body, {cell.firstSample, cell.endSample}});
+  auto add = [&](int64_t unit, uint32_t function) {
+    const auto *segments = segmentsOf(classOf(summary.units(int(unit))), function);
+    if (!segments && function != kNoFunction)
+      calls.push_back({unit, function, {cell.firstSample, cell.endSample}});
     if (!segments)
       return;
     const std::vector<uint32_t> members = membersOf(plan, cell);
@@ -497,14 +497,14 @@ void Model::callsOf(const PlanView::Cell &cell, bundle::Compute::Task task, std:
   };
   if (task == bundle::Compute::F || (task == bundle::Compute::B && recomputes(cell)))
     for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-      add(u, task == bundle::Compute::F ? bodyOf(uint32_t(u), task) : repeatedBody(cell, uint32_t(u)));
+      add(u, task == bundle::Compute::F ? functionOf(uint32_t(u), task) : repeatedFunction(cell, uint32_t(u)));
   for (int64_t u = cell.endUnit; task != bundle::Compute::F && u-- > cell.firstUnit;)
-    add(u, bodyOf(uint32_t(u), task));
+    add(u, functionOf(uint32_t(u), task));
 }
 
 bool Model::hasWork(const PlanView::Cell &cell, bundle::Compute::Task task) const {
   for (int64_t u = cell.firstUnit; u < cell.endUnit; ++u)
-    if (bodyOf(uint32_t(u), task) != kNoBody)
+    if (functionOf(uint32_t(u), task) != kNoFunction)
       return true;
   return false;
 }
@@ -533,15 +533,15 @@ void Model::index() {
     const auto &unit = summary.units(u);
     // If the plan splits the backward, each contribution belongs to either B or W.
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
-      uint32_t body = bodyOf(uint32_t(u), task);
-      if (body == kNoBody)
+      uint32_t function = functionOf(uint32_t(u), task);
+      if (function == kNoFunction)
         continue;
-      std::vector<uint32_t> called{body};
-      if (const auto *segments = segmentsOf(classOf(unit), body))
+      std::vector<uint32_t> called{function};
+      if (const auto *segments = segmentsOf(classOf(unit), function))
         for (const auto &segment : *segments)
           called.push_back(segment.functions(0)); // the bodies of other devices have the same slots
       for (uint32_t one : called)
-        for (const auto &slot : bodies.functions(int(one)).arguments()) {
+        for (const auto &slot : functions.functions(int(one)).arguments()) {
           if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
             addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
           if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))

@@ -52,10 +52,10 @@ class Model {
 public:
   /// Adds findings without a device if summary, bodies or plan are unusable; no other function may
   /// be called then.
-  Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const PlanView &plan, std::vector<Finding> &findings);
+  Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings);
 
   const bundle::ModelSummary &summary;
-  const bundle::FunctionLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   const PlanView &plan;
 
   /// A parameter's elements inside its group. The elements between pieces are padding without a
@@ -85,19 +85,19 @@ public:
     return max;
   }
 
-  static constexpr uint32_t kNoBody = UINT32_MAX;
+  static constexpr uint32_t kNoFunction = UINT32_MAX;
   const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const { return summary.classes(int(unit.class_id())); }
-  /// The body of one of a unit's functions, or kNoBody if the summary does not name one.
-  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
+  /// The body of one of a unit's functions, or kNoFunction if the summary does not name one.
+  uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
     for (const auto &function : classOf(unit).functions())
       if (function.task() == task)
         return function.function();
-    return kNoBody;
+    return kNoFunction;
   }
   /// A call of a unit function, for samples.
   struct UnitCall {
     int64_t unit;
-    uint32_t body;
+    uint32_t function;
     Range samples;
   };
   /// Appends the calls of a cell's task F, B or W, in order.
@@ -117,10 +117,10 @@ public:
   /// of the state that a decision changes.
   bool scales() const { return summary.training().loss_scale() != 0; }
   int64_t optimizerStepBytes() const { return scales() ? 32 : 8; }
-  bool isScaling(int32_t unit, uint32_t body) const { return scales() && unit < 0 && body == summary.scale_loss_gradient_function(); }
-  bool isUpdate(uint32_t body) const {
-    return body == summary.update_function_decay() || body == summary.update_function_plain() ||
-           (hasStatistics && body == summary.update_function_statistics());
+  bool isScaling(int32_t unit, uint32_t function) const { return scales() && unit < 0 && function == summary.scale_loss_gradient_function(); }
+  bool isUpdate(uint32_t function) const {
+    return function == summary.update_function_decay() || function == summary.update_function_plain() ||
+           (hasStatistics && function == summary.update_function_statistics());
   }
   bool trainable(uint32_t group) const { return summary.groups(group).trainable(); }
   /// Whether some state is updated: there is then a decision, and the host receives it.
@@ -147,17 +147,17 @@ private:
   bool copies = false, hasStatistics = false; ///< some group has a param_dtype
   std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
 
-  /// The body that task F, B or W calls for a unit; kNoBody: the task does not call one. In a plan that splits the
+  /// The body that task F, B or W calls for a unit; kNoFunction: the task does not call one. In a plan that splits the
   /// backward, B and W have separate bodies if the unit supports it. Otherwise the whole backward belongs to W if only
   /// parameters have gradients, and to B if not.
-  uint32_t bodyOf(uint32_t unit, bundle::Compute::Task task) const;
+  uint32_t functionOf(uint32_t unit, bundle::Compute::Task task) const;
   /// The body that B of a cell with recomputation calls first for a unit: the forward body or, for the last unit, the
-  /// body that computes only the saved block. kNoBody: nothing is saved, so there is no such call.
-  uint32_t repeatedBody(const PlanView::Cell &cell, uint32_t unit) const;
+  /// body that computes only the saved block. kNoFunction: nothing is saved, so there is no such call.
+  uint32_t repeatedFunction(const PlanView::Cell &cell, uint32_t unit) const;
   /// Whether B of a cell begins by recomputing its F.
   bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
   /// The bodies of a unit that tasks of the plan may call.
-  std::vector<uint32_t> bodiesOf(uint32_t unit) const;
+  std::vector<uint32_t> functionsOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkGroups(std::vector<Finding> &findings);
   bool checkScale(std::vector<Finding> &findings) const;
@@ -165,7 +165,7 @@ private:
   bool placeParameters(std::vector<Finding> &findings);
   /// Whether everything that a unit names exists.
   bool isSound(const bundle::UnitInfo &unit) const;
-  bool checkBodies(std::vector<Finding> &findings) const;
+  bool checkFunctions(std::vector<Finding> &findings) const;
   bool checkSlots(std::vector<Finding> &findings) const;
   bool checkUnitFunctions(std::vector<Finding> &findings) const;
   bool checkParts(std::vector<Finding> &findings) const;

@@ -201,7 +201,7 @@ private:
     for (int e = 0; e < program.instructions_size(); ++e) {
       const auto &instruction = program.instructions(e);
       for (const bundle::Call &call : instruction.compute().calls()) {
-        const auto &slots = model.bodies.functions(int(call.function())).arguments();
+        const auto &slots = model.functions.functions(int(call.function())).arguments();
         for (const auto &of : slots)
           touches.addSlot(call, of, bound[slot++]);
         ends.push_back(uint32_t(touches.list.size()));
@@ -265,7 +265,7 @@ private:
       firstAccess.push_back(uint32_t(first - accesses.get()));
       for (const bundle::Call &call : instruction.compute().calls()) {
         Touch *const last = touches.list.data() + *end++;
-        Access *const callEnd = collectCall(instruction, model.bodies.functions(int(call.function())), touch, last, next);
+        Access *const callEnd = collectCall(instruction, model.functions.functions(int(call.function())), touch, last, next);
         next = firstCallEnd ? withoutRepeated(first, firstCallEnd, next, callEnd) : callEnd;
         firstCallEnd = firstCallEnd ? firstCallEnd : callEnd;
         touch = last;
@@ -282,7 +282,8 @@ private:
   }
 
   /// Writes a call's accesses to `next` in the order of addresses and returns their end.
-  Access *collectCall(const bundle::Instruction &instruction, const bundle::CompiledFunction &body, Touch *touch, Touch *const last, Access *next) {
+  Access *collectCall(const bundle::Instruction &instruction, const bundle::CompiledFunction &function, Touch *touch, Touch *const last,
+                      Access *next) {
     const Access *const start = next;
     const AddressIntervals &addresses = device.getAddresses();
     std::sort(touch, last, [](const Touch &a, const Touch &b) { return a.begin < b.begin; });
@@ -292,8 +293,8 @@ private:
       const bool write = touch->write;
       if (range.begin < (write ? end : writtenEnd))
         device.report(Code::Alias, instruction.id(),
-                      device.where(instruction) + ": two slots of '" + body.name() + "' overlap at byte " + std::to_string(offsetOf(range.begin)) +
-                          " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
+                      device.where(instruction) + ": two slots of '" + function.name() + "' overlap at byte " +
+                          std::to_string(offsetOf(range.begin)) + " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
       end = std::max(end, range.end);
       if (write)
         writtenEnd = std::max(writtenEnd, range.end);

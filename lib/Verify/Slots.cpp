@@ -255,10 +255,10 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Funct
 
 const std::vector<UnitSlot> &UnitSlots::of(const bundle::Call &call) {
   auto &known = functions[size_t(call.unit())];
-  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.body == call.function(); });
+  auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.function == call.function(); });
   if (function == known.end()) {
     function = known.insert(known.end(), {call.function(), -1, {}});
-    for (const auto &slot : model.bodies.functions(int(call.function())).arguments())
+    for (const auto &slot : model.functions.functions(int(call.function())).arguments())
       function->slots.push_back(unitSlot(model, uint32_t(call.unit()), slot));
   }
   if (function->rows != call.rows()) {
@@ -275,7 +275,7 @@ namespace {
 class CallSlots {
 public:
   CallSlots(Device &device, const bundle::Instruction &instruction, const bundle::Call &call)
-      : device(device), model(device.getModel()), instruction(instruction), call(call), body(model.bodies.functions(int(call.function()))),
+      : device(device), model(device.getModel()), instruction(instruction), call(call), function(model.functions.functions(int(call.function()))),
         bindings(device.getProgram(), call) {}
 
   int size() const { return bindings.size(); }
@@ -283,7 +283,7 @@ public:
   /// \param unit  the required content of the slot of a unit function; null: the call has no unit
   /// \param out   in: the value of the unit function; completed
   bool find(int index, const UnitSlot *unit, Logical &out) const {
-    const auto &slot = body.arguments(index);
+    const auto &slot = function.arguments(index);
     const bundle::SlotBinding binding = bindings[index];
     const int64_t bytes = int64_t(binding.region.bytes());
     if (slot.kind() == bundle::WORKSPACE)
@@ -325,11 +325,11 @@ private:
   const Model &model;
   const bundle::Instruction &instruction;
   const bundle::Call &call;
-  const bundle::CompiledFunction &body;
+  const bundle::CompiledFunction &function;
   const bundle::SlotBindings bindings;
 
   bool fail(const bundle::FunctionArgument &slot, Code code, const std::string &message) const {
-    return device.report(code, instruction.id(), device.where(instruction) + ": slot '" + slot.name() + "' of '" + body.name() + "' " + message);
+    return device.report(code, instruction.id(), device.where(instruction) + ": slot '" + slot.name() + "' of '" + function.name() + "' " + message);
   }
 
   bool isCopyOfCast(const bundle::FunctionArgument &slot) const {

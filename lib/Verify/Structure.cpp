@@ -97,26 +97,26 @@ bool Device::isByHost(int index) const {
 
 bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost) {
   int64_t id = instruction.id();
-  if (call.function() >= uint32_t(model.bodies.functions_size()))
+  if (call.function() >= uint32_t(model.functions.functions_size()))
     return report(Code::Malformed, id, where(instruction) + ": body " + std::to_string(call.function()) + " does not exist");
-  const auto &body = model.bodies.functions(int(call.function()));
+  const auto &function = model.functions.functions(int(call.function()));
   if (call.unit() < -1 || call.unit() >= model.summary.units_size())
     return report(Code::Malformed, id, where(instruction) + ": unit " + std::to_string(call.unit()) + " does not exist");
   if (call.rows() < 1 || call.rows() > kMaxSize || call.sample_base() < 0 || call.sample_base() > kMaxSize)
     return report(Code::Malformed, id,
                   where(instruction) + ": " + std::to_string(call.rows()) + " rows from " + std::to_string(call.sample_base()) + " are impossible");
   const bundle::SlotBindings bindings(program, call);
-  if (bindings.size() != body.arguments_size())
+  if (bindings.size() != function.arguments_size())
     return report(Code::Malformed, id,
-                  where(instruction) + ": body '" + body.name() + "' has " + std::to_string(body.arguments_size()) + " slots, the call binds " +
-                      std::to_string(bindings.size()));
+                  where(instruction) + ": body '" + function.name() + "' has " + std::to_string(function.arguments_size()) +
+                      " slots, the call binds " + std::to_string(bindings.size()));
   if (!bindings.complete())
-    return report(Code::Malformed, id, where(instruction) + ": binds a slot of '" + body.name() + "' to a region or a value that does not exist");
+    return report(Code::Malformed, id, where(instruction) + ": binds a slot of '" + function.name() + "' to a region or a value that does not exist");
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = body.arguments(s);
+    const auto &slot = function.arguments(s);
     const bundle::SlotBinding binding = bindings[s];
     const bundle::Region &region = binding.region;
-    auto what = [&] { return where(instruction) + ": slot '" + slot.name() + "' of '" + body.name() + "'"; };
+    auto what = [&] { return where(instruction) + ": slot '" + slot.name() + "' of '" + function.name() + "'"; };
     if (!checkRegion(region, &instruction, slot.name(), /*mayBeAbsent=*/true))
       return false;
     int64_t expected = extentBytes(slot.bytes(), call.rows());

@@ -4,7 +4,7 @@ using namespace zorse;
 using namespace zorse::verify;
 
 void SymbolicExecution::call(const bundle::Call &call) {
-  const auto &body = model.bodies.functions(int(call.function()));
+  const auto &function = model.functions.functions(int(call.function()));
   const Logical *values = slots.data() + nextSlot;
   const uint32_t *numbers = bound.data() + nextSlot;
   const bundle::SlotBindings bindings(program, call);
@@ -12,7 +12,7 @@ void SymbolicExecution::call(const bundle::Call &call) {
 
   // Reads come first: slots of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = body.arguments(s);
+    const auto &slot = function.arguments(s);
     if (slot.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
@@ -26,9 +26,9 @@ void SymbolicExecution::call(const bundle::Call &call) {
   }
   std::vector<Contribution> norm, loss;
   for (int s = 0; s < bindings.size() && call.unit() < 0; ++s) {
-    if (body.arguments(s).kind() == bundle::LOSS)
+    if (function.arguments(s).kind() == bundle::LOSS)
       loss.push_back({values[s].id, values[s].cut, values[s].begin, values[s].end});
-    if (body.arguments(s).kind() == bundle::STATE && body.arguments(s).index() == 1) {
+    if (function.arguments(s).kind() == bundle::STATE && function.arguments(s).index() == 1) {
       int64_t real = 0;
       model.forPieces(values[s].id, values[s].begin, values[s].end, [&](int64_t begin, int64_t end, uint32_t) {
         norm.push_back({values[s].id, 0, begin, end});
@@ -40,7 +40,7 @@ void SymbolicExecution::call(const bundle::Call &call) {
     }
   }
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = body.arguments(s);
+    const auto &slot = function.arguments(s);
     if (numbers[s] == AddressIntervals::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
@@ -88,8 +88,8 @@ SymbolicExecution::LossGradientScaling SymbolicExecution::seedsFor(const bundle:
     return LossGradientScaling::Loaded;
   const bundle::UnitInfo *unit = call.unit() >= 0 ? &model.summary.units(call.unit()) : nullptr;
   const bool begins =
-      unit && unit->loss_terms_size() && call.function() != model.bodyOf(*unit, bundle::UnitFunction::FORWARD) &&
-      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.function() == model.bodyOf(*unit, bundle::UnitFunction::RECOMPUTE));
+      unit && unit->loss_terms_size() && call.function() != model.functionOf(*unit, bundle::UnitFunction::FORWARD) &&
+      !(extentBytes(model.classOf(*unit).saved_bytes(), 1) > 0 && call.function() == model.functionOf(*unit, bundle::UnitFunction::RECOMPUTE));
   return begins ? LossGradientScaling::Scaled : LossGradientScaling::Either;
 }
 

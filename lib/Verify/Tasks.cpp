@@ -30,10 +30,10 @@ public:
       return checkCell();
     case bundle::Compute::SUM_LOSS:
       phase(bundle::FORWARD, "FORWARD");
-      return only([&](uint32_t body) { return body == model.summary.sum_loss_function(); }, "the loss sum");
+      return only([&](uint32_t function) { return function == model.summary.sum_loss_function(); }, "the loss sum");
     case bundle::Compute::NORM:
       phase(bundle::GRAD_NORM, "COMMIT");
-      return only([&](uint32_t body) { return body == model.summary.norm_function(); }, "the norm");
+      return only([&](uint32_t function) { return function == model.summary.norm_function(); }, "the norm");
     case bundle::Compute::CLIP_AND_CHECK:
       phase(bundle::GRAD_NORM, "COMMIT");
       return onlyOne(model.summary.clip_and_check_function(), "the decision");
@@ -63,12 +63,12 @@ private:
   template <typename Allowed> void only(Allowed allowed, const char *text) {
     for (const bundle::Call &call : compute.calls())
       if (call.unit() >= 0 || !allowed(call.function()))
-        return fail(Code::Call, "calls body '" + model.bodies.functions(int(call.function())).name() + "', expects " + text);
+        return fail(Code::Call, "calls body '" + model.functions.functions(int(call.function())).name() + "', expects " + text);
   }
   void onlyOne(uint32_t its, const char *text) {
     if (compute.calls_size() != 1)
       fail(Code::Call, "has " + std::to_string(compute.calls_size()) + " calls, expects one");
-    only([&](uint32_t body) { return body == its; }, text);
+    only([&](uint32_t function) { return function == its; }, text);
   }
 
   void checkCell() {
@@ -105,8 +105,8 @@ private:
 
   void checkUnitCall(const bundle::Call &call, const Model::UnitCall &its) {
     const auto &unit = model.summary.units(call.unit());
-    if (call.function() != its.body)
-      fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.bodies.functions(int(call.function())).name() + "'");
+    if (call.function() != its.function)
+      fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.functions.functions(int(call.function())).name() + "'");
     if (call.sample_base() != its.samples.begin || call.sample_base() + call.rows() != its.samples.end)
       fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
     if (call.rng_id_base() != unit.rng_id_base())
@@ -127,11 +127,12 @@ private:
     uint32_t decay = model.summary.update_function_decay(), plain = model.summary.update_function_plain();
     const bool statistic = model.summary.groups(compute.group()).running_stat();
     const uint32_t moving = model.summary.update_function_statistics();
-    only([&](uint32_t body) { return statistic ? body == moving : body == decay || body == plain; }, "an update");
+    only([&](uint32_t function) { return statistic ? function == moving : function == decay || function == plain; }, "an update");
     for (const bundle::Call &call : compute.calls()) {
-      const auto &body = model.bodies.functions(int(call.function()));
+      const auto &function = model.functions.functions(int(call.function()));
       const bundle::Value *parameters = checkSlots(
-          call, [&](int s) { return body.arguments(s).kind() == bundle::STATE; }, [&](int s) { return "slot '" + body.arguments(s).name() + "' "; });
+          call, [&](int s) { return function.arguments(s).kind() == bundle::STATE; },
+          [&](int s) { return "slot '" + function.arguments(s).name() + "' "; });
       if (!parameters)
         fail(Code::Call, "an update without state");
       else if (!statistic && decay != plain && (call.function() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
@@ -145,7 +146,7 @@ private:
       fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) + ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
-    only([&](uint32_t body) { return body == model.summary.cast_function(); }, "the cast");
+    only([&](uint32_t function) { return function == model.summary.cast_function(); }, "the cast");
     for (const bundle::Call &call : compute.calls())
       checkSlots(call, [](int) { return true; }, [](int) { return std::string(); });
   }

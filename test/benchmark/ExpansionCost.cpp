@@ -64,7 +64,7 @@ struct Made {
 
 Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
   step::TimeOptions options;
-  options.bodies = &model.bodies;
+  options.functions = &model.functions;
   const auto times = step::timeStep(model.summary, plan, options);
   if (times.failed())
     return times.error();
@@ -73,7 +73,7 @@ Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
 
 Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
   step::LoweringOptions options;
-  options.bodies = &model.bodies;
+  options.functions = &model.functions;
   options.checkMemory = false;
   const auto graph = step::lowerPlan(model.summary, plan, options);
   if (graph.failed())

@@ -89,8 +89,8 @@ std::string CaseFile::read(const std::string &path) {
   if (bytes.rfind(kMagic, 0) != 0)
     return path + " is no case of a kernel";
   Reader in(bytes, sizeof kMagic - 1);
-  std::string bodies;
-  in.list(name), in.list(bodies), in.list(object);
+  std::string functions;
+  in.list(name), in.list(functions), in.list(object);
   runs.resize(in.failed ? 0 : std::min<uint64_t>(in.number<uint64_t>(), 16));
   for (CaseRun &run : runs) {
     run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.instanceBase = in.number<uint64_t>();
@@ -107,5 +107,5 @@ std::string CaseFile::read(const std::string &path) {
     }
     in.failed |= run.overwrite.size() != run.bytes.size();
   }
-  return in.failed || !library.ParseFromString(bodies) ? path + " is damaged" : "";
+  return in.failed || !library.ParseFromString(functions) ? path + " is damaged" : "";
 }

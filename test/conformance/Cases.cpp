@@ -81,7 +81,7 @@ Text &Text::ids(const std::string &name, char shape, int64_t low, int64_t high, 
 }
 
 Text &Text::line(const std::string &text) {
-  body += "  " + expand(text) + "\n";
+  function += "  " + expand(text) + "\n";
   return *this;
 }
 
@@ -110,7 +110,7 @@ Text &Text::out(const std::string &value, char shape) {
 }
 
 std::string Text::str() const {
-  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + body + "  return " + values + " : " + types + "\n}\n";
+  return "func.func @f(" + arguments + ") -> (" + results + ") {\n" + function + "  return " + values + " : " + types + "\n}\n";
 }
 
 std::vector<KernelClass> zorse::conformance::kernelClasses() {

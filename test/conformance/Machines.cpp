@@ -1,6 +1,6 @@
 #include "RunCase.h"
 
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "zorse/runtime/Drivers.h"
 
@@ -20,17 +20,17 @@ class Emulator final : public Machine {
 public:
   explicit Emulator(const std::string &arch) : Machine(arch), products(std::move(*runtime::CpuDevice::create({}))) {}
 
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    library = bodies.library;
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    library = compiled.library;
     std::string error;
     // If the PTX of an architecture also runs, results are compared bit by bit.
-    code = emulator::HostCode::compile(bodies.object, error, true, {}, arch != "emu");
+    code = emulator::HostCode::compile(compiled.object, error, true, {}, arch != "emu");
     return error;
   }
 
-  std::string run(int body, const Call &call) override {
+  std::string run(int function, const Call &call) override {
     emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
-    std::vector<std::string> findings = emulator::runBody(*code, *products, library.functions(body), emulated);
+    std::vector<std::string> findings = emulator::runFunction(*code, *products, library.functions(function), emulated);
     return findings.empty() ? "" : findings.front();
   }
 
@@ -57,26 +57,26 @@ public:
   }
 
   /// A device loads bodies only once, so each library has a separate device.
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    library = bodies.library;
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    library = compiled.library;
     if (library.objects_size() > 0)
-      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary) << bodies.object;
+      std::ofstream(directory + "/" + arch + "/" + library.objects(0), std::ios::binary) << compiled.object;
     device.reset();
     auto made = make("conformance");
     if (made.failed())
       return made.message();
     device = std::move(*made);
-    runtime::Status status = device->loadBodies(library, directory);
+    runtime::Status status = device->loadFunctions(library, directory);
     return status.failed() ? status.message() : "";
   }
 
   std::string run(int index, const Call &call) override {
-    const bundle::CompiledFunction &body = library.functions(index);
+    const bundle::CompiledFunction &function = library.functions(index);
     std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
     std::vector<runtime::DeviceAddress> slots;
     std::vector<size_t> sizes;
-    for (int s = 0; s < body.arguments_size(); ++s) {
-      sizes.push_back(size_t(body.arguments(s).bytes().fixed() + body.arguments(s).bytes().per_row() * call.rows));
+    for (int s = 0; s < function.arguments_size(); ++s) {
+      sizes.push_back(size_t(function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows));
       auto made = device->allocate(bundle::DEVICE, sizes.back() + 64, {});
       if (made.failed())
         return made.message();
@@ -85,10 +85,10 @@ public:
       if (runtime::Status status = device->write(slots.back(), call.slots[size_t(s)], sizes.back()); status.failed())
         return status.message();
     }
-    runtime::BodyArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()};
-    if (runtime::Status status = device->runBody(uint32_t(index), arguments); status.failed())
+    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()};
+    if (runtime::Status status = device->runFunction(uint32_t(index), arguments); status.failed())
       return status.message();
-    for (int s = 0; s < body.arguments_size(); ++s)
+    for (int s = 0; s < function.arguments_size(); ++s)
       if (runtime::Status status = device->read(call.slots[size_t(s)], slots[size_t(s)], sizes[size_t(s)]); status.failed())
         return status.message();
     return "";

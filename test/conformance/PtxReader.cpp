@@ -67,8 +67,8 @@ size_t sizeOf(const bundle::FunctionArgument &slot, int64_t rows) { return size_
 /// Copies of slots at multiples of 128 bytes.
 class Slots {
 public:
-  Slots(const bundle::CompiledFunction &body, int64_t rows) {
-    for (const bundle::FunctionArgument &slot : body.arguments()) {
+  Slots(const bundle::CompiledFunction &function, int64_t rows) {
+    for (const bundle::FunctionArgument &slot : function.arguments()) {
       sizes.push_back(sizeOf(slot, rows));
       memory.emplace_back(sizes.back() / sizeof(Line) + 1);
       addresses.push_back(memory.back().data()->bytes);
@@ -92,10 +92,10 @@ private:
   std::vector<std::vector<Line>> memory;
 };
 
-std::string compareSlots(const bundle::CompiledFunction &body, const std::vector<char *> &got, const std::vector<const char *> &expected,
+std::string compareSlots(const bundle::CompiledFunction &function, const std::vector<char *> &got, const std::vector<const char *> &expected,
                          int64_t rows) {
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &slot = body.arguments(s); slot.mode() != bundle::READ)
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (const bundle::FunctionArgument &slot = function.arguments(s); slot.mode() != bundle::READ)
       if (std::string problem = compareSlot(slot, got[size_t(s)], expected[size_t(s)], sizeOf(slot, rows)); !problem.empty())
         return problem;
   return "";
@@ -110,19 +110,19 @@ public:
 
   Machine *beside() override { return bitcode.get(); }
 
-  std::string load(const codegen::CompiledBodies &bodies) override {
-    library = bodies.library;
+  std::string load(const codegen::CompiledFunctions &compiled) override {
+    library = compiled.library;
     if (options.recording)
-      *options.recording = {bodies.object, {}};
+      *options.recording = {compiled.object, {}};
     count();
     std::string error;
-    program = bodies.object.empty() ? nullptr : ptx::Program::load(bodies.object, error);
+    program = compiled.object.empty() ? nullptr : ptx::Program::load(compiled.object, error);
     return error;
   }
 
   std::string run(int index, const Call &call) override {
-    const bundle::CompiledFunction &body = library.functions(index);
-    Slots slots(body, call.rows);
+    const bundle::CompiledFunction &function = library.functions(index);
+    Slots slots(function, call.rows);
     for (size_t s = 0; s < slots.sizes.size(); ++s)
       std::memcpy(slots.addresses[s], call.slots[s], slots.sizes[s]);
     const std::vector<std::vector<char>> before = slots.contents(call.slots);
@@ -133,11 +133,11 @@ public:
     if (!program)
       return "";
     const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
-    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, body, emulated, options.seed + 1000 * runs++);
+    const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, function, emulated, options.seed + 1000 * runs++);
     if (options.recording)
       options.recording->runs.push_back(
-          {body, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, slots.contents(slots.addresses)});
-    return findings.empty() ? compareSlots(body, call.slots, {other.slots.begin(), other.slots.end()}, call.rows) : findings.front();
+          {function, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, slots.contents(slots.addresses)});
+    return findings.empty() ? compareSlots(function, call.slots, {other.slots.begin(), other.slots.end()}, call.rows) : findings.front();
   }
 
 private:
@@ -164,13 +164,13 @@ std::string conformance::runAgain(const std::string &text, const RecordedRun &ru
   const auto program = ptx::Program::load(text, error);
   if (!program)
     return error;
-  Slots slots(run.body, run.rows);
+  Slots slots(run.function, run.rows);
   std::vector<const char *> expected;
   for (size_t s = 0; s < slots.sizes.size(); ++s) {
     std::memcpy(slots.addresses[s], run.before[s].data(), slots.sizes[s]);
     expected.push_back(run.after[s].data());
   }
   const emulator::EmulatedCall call{run.rows, run.sampleBase, run.instanceBase, slots.addresses, run.overwrite};
-  const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.body, call, seed);
-  return findings.empty() ? compareSlots(run.body, slots.addresses, expected, run.rows) : findings.front();
+  const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.function, call, seed);
+  return findings.empty() ? compareSlots(run.function, slots.addresses, expected, run.rows) : findings.front();
 }

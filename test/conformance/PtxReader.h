@@ -10,7 +10,7 @@ namespace zorse::conformance {
 
 /// Records a run of a body, so that it can be repeated with another text.
 struct RecordedRun {
-  bundle::CompiledFunction body;
+  bundle::CompiledFunction function;
   int64_t rows = 1, sampleBase = 0;
   uint64_t instanceBase = 0;
   std::vector<uint8_t> overwrite;

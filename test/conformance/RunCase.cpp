@@ -25,12 +25,13 @@ constexpr double kBefore = 0.5; ///< initial value of results that are added to
 
 struct Runner {
   func::FuncOp function;
-  const bundle::CompiledFunction &body;
+  const bundle::CompiledFunction &compiled;
   int64_t rows;
   reference::Options options;
   std::vector<Tensor> arguments;
 
-  Runner(func::FuncOp function, const bundle::CompiledFunction &body, int64_t rows, uint64_t seed) : function(function), body(body), rows(rows) {
+  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, uint64_t seed)
+      : function(function), compiled(compiled), rows(rows) {
     options.rows = rows;
     options.seed = 42;
     options.step = 3;
@@ -89,8 +90,8 @@ struct Runner {
 
   char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
     const bool scalars = isSlot(slot, SlotKind::Scalars);
-    for (int i = 0; i < body.arguments_size(); ++i)
-      if (int(body.arguments(i).kind()) == int(slot.getKind()) && (scalars || body.arguments(i).index() == slot.getIndex()))
+    for (int i = 0; i < compiled.arguments_size(); ++i)
+      if (int(compiled.arguments(i).kind()) == int(slot.getKind()) && (scalars || compiled.arguments(i).index() == slot.getIndex()))
         return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(slot) : 0);
     return nullptr;
   }
@@ -101,7 +102,7 @@ struct Runner {
   std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
     Machine::Call call{rows, options.sampleBase, options.instanceBase, {}, {}};
-    for (const bundle::FunctionArgument &slot : body.arguments()) {
+    for (const bundle::FunctionArgument &slot : compiled.arguments()) {
       Buffer &buffer = buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
       call.slots.push_back(buffer.data.get());
       if (slot.kind() == bundle::SCALARS) {
@@ -192,9 +193,9 @@ struct Runner {
 
 } // namespace
 
-std::optional<codegen::CompiledBodies>
+std::optional<codegen::CompiledFunctions>
 conformance::compileAndLoad(Machine &machine, std::string &problem,
-                            const std::function<std::optional<codegen::CompiledBodies>(const std::string &arch)> &compile) {
+                            const std::function<std::optional<codegen::CompiledFunctions>(const std::string &arch)> &compile) {
   if (Machine *beside = machine.beside(); beside && !compileAndLoad(*beside, problem, compile))
     return std::nullopt;
   auto compiled = compile(machine.arch);
@@ -212,14 +213,14 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   OwningOpRef<ModuleOp> module = parse(*context, test.text, type);
   if (!module)
     return fail("does not parse:\n" + test.text);
-  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledBodies> {
+  auto compile = [&](const std::string &arch) -> std::optional<codegen::CompiledFunctions> {
     codegen::CodegenOptions options;
     options.useCache = false;
     options.threads = 1;
     options.optimizationLevel = 2;
     options.arch = arch;
     OwningOpRef<ModuleOp> own(module->clone());
-    auto compiled = codegen::compileBodies(*own, options);
+    auto compiled = codegen::compileFunctions(*own, options);
     return {std::move(compiled)};
   };
   std::string problem;
@@ -227,11 +228,11 @@ Outcome conformance::runCase(const Case &test, const std::string &type, Machine 
   if (!compiled)
     return fail(problem + ":\n" + test.text);
   auto function = *module->getOps<func::FuncOp>().begin();
-  const bundle::CompiledFunction &body = compiled->library.functions(0);
-  outcome.kernels = body.launches_size();
+  const bundle::CompiledFunction &code = compiled->library.functions(0);
+  outcome.kernels = code.launches_size();
   if (!machine.needsResults())
     return fail(machine.run(0, {test.rows, 0, 0, {}, {}}));
-  Runner runner(function, body, test.rows, seed);
+  Runner runner(function, code, test.rows, seed);
   auto expected = reference::evaluate(function, runner.arguments, runner.options);
   auto bands = tolerancesOf(function, runner.arguments, runner.options);
   if (failed(expected) || failed(bands))

@@ -69,15 +69,15 @@ Sums compileSums(const std::string &directory) {
   options.arch = "emu";
   bundle::ModelSummary summary;
   summary.set_compute_type(bundle::F32);
-  auto bodies = codegen::lowerBodies(*module, options);
-  if (mlir::failed(bodies))
+  auto compiled = codegen::lowerFunctions(*module, options);
+  if (mlir::failed(compiled))
     fail("nothing compiles");
-  codegen::appendBuiltinBodies(&context, *bodies, summary, kTerms);
-  if (mlir::failed(codegen::compileKernels(*bodies, module->getLoc())))
+  codegen::appendBuiltinFunctions(&context, *compiled, summary, kTerms);
+  if (mlir::failed(codegen::compileKernels(*compiled, module->getLoc())))
     fail("sums do not compile");
   std::filesystem::create_directories(directory + "/emu");
-  std::ofstream(directory + "/emu/" + bodies->library.objects(0), std::ios::binary) << bodies->object;
-  Sums made{bodies->library, directory, {}};
+  std::ofstream(directory + "/emu/" + compiled->library.objects(0), std::ios::binary) << compiled->object;
+  Sums made{compiled->library, directory, {}};
   for (int b = 0; b < made.library.functions_size(); ++b)
     for (auto [type, list] : {std::pair(bundle::F32, &made.sums.f32), std::pair(bundle::F64, &made.sums.f64)})
       for (uint32_t terms = 2; terms <= kTerms; ++terms)
@@ -91,7 +91,7 @@ std::unique_ptr<QueuedDevice> makeGpu(uint32_t device, const Sums &sums) {
   request.name = "g" + std::to_string(device);
   request.ordinal = int(device);
   auto made = must(must(findDriver("cuda", request.name))->make(request));
-  must(made->loadBodies(sums.library, sums.directory));
+  must(made->loadFunctions(sums.library, sums.directory));
   return made;
 }
 

@@ -8,7 +8,7 @@
 // "attention" and "mlp". Fails if its sectors are moved more than MOST TIMES, or if its forward or backward launches
 // more kernels than MOST FORWARD or MOST BACKWARD, not counting those of attention. MOST CONFLICTS limits the shared
 // memory wavefronts of a single kernel, relative to those without bank conflicts.
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "zorse/Codegen/Codegen.h"
 #include "zorse/Dialect/Zorse/ZorseDialect.h"
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
   module->walk([&](mlir::Operation *op) { op->setLoc(mlir::NameLoc::get(op->getName().getIdentifier())); });
   codegen::CodegenOptions options;
   options.arch = "emu";
-  auto compiled = codegen::compileBodies(*module, options);
+  auto compiled = codegen::compileFunctions(*module, options);
   if (mlir::failed(compiled))
     return 2;
   std::string error;
@@ -61,11 +61,11 @@ int main(int argc, char **argv) {
   };
   bool good = true;
   double conflicts = 1; // maximum over kernels
-  for (const bundle::CompiledFunction &body : compiled->library.functions()) {
+  for (const bundle::CompiledFunction &function : compiled->library.functions()) {
     std::vector<std::vector<uint64_t>> buffers;
-    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(body.arguments_size()), 1)};
+    emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
     std::mt19937 random(1); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
-    for (const bundle::FunctionArgument &slot : body.arguments()) {
+    for (const bundle::FunctionArgument &slot : function.arguments()) {
       const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
       std::vector<uint64_t> &buffer = buffers.emplace_back(bytes / 8 + 32);
       auto *begin = reinterpret_cast<char *>(buffer.data());
@@ -82,14 +82,14 @@ int main(int argc, char **argv) {
           reinterpret_cast<int64_t *>(begin)[i] = int64_t(random() % 50);
     }
     int kernels = 0;
-    const auto isOf = [&](const char *what) { return body.name().find(what) != std::string::npos; };
+    const auto isOf = [&](const char *what) { return function.name().find(what) != std::string::npos; };
     const bool ofBlock = (isOf("attention.") || isOf("mlp.")) && (isOf(".forward") || isOf(".backward")) && !isOf(".backward_");
-    for (const bundle::Launch &launch : body.launches())
+    for (const bundle::Launch &launch : function.launches())
       if (ofBlock && launch.has_kernel())
         ++(launch.origin().find("zorse.attention") == std::string::npos ? launches : attentions)[isOf(".backward")];
     auto observe = [&](const bundle::KernelLaunch &kernel, const emulator::Traffic &traffic) {
       ++kernels;
-      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times  conflicts %.3f\n", body.name().c_str(), kernel.symbol().c_str(),
+      std::printf("%-26s %-60.60s %9.1f KiB  efficiency %.3f  moved %.2f times  conflicts %.3f\n", function.name().c_str(), kernel.symbol().c_str(),
                   double(traffic.sectors) * 32 / 1024, traffic.efficiency(), double(traffic.sectors) / double(traffic.distinctSectors),
                   traffic.conflictFactor());
       conflicts = std::max(conflicts, traffic.conflictFactor());
@@ -97,11 +97,11 @@ int main(int argc, char **argv) {
       if (ofBlock)
         add(block, traffic);
     };
-    for (const std::string &finding : emulator::runBody(*code, **products, body, call, observe)) {
-      std::printf("finding in %s: %s\n", body.name().c_str(), finding.c_str());
+    for (const std::string &finding : emulator::runFunction(*code, **products, function, call, observe)) {
+      std::printf("finding in %s: %s\n", function.name().c_str(), finding.c_str());
       good = false;
     }
-    std::printf("%s: %d kernels\n", body.name().c_str(), kernels);
+    std::printf("%s: %d kernels\n", function.name().c_str(), kernels);
   }
   const auto times = [](const emulator::Traffic &traffic) {
     return double(traffic.sectors) / double(std::max<uint64_t>(traffic.distinctSectors, 1));

@@ -21,8 +21,8 @@ struct Loading {
   fuzz::ScratchFile file{"checkpoint.safetensors"};
 
   Loading() {
-    two.bundle.bodies.clear_objects();
-    two.bundle.bodies.clear_functions();
+    two.bundle.functions.clear_objects();
+    two.bundle.functions.clear_functions();
     for (bundle::Program &program : two.bundle.programs) {
       program.clear_instructions();
       program.clear_queues();

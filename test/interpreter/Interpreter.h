@@ -58,10 +58,10 @@ struct Training {
 };
 
 /// The result of training the model on one device, without programs.
-Result reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const Training &how, const Steps &steps);
+Result reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how, const Steps &steps);
 
 /// Runs the programs of all devices for all steps.
-Outcome run(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const std::vector<bundle::Program> &programs,
+Outcome run(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
             const Steps &steps, const Interleaving &interleaving);
 
 /// Describes the first difference; empty if the results are equal.
@@ -74,7 +74,7 @@ struct Harm {
   std::string what;
   int runs = 0;
 };
-Harm findHarm(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const std::vector<bundle::Program> &programs,
+Harm findHarm(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
               const Result &expected, const Steps &steps, int interleavings, uint32_t seed);
 
 } // namespace zorse::interpret

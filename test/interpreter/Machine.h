@@ -6,7 +6,7 @@
 //   Outcome.cpp       the observable result, and its comparison with the reference
 #pragma once
 
-#include "Bodies.h"
+#include "Functions.h"
 #include "Interpreter.h"
 
 #include <memory>
@@ -39,15 +39,15 @@ struct Active {
 
 class Machine {
 public:
-  Machine(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const std::vector<bundle::Program> &programs,
+  Machine(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const std::vector<bundle::Program> &programs,
           const Steps &steps, const Interleaving &how)
-      : summary(summary), bodies(bodies), programs(programs), steps(steps), how(how), random(how.seed) {}
+      : summary(summary), functions(functions), programs(programs), steps(steps), how(how), random(how.seed) {}
 
   Outcome run();
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::FunctionLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   const std::vector<bundle::Program> &programs;
   const Steps &steps;
   Interleaving how;

@@ -14,19 +14,19 @@ void Machine::startCall(const Half &half, Active &work) {
     return;
   const auto &call = compute.calls(queue.call);
   work.lastCall = queue.call + 1 == compute.calls_size();
-  if (call.function() >= uint32_t(bodies.functions_size()) || call.rows() < 1 || call.rows() > (1 << 20))
+  if (call.function() >= uint32_t(functions.functions_size()) || call.rows() < 1 || call.rows() > (1 << 20))
     invalid("impossible call");
-  const auto &body = bodies.functions(int(call.function()));
+  const auto &function = functions.functions(int(call.function()));
   const bundle::SlotBindings bindings(programs[half.program], call);
-  if (bindings.size() != body.arguments_size())
+  if (bindings.size() != function.arguments_size())
     invalid("slots do not fit the body");
   Role role = roleOf(summary, call.function());
   std::vector<Words> slots;
   std::vector<bool> overwrite;
   std::vector<Span> places;
   std::vector<Span> touched;
-  for (int s = 0; s < body.arguments_size(); ++s) {
-    const auto &slot = body.arguments(s);
+  for (int s = 0; s < function.arguments_size(); ++s) {
+    const auto &slot = function.arguments(s);
     const auto &region = bindings[s].region;
     int64_t bytes = slotBytes(slot, call.rows());
     if (bytes < 0)
@@ -66,13 +66,13 @@ void Machine::startCall(const Half &half, Active &work) {
     for (size_t b = a + 1; b < touched.size(); ++b)
       if (touched[a].conflicts(touched[b]))
         throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.instruction) + " overlap"};
-  execute(summary, bodies, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), slots, overwrite);
+  execute(summary, functions, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), slots, overwrite);
   for (const Span &part : touched)
     if (part.write)
       for (size_t s = 0; s < places.size(); ++s)
         if (places[s].write && places[s].arena == part.arena && places[s].begin <= part.begin && part.end <= places[s].end) {
           Words words(slots[s].begin() + (part.begin - places[s].begin) / 4, slots[s].begin() + (part.end - places[s].begin) / 4);
-          if (body.arguments(int(s)).kind() == bundle::WORKSPACE)
+          if (function.arguments(int(s)).kind() == bundle::WORKSPACE)
             for (uint64_t &word : words)
               word = poison();
           work.writes.push_back({part, std::move(words)});

@@ -1,6 +1,6 @@
 // Trains the model on one device, without programs: units run in order, gradients of values are summed over their
 // users, and one update follows.
-#include "Bodies.h"
+#include "Functions.h"
 #include "Interpreter.h"
 
 #include "zorse/Summary/Summary.h"
@@ -12,8 +12,8 @@ namespace {
 
 class Reference {
 public:
-  Reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const Training &how)
-      : summary(summary), bodies(bodies), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
+  Reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how)
+      : summary(summary), functions(functions), batch(how.batch), splitBackward(how.splitBackward), commitsByGroup(how.commitsByGroup) {
     for (const auto &p : summary.parameters())
       parameters.push_back(initial(p, bundle::Value::PARAMETERS, 0));
     moments.resize(summary.moments());
@@ -106,7 +106,7 @@ public:
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::FunctionLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   int64_t batch;
   bool splitBackward, commitsByGroup;
   std::vector<Words> parameters, gradients, inputs, values, valueGradients, saved, deferred;
@@ -124,28 +124,28 @@ private:
     return words;
   }
 
-  template <typename Find> void call(uint32_t body, int64_t rows, Find find, uint64_t instanceBase = 0) {
+  template <typename Find> void call(uint32_t function, int64_t rows, Find find, uint64_t instanceBase = 0) {
     std::vector<Words> slots;
     std::vector<bool> overwrite;
-    for (const auto &slot : bodies.functions(int(body)).arguments()) {
+    for (const auto &slot : functions.functions(int(function)).arguments()) {
       Words *words = find(slot);
       slots.push_back(words ? *words : Words());
       slots.back().resize(words && rows == 0 ? words->size() : size_t(slotBytes(slot, rows)) / 4);
       overwrite.push_back(false); // every accumulator starts at zero
     }
-    execute(summary, bodies, body, rows, 0, instanceBase, slots, overwrite);
+    execute(summary, functions, function, rows, 0, instanceBase, slots, overwrite);
     int s = 0;
-    for (const auto &slot : bodies.functions(int(body)).arguments()) {
+    for (const auto &slot : functions.functions(int(function)).arguments()) {
       if (Words *words = find(slot); words && slot.mode() != bundle::READ)
         *words = slots[s];
       ++s;
     }
   }
 
-  void unit(int u, uint32_t body) {
+  void unit(int u, uint32_t function) {
     const auto &info = summary.units(u);
     call(
-        body, batch,
+        function, batch,
         [&](const bundle::FunctionArgument &slot) -> Words * {
           int i = int(slot.index());
           switch (slot.kind()) {
@@ -181,9 +181,9 @@ private:
 
 } // namespace
 
-Result interpret::reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const Training &how, const Steps &steps) {
+Result interpret::reference(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const Training &how, const Steps &steps) {
   Result result;
-  Reference machine(summary, bodies, how);
+  Reference machine(summary, functions, how);
   for (size_t s = 0; s < steps.size(); ++s)
     machine.step(int(s), steps[s] == 'T', result);
   machine.finish(result);

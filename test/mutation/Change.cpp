@@ -7,9 +7,9 @@ using namespace zorse::test;
 
 bundle::Region *Change::regionOf(bundle::ArgumentKind kind, int index) const {
   auto &first = *compute().mutable_calls(0);
-  const auto &body = original.model.bodies.functions(int(first.function()));
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (body.arguments(s).kind() == kind && (index < 0 || int(body.arguments(s).index()) == index))
+  const auto &function = original.model.functions.functions(int(first.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == kind && (index < 0 || int(function.arguments(s).index()) == index))
       return EditedSlot(program(), first, s).mutable_region();
   return nullptr;
 }
@@ -38,7 +38,7 @@ Instruction *Change::other(const Wanted &wanted, const char *word) const {
 
 Pick test::slotWhere(SlotWanted wanted) {
   return [wanted = std::move(wanted)](Change &m) {
-    SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted);
+    SlotPlace found = pickSlot(m.programs, m.original.model.functions, m.random, wanted);
     m.call = found.call;
     m.slot = found.slot;
     return found.place;
@@ -134,7 +134,7 @@ bool test::swapWith(Change &m, const Wanted &wanted) {
 }
 
 std::optional<EditedSlot> test::otherSlot(Change &m, const SlotWanted &wanted, const char *word) {
-  SlotPlace found = pickSlot(m.programs, m.original.model.bodies, m.random, wanted, m.place.program);
+  SlotPlace found = pickSlot(m.programs, m.original.model.functions, m.random, wanted, m.place.program);
   EditedSlot slot = slotAt(m.programs, found);
   const auto &own = m.binding().region();
   if (own.bytes() != slot.region().bytes() || own.offset() == slot.region().offset())

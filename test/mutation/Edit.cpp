@@ -5,7 +5,7 @@
 using namespace zorse;
 using namespace zorse::test;
 
-SlotPlace test::pickSlot(const Programs &programs, const bundle::FunctionLibrary &bodies, Random &random, const SlotWanted &wanted, int program) {
+SlotPlace test::pickSlot(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const SlotWanted &wanted, int program) {
   SlotPlace chosen;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p) {
@@ -16,7 +16,7 @@ SlotPlace test::pickSlot(const Programs &programs, const bundle::FunctionLibrary
         const auto &call = programs[p].instructions(e).compute().calls(c);
         const bundle::SlotBindings bindings(programs[p], call);
         for (int s = 0; s < bindings.size(); ++s)
-          if (bindings[s].region.bytes() && wanted(programs[p].instructions(e), bodies.functions(int(call.function())).arguments(s)) &&
+          if (bindings[s].region.bytes() && wanted(programs[p].instructions(e), functions.functions(int(call.function())).arguments(s)) &&
               random() % ++count == 0)
             chosen = {{int(p), e}, c, s};
       }

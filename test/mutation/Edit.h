@@ -250,7 +250,7 @@ inline SlotWanted ofKinds(const std::vector<bundle::ArgumentKind> &kinds) {
     return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end();
   };
 }
-SlotPlace pickSlot(const Programs &programs, const bundle::FunctionLibrary &bodies, Random &random, const SlotWanted &wanted, int program = -1);
+SlotPlace pickSlot(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const SlotWanted &wanted, int program = -1);
 inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
   return {programs[size_t(p.place.program)], *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
 }

@@ -26,12 +26,12 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
         if (wait.position() >= queues[wait.queue()].size() || (!wait.previous_step() && queues[wait.queue()][wait.position()] >= e))
           return false;
       for (const auto &call : instruction.compute().calls()) {
-        const auto &body = original.model.bodies.functions(int(call.function()));
+        const auto &function = original.model.functions.functions(int(call.function()));
         const bundle::SlotBindings bindings(program, call);
-        if (body.arguments_size() != bindings.size())
+        if (function.arguments_size() != bindings.size())
           return false;
         for (int s = 0; s < bindings.size(); ++s)
-          if (int64_t(bindings[s].region.bytes()) != body.arguments(s).bytes().fixed() + body.arguments(s).bytes().per_row() * call.rows())
+          if (int64_t(bindings[s].region.bytes()) != function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows())
             return false;
       }
       halves[instruction.id()].push_back({program.device(), &instruction});

@@ -45,9 +45,9 @@ bool pickParts(Change &m, Parts &parts) {
 }
 
 std::optional<bundle::SlotBinding> findSlot(Change &m, const bundle::Call &call, const bundle::FunctionArgument &wanted) {
-  const auto &body = m.original.model.bodies.functions(int(call.function()));
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (body.arguments(s).kind() == wanted.kind() && body.arguments(s).index() == wanted.index())
+  const auto &function = m.original.model.functions.functions(int(call.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == wanted.kind() && function.arguments(s).index() == wanted.index())
       return bundle::SlotBindings(m.program(), call)[s];
   return {};
 }
@@ -94,7 +94,7 @@ bool gradientsTwice(Change &m) {
   whole.set_function(backward);
   unbind(whole);
   bundle::SlotBinder binder(m.program());
-  for (const auto &slot : m.original.model.bodies.functions(int(backward)).arguments()) {
+  for (const auto &slot : m.original.model.functions.functions(int(backward)).arguments()) {
     const auto inBackward = findSlot(m, *parts.inBackward, slot);
     const auto found = inBackward ? inBackward : findSlot(m, *parts.inWeights, slot);
     if (!found && slot.kind() != bundle::WORKSPACE)

@@ -134,9 +134,9 @@ bool shrinkCall(Change &m) {
   auto &call = m.drawCall();
   if (call.rows() <= 16)
     return false;
-  const auto &body = m.original.model.bodies.functions(int(call.function()));
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (body.arguments(s).kind() == bundle::STATE) {
+  const auto &function = m.original.model.functions.functions(int(call.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == bundle::STATE) {
       EditedSlot slot(m.program(), call, s);
       slot.mutable_region()->set_bytes(slot.region().bytes() - 64);
       slot.mutable_value()->set_end(slot.value().end() - 16);
@@ -148,10 +148,10 @@ bool shrinkCall(Change &m) {
 /// Moves the extent of all slots of a call, or of one, by 16 elements.
 bool shiftCall(Change &m, bool all) {
   auto &call = m.drawCall();
-  const auto &body = m.original.model.bodies.functions(int(call.function()));
+  const auto &function = m.original.model.functions.functions(int(call.function()));
   std::vector<int> slots;
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (body.arguments(s).kind() == bundle::STATE)
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == bundle::STATE)
       slots.push_back(s);
   if (!all)
     slots = {slots[m.draw(slots.size())]};

@@ -47,10 +47,10 @@ bool fewerRows(Change &m) {
     if (!all && c != only)
       continue;
     auto &call = *calls->Mutable(c);
-    const auto &body = m.original.model.bodies.functions(int(call.function()));
+    const auto &function = m.original.model.functions.functions(int(call.function()));
     call.set_rows(call.rows() - 1);
-    for (int s = 0; s < body.arguments_size(); ++s)
-      if (uint64_t row = uint64_t(body.arguments(s).bytes().per_row())) {
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (uint64_t row = uint64_t(function.arguments(s).bytes().per_row())) {
         EditedSlot slot(m.program(), call, s);
         slot.mutable_region()->set_bytes(slot.region().bytes() - row);
         if (slot.value().end() > slot.value().begin())
@@ -159,12 +159,12 @@ bool changeOverwrite(Change &m) {
   return true;
 }
 
-bool wrongBody(Change &m) {
+bool wrongFunction(Change &m) {
   auto &call = m.drawCall();
-  const auto &bodies = m.original.model.bodies;
+  const auto &functions = m.original.model.functions;
   std::vector<uint32_t> fitting;
-  for (int b = 0; b < bodies.functions_size(); ++b)
-    if (uint32_t(b) != call.function() && bodies.functions(b).arguments_size() == bundle::SlotBindings(m.program(), call).size())
+  for (int b = 0; b < functions.functions_size(); ++b)
+    if (uint32_t(b) != call.function() && functions.functions(b).arguments_size() == bundle::SlotBindings(m.program(), call).size())
       fitting.push_back(uint32_t(b));
   if (fitting.empty())
     return false;
@@ -272,7 +272,7 @@ void test::addValueMutations(MutationList &list) {
               swapSlots("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
               {"overwrite and accumulate exchanged", slotWhere(accumulates), changeOverwrite},
               {"contribution elsewhere", slotOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
-              {"wrong body", isCompute, wrongBody},
+              {"wrong body", isCompute, wrongFunction},
               {"wrong unit", isUnitTask, wrongUnit},
               {"wrong random instances", isUnitTask, wrongInstances},
           });

@@ -51,15 +51,15 @@ Outcome tryCase(uint64_t seed, const Options &options, test::RandomCase &drawn) 
   outcome.cells = drawn.plan.cells.size();
   for (const auto &program : real.programs)
     outcome.instructions += size_t(program.instructions_size());
-  auto findings = verify::verifyPrograms(real.model.summary, real.model.bodies, real.plan, real.programs, {});
+  auto findings = verify::verifyPrograms(real.model.summary, real.model.functions, real.plan, real.programs, {});
   for (const auto &finding : findings)
     outcome.problem += (outcome.problem.empty() ? "" : "; ") + verify::toString(finding, real.plan);
   if (options.interleavings > 0 && outcome.instructions <= options.interpreted) {
     outcome.interpreted = true;
     const interpret::Steps steps = "ETTET";
     auto expected =
-        interpret::reference(real.model.summary, real.model.bodies, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
-    auto harm = interpret::findHarm(real.model.summary, real.model.bodies, real.programs, expected, steps, options.interleavings, uint32_t(seed));
+        interpret::reference(real.model.summary, real.model.functions, {real.plan.batch, real.plan.splitBackward, real.plan.commitsByGroup}, steps);
+    auto harm = interpret::findHarm(real.model.summary, real.model.functions, real.programs, expected, steps, options.interleavings, uint32_t(seed));
     if (harm.harmful)
       outcome.problem += (outcome.problem.empty() ? "accepted, but harmful: " : "; also harmful: ") + harm.what;
   }

@@ -102,12 +102,12 @@ void makeModel(Random &random, Kind kind, int units, bundle::ModelSummary &model
   loss.set_name("loss");
   loss.set_factor("1/B");
   model.mutable_units(units - 1)->add_loss_terms(0);
-  const uint32_t bodies = static_cast<uint32_t>(2 * units);
-  model.set_update_function_decay(bodies);
-  model.set_update_function_plain(bodies + 1);
-  model.set_norm_function(bodies + 2);
-  model.set_sum_loss_function(bodies + 3);
-  model.set_clip_and_check_function(bodies + 4);
+  const uint32_t functions = static_cast<uint32_t>(2 * units);
+  model.set_update_function_decay(functions);
+  model.set_update_function_plain(functions + 1);
+  model.set_norm_function(functions + 2);
+  model.set_sum_loss_function(functions + 3);
+  model.set_clip_and_check_function(functions + 4);
 }
 
 void makeCluster(Random &random, Kind kind, int devices, int types, int64_t batch, const bundle::ModelSummary &model, Cluster &cluster) {

@@ -147,9 +147,9 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
   return r;
 }
 
-template <typename T> bundle::CompiledFunction attentionBody(const Shape &s, bool backward) {
-  bundle::CompiledFunction body;
-  bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s, bool backward) {
+  bundle::CompiledFunction function;
+  bundle::LibraryCall &call = *function.add_launches()->mutable_library();
   call.set_name(backward ? "attention_backward" : "attention_forward");
   call.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
   std::vector<std::string> operands = backward
@@ -157,9 +157,9 @@ template <typename T> bundle::CompiledFunction attentionBody(const Shape &s, boo
                                           : std::vector<std::string>{"q", "k", "v", "mask", "out", "lse", "", "scalars"};
   for (const std::string &name : operands) {
     bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
-    body.add_arguments()->mutable_bytes()->set_fixed(1 << 30);
-    body.mutable_arguments(body.arguments_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
-    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentSlot : uint32_t(body.arguments_size() - 1));
+    function.add_arguments()->mutable_bytes()->set_fixed(1 << 30);
+    function.mutable_arguments(function.arguments_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
+    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentSlot : uint32_t(function.arguments_size() - 1));
   }
   auto &integers = *call.mutable_integers();
   integers["query_length"] = s.queries;
@@ -177,13 +177,13 @@ template <typename T> bundle::CompiledFunction attentionBody(const Shape &s, boo
   (*call.mutable_reals())["scale"] = scaleOf(s);
   (*call.mutable_reals())["softcap"] = s.softcap;
   (*call.mutable_reals())["dropout"] = s.dropout;
-  return body;
+  return function;
 }
 
 template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
   zorse::runtime::test::HostSlots slots{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
-  Status status = device.runBody(attentionBody<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, slots});
+  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, slots});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
@@ -191,7 +191,7 @@ template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensor
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
   zorse::runtime::test::HostSlots slots{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
                                         t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
-  Status status = device.runBody(attentionBody<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, slots});
+  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, slots});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 

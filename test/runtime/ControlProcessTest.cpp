@@ -24,9 +24,9 @@ void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duratio
 /// its end of the pipe.
 class Child {
 public:
-  /// `body` writes to the file descriptor it receives and returns the child's exit code. Fork before any thread is
+  /// `function` writes to the file descriptor it receives and returns the child's exit code. Fork before any thread is
   /// started.
-  explicit Child(const std::function<int(uint16_t port, int out)> &body) {
+  explicit Child(const std::function<int(uint16_t port, int out)> &function) {
     int down[2], up[2];
     if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0)
       std::abort();
@@ -38,7 +38,7 @@ public:
       uint16_t port = 0;
       if (::read(down[0], &port, sizeof port) != sizeof port)
         ::_exit(99);
-      ::_exit(body(port, up[1]));
+      ::_exit(function(port, up[1]));
     }
     ::close(down[0]);
     ::close(up[1]);

@@ -20,12 +20,12 @@ public:
   /// A body takes `naps` additional launches of `napMilliseconds` each.
   TroubledDevice(std::unique_ptr<Device> inner, int failAt, int naps = 0, int napMilliseconds = 0)
       : DeviceWrapper(std::move(inner)), failAt_(failAt), naps_(naps), nap_(napMilliseconds) {}
-  Status runBody(uint32_t index, const BodyArguments &arguments) override {
+  Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
     if (calls_++ == failAt_)
       return userError("the device has gone");
     for (int i = 0; i < naps_; ++i, ++launches_)
       std::this_thread::sleep_for(std::chrono::milliseconds(nap_));
-    return DeviceWrapper::runBody(index, arguments);
+    return DeviceWrapper::runFunction(index, arguments);
   }
   uint64_t launches() const override { return launches_ + DeviceWrapper::launches(); }
 

@@ -24,7 +24,7 @@ protected:
     hardware.bundle = "b";
     hardware.run = "steps=3";
     ranks = {hardware, hardware};
-    two.bundle.bodies.set_arch("x86-64-v3");
+    two.bundle.functions.set_arch("x86-64-v3");
   }
 
   std::string check() {
@@ -105,7 +105,7 @@ TEST_F(HardwareTest, ProcessorsOfAnotherFamilyDoNotRunX86) {
 }
 
 TEST_F(HardwareTest, WhereThereIsNoGpuOneMessageSaysSo) {
-  two.bundle.bodies.set_arch("sm_89");
+  two.bundle.functions.set_arch("sm_89");
   for (size_t r = 0; r < ranks.size(); ++r) {
     two.bundle.devices[r].kind = "cuda";
     ranks[r].cpu = "none";

@@ -40,9 +40,9 @@ protected:
     file("plan.json", R"({"global_batch_size": 5, "devices": [{"name": "alpha", "memory": 1048576}, "beta"]})");
     file("cluster.yaml", "name: test\nnodes:\n  - name: here\n    devices:\n      - { name: alpha, kind: cpu }\n      - { name: beta, kind: cpu }\n");
     file("summary.pb", two.bundle.summary.SerializeAsString());
-    file("functions.pb", two.bundle.bodies.SerializeAsString());
+    file("functions.pb", two.bundle.functions.SerializeAsString());
     for (size_t t = 0; t < two.bundle.otherTargets.size(); ++t)
-      file(bundle::bodiesFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
+      file(bundle::functionsFile(uint32_t(t + 1)), two.bundle.otherTargets[t].SerializeAsString());
     for (size_t d = 0; d < two.bundle.programs.size(); ++d)
       file("programs/" + std::to_string(d) + ".pb", two.bundle.programs[d].SerializeAsString());
     for (size_t d = 0; d < two.bundle.hostStaged.size(); ++d)
@@ -104,14 +104,14 @@ TEST_F(LoadBundle, AGoodOneIsReadWhole) {
 
 TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   two.bundle.devices[1].target = 1;
-  two.bundle.otherTargets = {two.bundle.bodies};
+  two.bundle.otherTargets = {two.bundle.functions};
   two.bundle.otherTargets[0].clear_objects();
   two.bundle.otherTargets[0].set_arch("x86-64-v3");
   writeFiles();
   Result<Bundle> bundle = loadBundle(two.bundle.directory);
   ASSERT_FALSE(bundle.failed()) << bundle.message();
-  EXPECT_EQ(bundle->bodiesOf(0).arch(), two.bundle.bodies.arch());
-  EXPECT_EQ(bundle->bodiesOf(1).arch(), "x86-64-v3");
+  EXPECT_EQ(bundle->functionsOf(0).arch(), two.bundle.functions.arch());
+  EXPECT_EQ(bundle->functionsOf(1).arch(), "x86-64-v3");
 
   // Programs refer to bodies and slots in the same way for all targets.
   two.bundle.otherTargets[0].mutable_functions(1)->mutable_arguments(0)->mutable_bytes()->set_fixed(12345);
@@ -120,7 +120,7 @@ TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   two.bundle.otherTargets[0].mutable_functions()->RemoveLast();
   writeFiles();
   expectSays(problem(), {"functions.1.pb: ", "bodies, expected"});
-  two.bundle.otherTargets = {two.bundle.bodies};
+  two.bundle.otherTargets = {two.bundle.functions};
   two.bundle.otherTargets[0].add_objects("more.so");
   writeFiles();
   expectSays(problem(), {"does not list kernels/", "more.so"});
@@ -358,15 +358,15 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
     instruction(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
   writeFiles();
   expectSays(problem(), {"no body adds the terms of direct transfers"});
-  bundle::CompiledFunction &body = *two.bundle.bodies.add_functions();
-  body.set_name("sum");
+  bundle::CompiledFunction &function = *two.bundle.functions.add_functions();
+  function.set_name("sum");
   for (int s = 0; s < 3; ++s)
-    body.add_arguments()->set_kind(s < 2 ? bundle::CONTRIBUTION : bundle::SUM);
+    function.add_arguments()->set_kind(s < 2 ? bundle::CONTRIBUTION : bundle::SUM);
   for (bundle::ElementType type : {bundle::F32, bundle::F64}) {
     bundle::SumFunction &sum = *two.bundle.summary.add_sums();
     sum.set_type(type);
     sum.set_num_contributions(2);
-    sum.set_function(uint32_t(two.bundle.bodies.functions_size() - 1));
+    sum.set_function(uint32_t(two.bundle.functions.functions_size() - 1));
   }
   writeFiles();
   expectSays(problem(), {"are needed"}); // memory for the contributions

@@ -25,13 +25,13 @@ struct Case {
 template <typename T> T element(uint64_t i) { return T(int64_t((i * 2654435761u) % 2001) - 1000) / T(1000); }
 
 template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool tb, bool accumulate, std::vector<T> *out = nullptr) {
-  bundle::CompiledFunction body;
+  bundle::CompiledFunction function;
   for (int i = 0; i < 3; ++i) {
-    bundle::FunctionArgument &slot = *body.add_arguments();
+    bundle::FunctionArgument &slot = *function.add_arguments();
     slot.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
     slot.mutable_bytes()->set_fixed(1 << 30);
   }
-  bundle::Matmul &product = *body.add_launches()->mutable_matmul();
+  bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
   product.set_transpose_a(ta);
   product.set_transpose_b(tb);
@@ -62,10 +62,10 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
     std::fill(result.begin(), result.end(), T(NAN)); // must not be read
   zorse::runtime::test::HostSlots slots{a.data(), b.data(), result.data()};
   uint8_t overwrite[] = {0, 0, uint8_t(!accumulate)};
-  BodyArguments arguments;
+  FunctionArguments arguments;
   arguments.slots = slots;
   arguments.overwrite = overwrite;
-  Status status = device.runBody(body, arguments);
+  Status status = device.runFunction(function, arguments);
   ASSERT_FALSE(status.failed()) << status.message();
 
   double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;

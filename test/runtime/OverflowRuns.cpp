@@ -151,8 +151,8 @@ private:
     if (!schedule_.kind[step] || call.device != devices[schedule_.choice[step] % devices.size()] ||
         call.instruction.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
       return;
-    for (int s = 0; s < call.body.arguments_size(); ++s)
-      if (const bundle::FunctionArgument &slot = call.body.arguments(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
+    for (int s = 0; s < call.function.arguments_size(); ++s)
+      if (const bundle::FunctionArgument &slot = call.function.arguments(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
         const double wide = loss ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
         const float narrow = float(wide);
         must(slot.type() == bundle::F64 ? call.memory.write(call.slots[s], &wide, 8) : call.memory.write(call.slots[s], &narrow, 4));

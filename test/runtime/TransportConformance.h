@@ -23,13 +23,13 @@ using MakeTransports = std::vector<std::unique_ptr<Transport>> (*)(uint32_t devi
 
 class TransportConformance : public ::testing::TestWithParam<MakeTransports> {
 protected:
-  /// Runs `body` on one thread per device and expects success on all devices.
-  void onAll(uint32_t devices, const std::function<Status(uint32_t, Transport &)> &body) {
+  /// Runs `function` on one thread per device and expects success on all devices.
+  void onAll(uint32_t devices, const std::function<Status(uint32_t, Transport &)> &function) {
     auto transports = GetParam()(devices);
     std::vector<std::thread> threads;
     std::vector<Status> results(devices);
     for (uint32_t d = 0; d < devices; ++d)
-      threads.emplace_back([&, d] { results[d] = body(d, *transports[d]); });
+      threads.emplace_back([&, d] { results[d] = function(d, *transports[d]); });
     for (std::thread &thread : threads)
       thread.join();
     for (uint32_t d = 0; d < devices; ++d)

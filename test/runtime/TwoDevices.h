@@ -33,7 +33,7 @@ public:
     bundle.plan = "{}";
     bundle.programs.resize(2);
     summary();
-    bodies();
+    functions();
     programs();
     WeightSource w;
     w.name = "w";
@@ -77,9 +77,9 @@ private:
     s.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
   }
 
-  static void slot(bundle::CompiledFunction &body, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
+  static void slot(bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
                    int64_t perRow) {
-    bundle::FunctionArgument &slot = *body.add_arguments();
+    bundle::FunctionArgument &slot = *function.add_arguments();
     slot.set_kind(kind);
     slot.set_index(index);
     slot.set_mode(mode);
@@ -87,31 +87,31 @@ private:
     slot.mutable_bytes()->set_per_row(perRow);
     slot.set_type(bundle::F32);
   }
-  static void kernel(bundle::CompiledFunction &body, const char *symbol, int64_t fixed, int64_t perRow) {
-    bundle::KernelLaunch &launch = *body.add_launches()->mutable_kernel();
+  static void kernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed, int64_t perRow) {
+    bundle::KernelLaunch &launch = *function.add_launches()->mutable_kernel();
     launch.set_symbol(symbol);
-    for (int i = 0; i < body.arguments_size(); ++i)
+    for (int i = 0; i < function.arguments_size(); ++i)
       launch.add_operands()->set_argument(i);
     launch.mutable_iterations()->set_fixed(fixed);
     launch.mutable_iterations()->set_per_row(perRow);
   }
-  static void library(bundle::CompiledFunction &body, const char *name) {
-    bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+  static void library(bundle::CompiledFunction &function, const char *name) {
+    bundle::LibraryCall &call = *function.add_launches()->mutable_library();
     call.set_name(name);
     call.set_type(bundle::F32);
-    for (int i = 0; i < body.arguments_size(); ++i)
+    for (int i = 0; i < function.arguments_size(); ++i)
       call.add_operands()->set_argument(i);
   }
 
   enum { Double, Dot, DotGradient, SumLoss, Norm, Decide, Update };
 
-  void bodies() {
-    bundle.bodies.set_arch("x86-64");
-    bundle.bodies.add_objects("kernels.so");
+  void functions() {
+    bundle.functions.set_arch("x86-64");
+    bundle.functions.add_objects("kernels.so");
     auto add = [&](const char *name) -> bundle::CompiledFunction & {
-      bundle::CompiledFunction &body = *bundle.bodies.add_functions();
-      body.set_name(name);
-      return body;
+      bundle::CompiledFunction &function = *bundle.functions.add_functions();
+      function.set_name(name);
+      return function;
     };
     using namespace bundle;
     bundle::CompiledFunction &twice = add("double");
@@ -181,13 +181,13 @@ private:
   };
 
   /// Appends an entry with one call.
-  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t body, int32_t unit, int64_t rows,
+  void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t function, int32_t unit, int64_t rows,
             int64_t base, const std::vector<Bound> &slots) {
     bundle::Compute &compute = *instruction(device, id, 0, phase).mutable_compute();
     compute.set_task(task);
     compute.set_cell(cell);
     bundle::Call &c = *compute.add_calls();
-    c.set_function(body);
+    c.set_function(function);
     c.set_unit(unit);
     c.set_rows(rows);
     c.set_sample_base(base);

@@ -29,7 +29,7 @@ bundle::Value value(Kind kind, uint32_t id, uint32_t cut, int64_t begin, int64_t
 class Builder {
 public:
   Builder(const SyntheticModel &model, const SerialPlan &plan)
-      : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), binders(programs.begin(), programs.end()),
+      : summary(model.summary), functions(model.functions), plan(plan), programs(plan.devices), binders(programs.begin(), programs.end()),
         last(plan.devices, -1) {}
 
   std::vector<bundle::Program> build() {
@@ -77,7 +77,7 @@ public:
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::FunctionLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   const SerialPlan &plan;
   std::vector<bundle::Program> programs;
   std::vector<bundle::SlotBinder> binders; ///< per program
@@ -304,12 +304,12 @@ private:
     uint32_t d = cell.device;
     int64_t rows = cell.endSample - cell.firstSample;
     auto *call = compute->add_calls();
-    call->set_function(bodyOf(u, compute->task()));
+    call->set_function(functionOf(u, compute->task()));
     call->set_unit(u);
     call->set_rows(rows);
     call->set_sample_base(cell.firstSample);
     call->set_rng_id_base(unit.rng_id_base());
-    for (const auto &slot : bodies.functions(int(call->function())).arguments()) {
+    for (const auto &slot : functions.functions(int(call->function())).arguments()) {
       int i = int(slot.index());
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what, bool overwrite = false) {
         binders[d].bind(*call, where, what, overwrite);
@@ -373,7 +373,7 @@ private:
         bindTo({}, {});
       }
     }
-    if (call->function() == bodyOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
+    if (call->function() == functionOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
       for (uint32_t p : unit.parameters())
         startedGroups.insert({d, summary.parameters(int(p)).group()});
   }
@@ -449,7 +449,7 @@ private:
     for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
       bundle::Compute *compute = nullptr;
       for (int u = cell.endUnit - 1; u >= cell.firstUnit; --u) {
-        if (bodyOf(u, task) < 0)
+        if (functionOf(u, task) < 0)
           continue;
         if (!compute) {
           compute = add(int(cell.device), 0, bundle::BACKWARD)->mutable_compute();
@@ -463,23 +463,23 @@ private:
     }
   }
 
-  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).function(); }
+  uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).function(); }
 
   /// The body that a task calls for a unit, or -1.
-  int bodyOf(int u, bundle::Compute::Task task) const {
+  int functionOf(int u, bundle::Compute::Task task) const {
     const auto &unit = summary.units(u);
     if (task == bundle::Compute::F)
-      return int(bodyOf(unit, bundle::UnitFunction::FORWARD));
+      return int(functionOf(unit, bundle::UnitFunction::FORWARD));
     const bool first = task == bundle::Compute::B;
     if (!plan.splitBackward)
-      return first ? int(bodyOf(unit, bundle::UnitFunction::BACKWARD)) : -1;
+      return first ? int(functionOf(unit, bundle::UnitFunction::BACKWARD)) : -1;
     if (unit.splits())
-      return int(bodyOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS : bundle::UnitFunction::WEIGHT_GRADIENTS));
+      return int(functionOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS : bundle::UnitFunction::WEIGHT_GRADIENTS));
     auto needed = [&](uint32_t v) { return summary.values(int(v)).needs_gradient(); };
     auto trained = [&](uint32_t p) { return summary.parameters(int(p)).trainable(); };
     const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) &&
                              std::any_of(unit.parameters().begin(), unit.parameters().end(), trained);
-    return first == onlyWeights ? -1 : int(bodyOf(unit, bundle::UnitFunction::BACKWARD));
+    return first == onlyWeights ? -1 : int(functionOf(unit, bundle::UnitFunction::BACKWARD));
   }
 
   /// Ranges of elements without padding and with the same decay.

@@ -88,9 +88,9 @@ struct Maker {
     }
   }
 
-  bundle::FunctionArgument *slot(bundle::CompiledFunction *body, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
-                                 int64_t perRow, const std::string &name) {
-    auto *s = body->add_arguments();
+  bundle::FunctionArgument *slot(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                                 int64_t fixed, int64_t perRow, const std::string &name) {
+    auto *s = function->add_arguments();
     s->set_kind(kind);
     s->set_index(index);
     s->set_mode(mode);
@@ -101,7 +101,7 @@ struct Maker {
     return s;
   }
 
-  void unitBodies(int u) {
+  void unitFunctions(int u) {
     auto &summary = model.summary;
     auto *unit = summary.mutable_units(u);
     bool keepsInput = random() % 3 != 0, backwardReadsInputs = random() % 3 != 0;
@@ -130,8 +130,8 @@ struct Maker {
         continue;
       const bool forward = task == Function::FORWARD || task == Function::RECOMPUTE;
       const bool part = task == Function::INPUT_GRADIENTS || task == Function::WEIGHT_GRADIENTS;
-      auto *body = model.bodies.add_functions();
-      uint32_t index = uint32_t(model.bodies.functions_size() - 1);
+      auto *body = model.functions.add_functions();
+      uint32_t index = uint32_t(model.functions.functions_size() - 1);
       body->set_name(functionName(unitClass, task));
       auto &function = mutableFunction(summary, u, task);
       function.set_function(index);
@@ -174,50 +174,50 @@ struct Maker {
     }
   }
 
-  void stateBodies() {
+  void stateFunctions() {
     auto &summary = model.summary;
     for (bool decay : {true, false}) {
-      auto *body = model.bodies.add_functions();
-      body->set_name(decay ? "update_decay" : "update_plain");
+      auto *function = model.functions.add_functions();
+      function->set_name(decay ? "update_decay" : "update_plain");
       for (int s = 0; s < 2 + options.moments; ++s)
-        slot(body, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
+        slot(function, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
              s == 0   ? "parameters"
              : s == 1 ? "gradients"
                       : "moments");
-      slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
-      slot(body, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
-      (decay ? summary.set_update_function_decay(model.bodies.functions_size() - 1)
-             : summary.set_update_function_plain(model.bodies.functions_size() - 1));
+      slot(function, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
+      slot(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
+      (decay ? summary.set_update_function_decay(model.functions.functions_size() - 1)
+             : summary.set_update_function_plain(model.functions.functions_size() - 1));
     }
-    auto *norm = model.bodies.add_functions();
+    auto *norm = model.functions.add_functions();
     norm->set_name("norm");
     slot(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
     slot(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
-    summary.set_norm_function(model.bodies.functions_size() - 1);
-    auto *loss = model.bodies.add_functions();
+    summary.set_norm_function(model.functions.functions_size() - 1);
+    auto *loss = model.functions.add_functions();
     loss->set_name("sum_loss");
     for (int k = 0; k < options.lossTerms; ++k)
       slot(loss, bundle::LOSS, uint32_t(k), bundle::READ, 0, 4, "loss");
     slot(loss, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
-    summary.set_sum_loss_function(model.bodies.functions_size() - 1);
-    auto *decide = model.bodies.add_functions();
+    summary.set_sum_loss_function(model.functions.functions_size() - 1);
+    auto *decide = model.functions.add_functions();
     decide->set_name("decide");
     slot(decide, bundle::LOCAL_METRICS, 0, bundle::READ, 128, 0, "sums");
     slot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
     slot(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
-    summary.set_clip_and_check_function(model.bodies.functions_size() - 1);
+    summary.set_clip_and_check_function(model.functions.functions_size() - 1);
     if (options.scales) {
-      auto *scale = model.bodies.add_functions();
+      auto *scale = model.functions.add_functions();
       scale->set_name("scale_seeds");
       slot(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
       slot(scale, bundle::OPTIMIZER_STEP, 0, bundle::READ, 32, 0, "step");
-      summary.set_scale_loss_gradient_function(model.bodies.functions_size() - 1);
+      summary.set_scale_loss_gradient_function(model.functions.functions_size() - 1);
       summary.mutable_training()->set_loss_scale(1024);
       summary.mutable_training()->set_loss_scale_interval(2000);
     }
     for (auto [type, size] : {std::pair(bundle::F32, 4), std::pair(bundle::F64, 8)})
       for (uint32_t terms = 2; terms <= options.sumTerms; ++terms) {
-        auto *sum = model.bodies.add_functions();
+        auto *sum = model.functions.add_functions();
         sum->set_name("sum");
         for (uint32_t term = 0; term < terms; ++term)
           slot(sum, bundle::CONTRIBUTION, term, bundle::READ, 0, size, "part");
@@ -227,15 +227,15 @@ struct Maker {
         auto *known = summary.add_sums();
         known->set_type(type);
         known->set_num_contributions(terms);
-        known->set_function(uint32_t(model.bodies.functions_size() - 1));
+        known->set_function(uint32_t(model.functions.functions_size() - 1));
       }
     if (!options.copies)
       return;
-    auto *cast = model.bodies.add_functions();
+    auto *cast = model.functions.add_functions();
     cast->set_name("cast");
     slot(cast, bundle::STATE, 0, bundle::READ, 0, 4, "parameters");
     slot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, 2, "copy");
-    summary.set_cast_function(model.bodies.functions_size() - 1);
+    summary.set_cast_function(model.functions.functions_size() - 1);
   }
 
   /// Adds irregularities of real models to the chain.
@@ -347,8 +347,8 @@ struct Maker {
     }
     group();
     for (int u = 0; u < options.units; ++u)
-      unitBodies(u);
-    stateBodies();
+      unitFunctions(u);
+    stateFunctions();
     summary.set_content_hash("synthetic");
     return std::move(model);
   }

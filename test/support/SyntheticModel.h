@@ -8,7 +8,7 @@ namespace zorse::test {
 
 struct SyntheticModel {
   bundle::ModelSummary summary;
-  bundle::FunctionLibrary bodies;
+  bundle::FunctionLibrary functions;
 };
 
 struct SyntheticOptions {

@@ -299,17 +299,17 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
   Result<std::unique_ptr<CpuDevice>> device = CpuDevice::create(options);
   if (device.failed())
     return device.error();
-  bundle::CompiledFunction body;
-  body.set_name("product");
+  bundle::CompiledFunction function;
+  function.set_name("product");
   for (uint32_t i = 0; i < 3; ++i) {
-    bundle::FunctionArgument &slot = *body.add_arguments();
+    bundle::FunctionArgument &slot = *function.add_arguments();
     slot.set_kind(bundle::WORKSPACE);
     slot.set_index(i);
     slot.set_mode(bundle::UPDATE);
     slot.set_type(bundle::F32);
     slot.mutable_bytes()->set_fixed(n * n * 4);
   }
-  bundle::Matmul &product = *body.add_launches()->mutable_matmul();
+  bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
   for (bundle::AffineSize *extent : {product.mutable_m(), product.mutable_n(), product.mutable_k()})
     extent->set_fixed(n);
@@ -333,14 +333,14 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
     slots.push_back((*allocated)->base());
     memory.push_back(std::move(*allocated));
   }
-  BodyArguments arguments;
+  FunctionArguments arguments;
   arguments.slots = slots.data();
-  Status failure = (*device)->runBody(body, arguments); // warm-up
+  Status failure = (*device)->runFunction(function, arguments); // warm-up
   CpuQuota quota = cpuQuota();
   std::vector<double> samples;
   for (int round = 0; round < 5 && failure.succeeded(); ++round)
     samples.push_back(timedSample(std::max(0.1, 20 * quota.period), [&]() -> int64_t {
-      if (Status status = (*device)->runBody(body, arguments); status.failed())
+      if (Status status = (*device)->runFunction(function, arguments); status.failed())
         failure = status;
       return 1;
     }));

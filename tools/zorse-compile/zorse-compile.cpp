@@ -57,7 +57,7 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
 }
 
 void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_flag("--compile-split-backward", o.splitBodies, "compile split backwards even if the plan does not use them, for zorse-profile");
+  app.add_flag("--compile-split-backward", o.compileSplitBackward, "compile split backwards even if the plan does not use them, for zorse-profile");
 
   app.add_flag("--with-generation", o.sampling, "also compile text generation (logits of one position), for zorse-run --generate-interval");
 

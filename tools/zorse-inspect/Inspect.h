@@ -31,7 +31,7 @@ void printPlan(const InspectedBundle &what);
 /// Prints the schedule on the simulated clock, one line per device and queue.
 void printTimeline(const InspectedBundle &what);
 
-void printBodies(const bundle::BundleView &bundle);
+void printFunctions(const bundle::BundleView &bundle);
 
 struct KernelQuery {
   std::string device, arch; ///< empty: all devices, all architectures

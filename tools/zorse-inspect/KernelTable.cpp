@@ -108,16 +108,16 @@ Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const st
                          "' launches, and the memory it touches (" + symbol + "_needs), got " +
                          (found == code.end() ? "none of that name" : "no such list, or another number of operands") + ". Compile the bundle again");
       KernelRow &row = rows[symbol];
-      if (row.bodies.empty()) {
+      if (row.functions.empty()) {
         row.symbol = symbol;
         row.origin = launch.origin();
         row.threads = launch.kernel().threads();
         row.launchShared = int(launch.kernel().shared_bytes());
         row.code = found->second;
       }
-      if (row.bodies.empty() || row.bodies.back().first != target.functions(b).name())
-        row.bodies.emplace_back(target.functions(b).name(), 0);
-      ++row.bodies.back().second;
+      if (row.functions.empty() || row.functions.back().first != target.functions(b).name())
+        row.functions.emplace_back(target.functions(b).name(), 0);
+      ++row.functions.back().second;
       addLaunch(launch.kernel(), calls[size_t(b)], asked.rows > 0 ? asked.rows : what.bundle.batch / zorse::samplesPerRow(what.bundle.summary),
                 table.bandwidth, row);
     }

@@ -140,8 +140,8 @@ void printOverview(const InspectedBundle &what) {
   line("digest", what.bundle.digest);
   line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
                     std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
-                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.bodies.functions_size()) + " bodies for " +
-                    what.bundle.bodies.arch());
+                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.functions.functions_size()) + " bodies for " +
+                    what.bundle.functions.arch());
   std::string blocks =
       s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
   std::string terms = std::to_string(s.loss_size()) + (s.loss_size() == 1 ? " loss term" : " loss terms");

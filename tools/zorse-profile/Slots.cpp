@@ -107,10 +107,10 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
   }
 }
 
-uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &bodies, int64_t rows, uint64_t *workspace) {
+uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &functions, int64_t rows, uint64_t *workspace) {
   std::map<std::pair<int, uint32_t>, uint64_t> sizes;
-  for (uint32_t index : bodies)
-    for (const bundle::FunctionArgument &slot : bundle.bodies.functions(static_cast<int>(index)).arguments()) {
+  for (uint32_t index : functions)
+    for (const bundle::FunctionArgument &slot : bundle.functions.functions(static_cast<int>(index)).arguments()) {
       uint64_t bytes = aligned(bytesAt(slot, rows));
       if (slot.kind() == bundle::WORKSPACE)
         *workspace = std::max(*workspace, bytes);
@@ -123,13 +123,13 @@ uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &bodie
   return total;
 }
 
-Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies, int64_t rows,
+Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions, int64_t rows,
                           DeviceAddress workspace, uint32_t seed) {
   Slots slots;
   std::mt19937_64 random(seed);
   std::map<std::pair<int, uint32_t>, std::pair<const bundle::FunctionArgument *, uint64_t>> wanted;
-  for (uint32_t index : bodies)
-    for (const bundle::FunctionArgument &slot : bundle.bodies.functions(static_cast<int>(index)).arguments()) {
+  for (uint32_t index : functions)
+    for (const bundle::FunctionArgument &slot : bundle.functions.functions(static_cast<int>(index)).arguments()) {
       auto &entry = wanted[{slot.kind(), slot.index()}];
       entry = {&slot, std::max(entry.second, aligned(bytesAt(slot, rows)))};
     }
@@ -150,9 +150,9 @@ Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, co
   return Result<Slots>(std::move(slots));
 }
 
-std::vector<DeviceAddress> Slots::of(const bundle::CompiledFunction &body) const {
+std::vector<DeviceAddress> Slots::of(const bundle::CompiledFunction &function) const {
   std::vector<DeviceAddress> addresses;
-  for (const bundle::FunctionArgument &slot : body.arguments())
+  for (const bundle::FunctionArgument &slot : function.arguments())
     addresses.push_back(places.at({slot.kind(), slot.index()}));
   return addresses;
 }

@@ -20,14 +20,14 @@ public:
   /// \param workspace  shared by all units of the device, as in a run; at least the size that
   ///                   `bytesOf` returns
   /// \param rows       maximum batch size
-  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &bodies,
+  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions,
                                      int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
 
   /// Returns one address per slot of the body.
-  std::vector<runtime::DeviceAddress> of(const bundle::CompiledFunction &body) const;
+  std::vector<runtime::DeviceAddress> of(const bundle::CompiledFunction &function) const;
 
   /// Returns the bytes that `make` allocates; `workspace` receives the bytes of workspace.
-  static uint64_t bytesOf(const runtime::Bundle &bundle, const std::vector<uint32_t> &bodies, int64_t rows, uint64_t *workspace);
+  static uint64_t bytesOf(const runtime::Bundle &bundle, const std::vector<uint32_t> &functions, int64_t rows, uint64_t *workspace);
 
 private:
   std::map<std::pair<int, uint32_t>, runtime::DeviceAddress> places;

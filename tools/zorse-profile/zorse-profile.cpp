@@ -1,6 +1,6 @@
 // zorse-profile: measures a bundle's unit functions on the devices of this machine, and the links
 // between its ranks; writes profile.json (docs/reference/profile-json.md).
-#include "BodyTimer.h"
+#include "FunctionTimer.h"
 #include "ParseFlags.h"
 
 #include "zorse/Base/Format.h"
@@ -65,7 +65,7 @@ public:
     if (device.failed())
       return device.error();
     const bool cpus = deviceKindOf(bundle.devices[index].kind).hostCpus;
-    if (Status status = (*device)->loadBodies(bundle.bodiesOf(index), bundle.kernels); status.failed())
+    if (Status status = (*device)->loadFunctions(bundle.functionsOf(index), bundle.kernels); status.failed())
       return status;
     CpuQuota quota = cpuQuota();
     TimerOptions options;
@@ -93,7 +93,7 @@ public:
         options.say(conditions + format(": samples last %.3g s", options.sampleSeconds));
     }
     double had = 0;
-    Result<planning::DeviceProfile> profile = timeBodies(**device, bundle, options, had);
+    Result<planning::DeviceProfile> profile = timeFunctions(**device, bundle, options, had);
     if (profile.failed())
       return profile;
     if (!conditions.empty())

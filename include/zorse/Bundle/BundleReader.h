@@ -12,7 +12,7 @@ struct BundleView : Manifest {
   std::string directory;
   std::string plan; ///< plan.json
   ModelSummary summary;
-  FunctionLibrary bodies;                    ///< of target 0
+  FunctionLibrary functions;                 ///< of target 0
   std::vector<FunctionLibrary> otherTargets; ///< of targets 1, 2, ...
   ReadFile read;
 

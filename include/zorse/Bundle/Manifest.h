@@ -31,7 +31,7 @@ struct BundleDevice {
 };
 
 /// Of the body library of a target: "functions.pb", "functions.1.pb", ...
-std::string bodiesFile(uint32_t target);
+std::string functionsFile(uint32_t target);
 
 /// Of the program of a device, and of the one that takes its place where direct transfers cannot be: "programs/0.pb", "host_staged/0.pb".
 std::string programFile(uint32_t device);

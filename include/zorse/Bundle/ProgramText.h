@@ -24,12 +24,12 @@
 
 namespace zorse::bundle {
 
-/// Names for the text. `summary` and `bodies` may be null: values, units and bodies then have
+/// Names for the text. `summary` and `functions` may be null: values, units and bodies then have
 /// numbers only, and slots have no access mode.
 struct ProgramNames {
   std::vector<std::string> devices; ///< by index; indices beyond the end get names such as "device3"
   const ModelSummary *summary = nullptr;
-  const FunctionLibrary *bodies = nullptr;
+  const FunctionLibrary *functions = nullptr;
 };
 
 /// Prints a program, even an invalid one. Fails if the text cannot express it: a queue that does

@@ -2,7 +2,7 @@
 // that they launch.
 #pragma once
 
-#include "zorse/Codegen/Bodies.h"
+#include "zorse/Codegen/Functions.h"
 
 #include "bundle.pb.h"
 
@@ -40,7 +40,7 @@ struct CodegenOptions {
 
 class KernelSet;
 
-struct CompiledBodies {
+struct CompiledFunctions {
   bundle::FunctionLibrary library;    ///< one body per function, in the module's order and with the function's name.
   std::shared_ptr<KernelSet> sources; ///< the kernels; null after they are compiled.
   std::string object;                 ///< bytes of the shared object named by library.objects(0).
@@ -54,12 +54,12 @@ struct CompiledBodies {
 /// Bodies do not depend on the number of rows. Equal kernels of different functions share one
 /// symbol. Equal input gives equal bytes. Functions may contain only ops of `zorse`, `arith` and
 /// `math` on ranked tensors; other ops are diagnosed.
-mlir::FailureOr<CompiledBodies> compileBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
+mlir::FailureOr<CompiledFunctions> compileFunctions(mlir::ModuleOp functions, const CodegenOptions &options = {});
 
-/// compileBodies() in two steps: lowerBodies() creates everything except machine code,
+/// compileFunctions() in two steps: lowerFunctions() creates everything except machine code,
 /// compileKernels() creates the machine code. The second step takes most of the time.
-mlir::FailureOr<CompiledBodies> lowerBodies(mlir::ModuleOp functions, const CodegenOptions &options = {});
-mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location location);
+mlir::FailureOr<CompiledFunctions> lowerFunctions(mlir::ModuleOp functions, const CodegenOptions &options = {});
+mlir::LogicalResult compileKernels(CompiledFunctions &compiled, mlir::Location location);
 
 /// Appends the bodies that are not model functions, as ModelSummary describes them:
 /// - "norm", "sum_loss" and "decide";
@@ -67,16 +67,16 @@ mlir::LogicalResult compileKernels(CompiledBodies &bodies, mlir::Location locati
 /// - "scale_seeds" if the loss is scaled;
 /// - sums of 2 to `sumTerms` terms in f64 and in the gradient type, for GPUs that exchange data
 ///   directly.
-void appendBuiltinBodies(mlir::MLIRContext *context, CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms = 0);
+void appendBuiltinFunctions(mlir::MLIRContext *context, CompiledFunctions &functions, const bundle::ModelSummary &summary, uint32_t sumTerms = 0);
 
 /// Writes lowered bodies and their kernels into a module, as the zorse.target of their
 /// architecture.
-void writeTarget(mlir::ModuleOp module, CompiledBodies &bodies);
+void writeTarget(mlir::ModuleOp module, CompiledFunctions &compiled);
 /// Replaces the bodies of a target and erases kernels that no body launches.
-void setBodies(TargetOp target, const bundle::FunctionLibrary &bodies);
+void setFunctions(TargetOp target, const bundle::FunctionLibrary &library);
 /// Compiles the kernels of a target to its object. The kernels stay in the module.
 /// \param options  the architecture is ignored; the target's is used
-/// \param kernels, compiled  counters as in CompiledBodies; the function adds to them
+/// \param kernels, compiled  counters as in CompiledFunctions; the function adds to them
 mlir::LogicalResult compileTarget(TargetOp target, CodegenOptions options, unsigned &kernels, unsigned &compiled);
 
 /// Returns the name of a body of ModelSummary.sums, for example "sum.f32.4".
@@ -92,7 +92,7 @@ std::string resolveArch(const std::string &arch);
 
 /// Prints the bodies of `functions` as text: slots and launches and, if `withKernels`, the MLIR of
 /// their kernels.
-mlir::LogicalResult printBodies(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels, const std::string &arch = "native");
+mlir::LogicalResult printFunctions(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels, const std::string &arch = "native");
 
 /// Registers `zorse-compile-bodies`.
 void registerPasses();

@@ -25,7 +25,7 @@ enum class Stage : uint8_t {
   Recognized, ///< canonical form, with its content hash and roundings
   Units,      ///< @model is a chain of units, with a forward function for each class
   Functions,  ///< all functions that programs call
-  Bodies,     ///< a zorse.target for each architecture: bodies, and their kernels
+  Lowered,    ///< a zorse.target for each architecture: bodies, and their kernels
   Plan,       ///< zorse.plan is canonical; targets have only the bodies that it uses
   Kernels,    ///< targets have machine code
   Step,       ///< the plan is expanded and can run; the expansion is an analysis and does not change the module
@@ -70,9 +70,9 @@ struct CompileOptions {
        decayGiven = false; ///< given by the caller: they override the file's own training options
   Weights weights = Weights::Auto;
 
-  bool simulateOnly = false; ///< devices may be of kinds without a driver: the bundle is only for `zorse-run --simulate`
-  bool sampling = false;     ///< adds a body for text generation by zorse-run
-  bool splitBodies = false;  ///< keeps the parts of split backwards even if the plan does not split, for measurements
+  bool simulateOnly = false;         ///< devices may be of kinds without a driver: the bundle is only for `zorse-run --simulate`
+  bool sampling = false;             ///< adds a body for text generation by zorse-run
+  bool compileSplitBackward = false; ///< keeps the parts of split backwards even if the plan does not split, for measurements
 
   Stage last = Stage::Bundle; ///< last stage to make
   Emit emit = Emit::Nothing;  ///< output printed to standard output after the phase that makes it
@@ -98,6 +98,6 @@ Status adoptBundle(CompileOptions &options);
 bool compileModel(const CompileOptions &options);
 
 /// Runs the first half, up to bodies, which provides the planner's data about a model.
-bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &bodies);
+bool summarizeModel(const CompileOptions &options, bundle::ModelSummary &summary, bundle::FunctionLibrary &functions);
 
 } // namespace zorse::pipelines

@@ -106,7 +106,7 @@ struct Slot {
 };
 
 struct Call {
-  uint32_t body = 0;
+  uint32_t function = 0;
   int32_t unit = -1;
   int64_t rows = 0;
   int64_t sampleBase = 0;
@@ -251,7 +251,7 @@ enum class LoweringStage : uint8_t {
 struct LoweringTables;
 /// \param summary, bodies, costs  the same as in every expansion that uses the tables; they must
 ///   outlive them
-std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *bodies, const Costs *costs);
+std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &summary, const bundle::FunctionLibrary *functions, const Costs *costs);
 
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
@@ -268,7 +268,7 @@ struct StepOptions {
   /// Bodies with slot lists that determine which buffers a task accesses: for example, a boundary
   /// input that the backward does not have is freed after the forward. If null, every slot that the
   /// architecture allows is assumed to exist: a correct program with slightly more memory.
-  const bundle::FunctionLibrary *bodies = nullptr;
+  const bundle::FunctionLibrary *functions = nullptr;
   /// Times of tasks and transfers, by the plan's devices. If null, FLOPs, the plan's speeds and its
   /// two links are used.
   const Costs *costs = nullptr;

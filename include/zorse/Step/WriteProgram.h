@@ -10,8 +10,8 @@ namespace zorse::step {
 /// regions and values of kind NONE are absent fields. Fails if a call refers to no body, or if its
 /// body has a slot for which the step has no buffer.
 /// \param out  empty; on an arena, messages need no separate allocations
-Status writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies, bundle::Program &out);
+Status writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions, bundle::Program &out);
 /// As above, without an arena.
-Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &bodies);
+Result<bundle::Program> writeProgram(const StepGraph &graph, uint32_t device, const bundle::FunctionLibrary &functions);
 
 } // namespace zorse::step

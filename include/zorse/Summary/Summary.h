@@ -93,7 +93,7 @@ inline constexpr uint32_t kMaxSumTerms = 8;
 /// numbers from 2 on exist as well. 0: there is none.
 uint32_t maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type);
 /// Index of the body that adds `terms` terms. Precondition: 2 <= terms <= maxTerms.
-uint32_t sumBody(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
+uint32_t sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type, uint32_t terms);
 /// Distance in bytes between terms in ReduceScatter.parts.
 constexpr uint64_t partStride(uint64_t chunkBytes) { return (chunkBytes + kStateAlignment - 1) / kStateAlignment * kStateAlignment; }
 /// Bytes of ReduceScatter.parts: the terms of one round, and intermediate sums passed between

@@ -77,12 +77,12 @@ struct VerifyOptions {
 ///
 /// \returns findings in the order of devices and entries, independent of the number of threads;
 /// none iff the programs are correct
-std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const PlanView &plan,
+std::vector<Finding> verifyPrograms(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
                                     const std::vector<bundle::Program> &programs, const VerifyOptions &options = {});
 
 /// The same for serialized programs. They are parsed one at a time, so that only one per thread is
 /// in memory. Bytes that are not a program are a finding.
-std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, const PlanView &plan,
+std::vector<Finding> verifySerialized(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan,
                                       const std::vector<std::string> &programs, const VerifyOptions &options = {});
 
 /// One line per finding: "verify: a100:1: entry 42: [wrong-value] ...".

@@ -2,7 +2,7 @@
 // disk and joined to one file.
 #pragma once
 
-#include "BodyLowering.h"
+#include "FunctionLowering.h"
 
 #include "zorse/Codegen/Codegen.h"
 
@@ -28,7 +28,7 @@ public:
   /// Returns a kernel that replaces a routine of the runtime (runtime/abi/Library.md); none if the
   /// device has the routine.
   /// \param slots  the slots of the operands, one each.
-  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &body, const bundle::LibraryCall &call) {
+  virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call) {
     return std::nullopt;
   }
 

@@ -28,8 +28,8 @@ static bundle::ArgumentKind kindOf(SlotAttr slot) { return static_cast<bundle::A
 
 uint32_t Slots::slot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
                      StringRef name) {
-  for (int i = 0; i < body.arguments_size(); ++i) {
-    bundle::FunctionArgument &slot = *body.mutable_arguments(i);
+  for (int i = 0; i < compiled.arguments_size(); ++i) {
+    bundle::FunctionArgument &slot = *compiled.mutable_arguments(i);
     if (slot.kind() != kind || slot.index() != index)
       continue;
     // An argument that is also a result is updated in place.
@@ -37,14 +37,14 @@ uint32_t Slots::slot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMo
       slot.set_mode(bundle::UPDATE);
     return i;
   }
-  bundle::FunctionArgument &slot = *body.add_arguments();
+  bundle::FunctionArgument &slot = *compiled.add_arguments();
   slot.set_kind(kind);
   slot.set_index(index);
   slot.set_mode(mode);
   *slot.mutable_bytes() = bytes;
   slot.set_type(type);
   slot.set_name(name.str());
-  return body.arguments_size() - 1;
+  return compiled.arguments_size() - 1;
 }
 
 Place Slots::scalars(int64_t offset) {
@@ -57,7 +57,7 @@ Place Slots::workspace(const bundle::AffineSize &bytes) {
   return {slot(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0};
 }
 
-bool Slots::resultAccumulates(unsigned result) const { return body.arguments(results[result].slot).mode() == bundle::ACCUMULATE; }
+bool Slots::resultAccumulates(unsigned result) const { return compiled.arguments(results[result].slot).mode() == bundle::ACCUMULATE; }
 
 /// Returns the function that writes a packed block and determines its layout, for functions that
 /// read only some of its tensors.

@@ -17,7 +17,7 @@ struct Place {
 
 class Slots {
 public:
-  explicit Slots(bundle::CompiledFunction &body) : body(body) {}
+  explicit Slots(bundle::CompiledFunction &compiled) : compiled(compiled) {}
 
   /// Reads zorse.slot of every argument and result. Fails after a diagnostic.
   mlir::LogicalResult assign(mlir::func::FuncOp function);
@@ -42,7 +42,7 @@ private:
   /// `function` if it is not in a class.
   mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, PackedTensors &packed);
 
-  bundle::CompiledFunction &body;
+  bundle::CompiledFunction &compiled;
   PackedTensors saved, deferred;
 };
 

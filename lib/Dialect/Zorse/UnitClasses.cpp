@@ -19,7 +19,7 @@ std::optional<Task> zorse::taskOf(func::FuncOp function) {
   return isa_and_nonnull<ClassOp>(function->getParentOp()) ? symbolizeTask(function.getSymName()) : std::nullopt;
 }
 
-std::string zorse::bodyName(func::FuncOp function) {
+std::string zorse::compiledFunctionName(func::FuncOp function) {
   auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
   return unitClass ? (unitClass.getSymName() + "." + function.getSymName()).str() : function.getSymName().str();
 }

@@ -288,7 +288,7 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
 
   PlanCosts costs(problem.costs, *places, problem.cluster.topology);
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &costs;
   options.checkMemory = false;
   Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);

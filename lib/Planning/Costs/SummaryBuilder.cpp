@@ -31,7 +31,7 @@ void SummaryBuilder::addFunction(bundle::UnitClass &unitClass, bundle::UnitFunct
                                  double bytes) {
   bundle::UnitFunction &function = *unitClass.add_functions();
   function.set_task(task);
-  function.set_function(bodies++);
+  function.set_function(functions++);
   *function.mutable_workspace() = workspace;
   function.set_flops_per_row(flops);
   function.set_bytes_per_row(bytes);
@@ -122,9 +122,9 @@ void SummaryBuilder::finish(double lossTermsPerRow) {
                                      {Expression::number(1),
                                       Expression::apply(Expression::Op::Multiply, {Expression::number(lossTermsPerRow), Expression::samples()})})
                        .print());
-  out.set_update_function_decay(bodies);
-  out.set_update_function_plain(bodies + 1);
-  out.set_norm_function(bodies + 2);
-  out.set_sum_loss_function(bodies + 3);
-  out.set_clip_and_check_function(bodies + 4);
+  out.set_update_function_decay(functions);
+  out.set_update_function_plain(functions + 1);
+  out.set_norm_function(functions + 2);
+  out.set_sum_loss_function(functions + 3);
+  out.set_clip_and_check_function(functions + 4);
 }

@@ -41,7 +41,7 @@ protected:
   bundle::ModelSummary out;
 
 private:
-  uint32_t bodies = 0; ///< number of bodies added
+  uint32_t functions = 0; ///< number of bodies added
   void addFunction(bundle::UnitClass &unitClass, bundle::UnitFunction::Task task, const bundle::AffineSize &workspace, double flops, double bytes);
   bundle::UnitClass &addClass(const std::string &name, const Work &work);
 };

@@ -77,8 +77,8 @@ void applyOptimizations(const MemoryOptimizations &optimizations, step::Plan &pl
 } // namespace
 
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
-    : problem(problem), fragmentationDivisor(gaps), tries(tries), tables(step::makeLoweringTables(problem.summary, problem.bodies, &problem.costs)),
-      replicas(problem), reused(emptyPlan(problem)) {
+    : problem(problem), fragmentationDivisor(gaps), tries(tries),
+      tables(step::makeLoweringTables(problem.summary, problem.functions, &problem.costs)), replicas(problem), reused(emptyPlan(problem)) {
   const size_t devices = problem.cluster.devices.size();
   result.memory.resize(devices);
   result.fragmentationDivisor.resize(devices);
@@ -104,7 +104,7 @@ void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
 
 zorse::Result<step::StepTimes> StrategySimulator::time(const step::Plan &plan, bool withReplicas) {
   step::TimeOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &problem.costs;
   options.tables = tables;
   options.checked = true;

@@ -16,7 +16,7 @@ std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, con
   if (costs.failed())
     return std::nullopt;
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &*costs;
   options.checkMemory = false;
   const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);

@@ -304,7 +304,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   if (costs.failed())
     return costs.error();
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &*costs;
   options.keepBuffers = keep != nullptr;
   options.checkMemory = false; // a plan that does not fit is also described

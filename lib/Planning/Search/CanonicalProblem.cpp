@@ -225,7 +225,7 @@ Result<CanonicalProblem> CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary, cluster, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.blocking};
+  return {problem.summary, cluster, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.blocking};
 }
 
 Strategy CanonicalProblem::restore(Strategy strategy) const {

@@ -8,11 +8,11 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-std::string zorse::runtime::problemOfUse(const bundle::CompiledFunction &body, const bundle::Pointer &pointer, const Reach &reach, bool written,
+std::string zorse::runtime::problemOfUse(const bundle::CompiledFunction &function, const bundle::Pointer &pointer, const Reach &reach, bool written,
                                          const std::string &what) {
   // Both ends are linear in the rows. Checking one row and the slope therefore covers every number
   // of rows.
-  const bundle::FunctionArgument &slot = body.arguments(int(pointer.argument()));
+  const bundle::FunctionArgument &slot = function.arguments(int(pointer.argument()));
   const bundle::AffineSize &bytes = slot.bytes();
   const __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();
   auto text = [](__int128 n) {
@@ -47,7 +47,7 @@ static std::vector<OperandUse> operandUses(const bundle::Matmul &p) {
   return uses;
 }
 
-std::string zorse::runtime::problemOfMatmul(const bundle::CompiledFunction &body, const bundle::Matmul &p) {
+std::string zorse::runtime::problemOfMatmul(const bundle::CompiledFunction &function, const bundle::Matmul &p) {
   for (const bundle::AffineSize *extent : {&p.m(), &p.n(), &p.k(), &p.batch()})
     for (int64_t size : {extent->fixed(), extent->per_row(), p.batch_stride_a(), p.batch_stride_b(), p.batch_stride_c()})
       if (size < 0 || size > kLargestSize)
@@ -65,9 +65,9 @@ std::string zorse::runtime::problemOfMatmul(const bundle::CompiledFunction &body
   for (const OperandUse &use : operandUses(p)) {
     const auto &[name, pointer] = operands[use.operand];
     const std::string what = std::string("matrix product: operand ") + name;
-    if (pointer->argument() >= uint32_t(body.arguments_size()))
-      return what + ": slot " + std::to_string(pointer->argument()) + " of " + std::to_string(body.arguments_size()) + " is named";
-    if (std::string problem = problemOfUse(body, *pointer, use.reach, use.written, what); !problem.empty())
+    if (pointer->argument() >= uint32_t(function.arguments_size()))
+      return what + ": slot " + std::to_string(pointer->argument()) + " of " + std::to_string(function.arguments_size()) + " is named";
+    if (std::string problem = problemOfUse(function, *pointer, use.reach, use.written, what); !problem.empty())
       return problem;
   }
   return "";

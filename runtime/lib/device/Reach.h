@@ -37,12 +37,12 @@ inline constexpr int64_t kLargestSize = int64_t(1) << 48;
 
 /// Checks that the `reach` bytes that follow `pointer` are inside the pointer's slot, for every
 /// number of rows from 1, and that the slot may be written if `written`. `pointer` names a slot of
-/// `body`. \return  empty, or the problem, which begins with `what`
-std::string problemOfUse(const bundle::CompiledFunction &body, const bundle::Pointer &pointer, const Reach &reach, bool written,
+/// `function`. \return  empty, or the problem, which begins with `what`
+std::string problemOfUse(const bundle::CompiledFunction &function, const bundle::Pointer &pointer, const Reach &reach, bool written,
                          const std::string &what);
 
 /// Checks that libraries accept the sizes and strides of a product, and that its matrices are
 /// inside their slots. \return  empty, or the first problem
-std::string problemOfMatmul(const bundle::CompiledFunction &body, const bundle::Matmul &matmul);
+std::string problemOfMatmul(const bundle::CompiledFunction &function, const bundle::Matmul &matmul);
 
 } // namespace zorse::runtime

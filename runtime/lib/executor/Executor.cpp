@@ -65,7 +65,7 @@ public:
 
   Status prepare() {
     for (LocalDevice &local : locals) {
-      if (Status status = local.device->loadBodies(bundle.bodiesOf(local.index), bundle.kernels); status.failed())
+      if (Status status = local.device->loadFunctions(bundle.functionsOf(local.index), bundle.kernels); status.failed())
         return status;
       Result<std::unique_ptr<DeviceProgram>> program =
           DeviceProgram::create(bundle, local.index, *local.device, local.transport->name(), options.oneThreadPerQueue, options.poison);
@@ -78,7 +78,7 @@ public:
         return beside.error();
       running.back().beside = std::move(*beside);
       if (options.poisonAfterLastUse)
-        running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.bodiesOf(local.index));
+        running.back().lastUses = lastUsesOf(bundle.programs[local.index], bundle.functionsOf(local.index));
       if (!local.deviceTransport && std::any_of(running.back().program->instructions.begin(), running.back().program->instructions.end(),
                                                 [](const PreparedInstruction &instruction) { return instruction.deviceToDevice; }))
         return internalError("device " + bundle.devices[local.index].name + " has direct transfers and no transport for them");
@@ -433,7 +433,7 @@ private:
     for (size_t call = 0; call < prepared.calls.size(); ++call) {
       if (Status status = beforeCall(device, prepared, step, call); status.failed())
         return status;
-      if (Status status = cpu.runBody(prepared.calls[call].body, prepared.calls[call].arguments); status.failed())
+      if (Status status = cpu.runFunction(prepared.calls[call].function, prepared.calls[call].arguments); status.failed())
         return status;
     }
     return Status::success();
@@ -446,7 +446,7 @@ private:
     if (observed(*prepared.instruction, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.instruction->compute().calls(int(call));
       options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.instruction, source,
-                          bundle.bodies.functions(source.function()), prepared.calls[call].arguments.slots, device.program->device});
+                          bundle.functions.functions(source.function()), prepared.calls[call].arguments.slots, device.program->device});
     }
     return Status::success();
   }

@@ -17,7 +17,7 @@ uint32_t zorse::runtime::hostTarget(const Bundle &bundle) {
   return 0;
 }
 
-Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
+Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &functions,
                                                                   const DeviceRequest &request) {
   Result<std::unique_ptr<QueuedDevice>> device = (*findDriver("cpu", request.name))->make(request);
   if (device.failed())
@@ -27,11 +27,11 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeHostCpu(const Bundle &
   library.set_arch(code.arch());
   *library.mutable_objects() = code.objects();
   for (uint32_t b = 0; b < uint32_t(code.functions_size()); ++b)
-    if (bodies.count(b))
+    if (functions.count(b))
       *library.add_functions() = code.functions(int(b));
     else
       library.add_functions()->set_name(code.functions(int(b)).name());
-  if (Status status = (*device)->loadBodies(library, bundle.kernels); status.failed())
+  if (Status status = (*device)->loadFunctions(library, bundle.kernels); status.failed())
     return status;
   return device;
 }
@@ -54,12 +54,12 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
 
 Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle &bundle, uint32_t device, size_t devicesHere, double share) {
   const bundle::Program &program = bundle.programs[device];
-  std::set<uint32_t> bodies;
+  std::set<uint32_t> functions;
   for (const bundle::Instruction &instruction : program.instructions())
     if (runsBeside(bundle, device, instruction))
       for (const bundle::Call &call : instruction.compute().calls())
-        bodies.insert(call.function());
-  if (bodies.empty())
+        functions.insert(call.function());
+  if (functions.empty())
     return std::unique_ptr<QueuedDevice>();
   const BundleDevice &described = bundle.devices[device];
   const bool own = deviceKindOf(described.kind).hostCpus;
@@ -68,9 +68,9 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle
   request.threads = own ? described.threads : std::max(1, int(std::thread::hardware_concurrency() / std::max<size_t>(devicesHere, 1)));
   request.share = own ? share : 1;
   const uint32_t target = own ? described.target : hostTarget(bundle);
-  for (uint32_t body : bodies)
-    if (bundle.target(target).functions(int(body)).launches_size() == 0)
+  for (uint32_t function : functions)
+    if (bundle.target(target).functions(int(function)).launches_size() == 0)
       return userError(bundle.directory + ": has no code for the host of device '" + described.name + "', which updates state in its memory (body '" +
-                       bundle.target(target).functions(int(body)).name() + "'); compile the model again");
-  return makeHostCpu(bundle, target, bodies, request);
+                       bundle.target(target).functions(int(function)).name() + "'); compile the model again");
+  return makeHostCpu(bundle, target, functions, request);
 }

@@ -19,8 +19,8 @@ struct Access {
 
 class Finder {
 public:
-  Finder(const bundle::Program &program, const bundle::FunctionLibrary &bodies)
-      : program_(program), bodies_(bodies), accesses_(program.arenas_size()) {
+  Finder(const bundle::Program &program, const bundle::FunctionLibrary &functions)
+      : program_(program), functions_(functions), accesses_(program.arenas_size()) {
     for (int e = 0; e < program.instructions_size(); ++e) {
       instruction_ = uint32_t(e);
       collect(program.instructions(e));
@@ -50,7 +50,7 @@ private:
       for (const bundle::Call &call : instruction.compute().calls()) {
         const bundle::SlotBindings bindings(program_, call);
         for (int s = 0; s < bindings.size(); ++s) {
-          const bundle::FunctionArgument &slot = bodies_.functions(int(call.function())).arguments(s);
+          const bundle::FunctionArgument &slot = functions_.functions(int(call.function())).arguments(s);
           add(bindings[s].region, slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || bindings[s].overwrite);
         }
       }
@@ -137,13 +137,13 @@ private:
   }
 
   const bundle::Program &program_;
-  const bundle::FunctionLibrary &bodies_;
+  const bundle::FunctionLibrary &functions_;
   std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by entry
   uint32_t instruction_ = 0;
 };
 
 } // namespace
 
-std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &bodies) {
-  return Finder(program, bodies).run();
+std::vector<LastUse> zorse::runtime::lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &functions) {
+  return Finder(program, functions).run();
 }

@@ -17,6 +17,6 @@ struct LastUse {
 
 /// Returns the dead bytes by entry of the program. Bytes are dead after the last access before they
 /// are overwritten, in this step or the next one. Persistent state is never dead.
-std::vector<LastUse> lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &bodies);
+std::vector<LastUse> lastUsesOf(const bundle::Program &program, const bundle::FunctionLibrary &functions);
 
 } // namespace zorse::runtime

@@ -51,10 +51,10 @@ private:
     for (int i = 0; i < s.sums_size(); ++i) {
       const bundle::SumFunction &sum = s.sums(i);
       const bool follows = i > 0 && s.sums(i - 1).type() == sum.type() && sum.num_contributions() == s.sums(i - 1).num_contributions() + 1;
-      if (!below("body", sum.function(), bundle_.bodies.functions_size()))
+      if (!below("body", sum.function(), bundle_.functions.functions_size()))
         return;
       if ((!follows && sum.num_contributions() != 2) ||
-          bundle_.bodies.functions(int(sum.function())).arguments_size() != int(sum.num_contributions()) + 1)
+          bundle_.functions.functions(int(sum.function())).arguments_size() != int(sum.num_contributions()) + 1)
         return fail("a body adds " + std::to_string(sum.num_contributions()) + " terms, but is out of order or has the wrong slots");
     }
     constexpr int64_t kPadding = 512;
@@ -105,7 +105,7 @@ private:
       return fail("has " + std::to_string(s.known_size()) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
     if (s.counts_size() > int(Expression::kMaxCounts))
       return fail("has " + std::to_string(s.counts_size()) + " counts, at most " + std::to_string(Expression::kMaxCounts) + " are supported");
-    if (s.counts_size() > 0 && below("body", s.count_function(), bundle_.bodies.functions_size()))
+    if (s.counts_size() > 0 && below("body", s.count_function(), bundle_.functions.functions_size()))
       for (uint32_t input : s.count_inputs())
         below("input", input, s.inputs_size());
     for (const bundle::Count &count : s.counts())
@@ -213,26 +213,26 @@ private:
   }
 
   void call(const bundle::Program &p, const bundle::Call &call) {
-    if (!below("body", call.function(), bundle_.bodies.functions_size()))
+    if (!below("body", call.function(), bundle_.functions.functions_size()))
       return;
-    const bundle::CompiledFunction &body = bundle_.bodies.functions(call.function());
+    const bundle::CompiledFunction &function = bundle_.functions.functions(call.function());
     const bundle::SlotBindings bindings(p, call);
-    if (bindings.size() != body.arguments_size())
-      return fail("binds " + std::to_string(bindings.size()) + " slots of body '" + body.name() + "', which has " +
-                  std::to_string(body.arguments_size()));
+    if (bindings.size() != function.arguments_size())
+      return fail("binds " + std::to_string(bindings.size()) + " slots of body '" + function.name() + "', which has " +
+                  std::to_string(function.arguments_size()));
     if (!bindings.complete())
-      return fail("binds a slot of body '" + body.name() + "' to a region or a value that the program does not have");
+      return fail("binds a slot of body '" + function.name() + "' to a region or a value that the program does not have");
     if (call.rows() < 1 || call.rows() > (int64_t(1) << 48) || call.sample_base() < 0)
-      return fail("calls body '" + body.name() + "' with " + std::to_string(call.rows()) + " rows");
+      return fail("calls body '" + function.name() + "' with " + std::to_string(call.rows()) + " rows");
     if (call.unit() >= bundle_.summary.units_size())
       return fail("names unit " + std::to_string(call.unit()) + " of " + std::to_string(bundle_.summary.units_size()));
     for (int i = 0; i < bindings.size() && problem_.empty(); ++i) {
-      const bundle::AffineSize &bytes = body.arguments(i).bytes();
+      const bundle::AffineSize &bytes = function.arguments(i).bytes();
       int64_t needed;
       if (bytes.fixed() < 0 || bytes.per_row() < 0 || __builtin_mul_overflow(bytes.per_row(), call.rows(), &needed) ||
           __builtin_add_overflow(needed, bytes.fixed(), &needed))
-        return fail("slot " + std::to_string(i) + " of body '" + body.name() + "' has no size");
-      const bundle::ArgumentKind kind = body.arguments(i).kind();
+        return fail("slot " + std::to_string(i) + " of body '" + function.name() + "' has no size");
+      const bundle::ArgumentKind kind = function.arguments(i).kind();
       region(p, bindings[i].region, needed, kind == bundle::LOCAL_METRICS || kind == bundle::SCALARS ? alignof(double) : alignof(float));
     }
   }

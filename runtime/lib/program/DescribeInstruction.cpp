@@ -122,7 +122,7 @@ bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
       const bundle::Call &call = instruction.compute().calls(0);
       const bundle::SlotBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
-        if (bundle.bodies.functions(int(call.function())).arguments(s).kind() == bundle::LOCAL_METRICS)
+        if (bundle.functions.functions(int(call.function())).arguments(s).kind() == bundle::LOCAL_METRICS)
           return bindings[s].region.offset() != block + kScalarsBytes;
     }
   }

@@ -209,18 +209,18 @@ private:
     uint32_t count = 1;
     for (const BundleDevice &device : bundle_.devices)
       count = std::max(count, device.target + 1);
-    while (manifest_.files.count(bundle::bodiesFile(count))) // target of the host if all devices are GPUs
+    while (manifest_.files.count(bundle::functionsFile(count))) // target of the host if all devices are GPUs
       ++count;
     bundle_.otherTargets.resize(count - 1);
     for (uint32_t target = 0; target < count; ++target) {
-      const std::string file = bundle::bodiesFile(target);
-      bundle::FunctionLibrary &bodies = target == 0 ? bundle_.bodies : bundle_.otherTargets[target - 1];
-      if (Status status = readMessage(file, bodies); status.failed())
+      const std::string file = bundle::functionsFile(target);
+      bundle::FunctionLibrary &functions = target == 0 ? bundle_.functions : bundle_.otherTargets[target - 1];
+      if (Status status = readMessage(file, functions); status.failed())
         return status;
-      if (std::string problem = bundle::differentSlots(bundle_.bodies, bodies); !problem.empty())
+      if (std::string problem = bundle::differentSlots(bundle_.functions, functions); !problem.empty())
         return userError(path(file) + ": " + problem + "; compile the model again");
-      for (const std::string &object : bodies.objects())
-        if (std::string name = "kernels/" + bodies.arch() + "/" + object; !manifest_.files.count(name))
+      for (const std::string &object : functions.objects())
+        if (std::string name = "kernels/" + functions.arch() + "/" + object; !manifest_.files.count(name))
           return userError(path("manifest.json") + ": does not list " + name + ", which the bodies need; compile the model again");
     }
     return Status::success();

@@ -329,15 +329,15 @@ void GradientDump::observe(const ObservedCall &call) {
   if (call.evaluation || !call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::UPDATE_GROUP)
     return;
   double scale = 0; // loss scale of this step, by which gradients are still multiplied
-  for (int i = 0; i < call.body.arguments_size(); ++i)
-    if (call.body.arguments(i).kind() == bundle::SCALARS) {
+  for (int i = 0; i < call.function.arguments_size(); ++i)
+    if (call.function.arguments(i).kind() == bundle::SCALARS) {
       abi::StepScalars scalars;
       keep(call.memory.read(&scalars, call.slots[i], offsetof(abi::StepScalars, lossGradient)));
       scale = scalars.decided.lossScale;
     }
   const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
-  for (int i = 0; i < call.body.arguments_size(); ++i) {
-    const bundle::FunctionArgument &slot = call.body.arguments(i);
+  for (int i = 0; i < call.function.arguments_size(); ++i) {
+    const bundle::FunctionArgument &slot = call.function.arguments(i);
     const bundle::Value &value = bindings[i].value;
     if (slot.kind() != bundle::STATE || slot.index() != 1 || value.id() >= groups_.size())
       continue;
@@ -375,8 +375,8 @@ void LossRows::observe(const ObservedCall &call) {
   if (!call.instruction.has_compute() || call.instruction.compute().task() != bundle::Compute::SUM_LOSS)
     return;
   const bundle::SlotBindings bindings(bundle_.programs[call.device], call.call);
-  for (int i = 0; i < call.body.arguments_size(); ++i) {
-    const bundle::FunctionArgument &slot = call.body.arguments(i);
+  for (int i = 0; i < call.function.arguments_size(); ++i) {
+    const bundle::FunctionArgument &slot = call.function.arguments(i);
     const bundle::Value &value = bindings[i].value;
     if (slot.kind() != bundle::LOSS || slot.index() >= rows_.size())
       continue;

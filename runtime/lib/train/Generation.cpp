@@ -15,10 +15,10 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
 
-const bundle::CompiledFunction &logitsBody(const Bundle &bundle) { return bundle.bodies.functions(int(bundle.summary.logits().function())); }
+const bundle::CompiledFunction &logitsFunction(const Bundle &bundle) { return bundle.functions.functions(int(bundle.summary.logits().function())); }
 
 const bundle::UnitInfo &headOf(const Bundle &bundle) { return bundle.summary.units(int(bundle.summary.logits().unit())); }
-uint32_t forwardBody(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).function(); }
+uint32_t forwardFunction(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).function(); }
 
 bool isPosition(const Bundle &bundle, const bundle::FunctionArgument &slot) {
   return slot.kind() == bundle::INPUT && slot.index() == uint32_t(headOf(bundle).inputs_size());
@@ -28,10 +28,10 @@ bool isOwn(const Bundle &bundle, const bundle::FunctionArgument &slot) {
   return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, slot);
 }
 
-/// The slot of `body` with the kind and index of `slot`, or -1.
-int same(const bundle::CompiledFunction &body, const bundle::FunctionArgument &slot) {
-  for (int i = 0; i < body.arguments_size(); ++i)
-    if (body.arguments(i).kind() == slot.kind() && body.arguments(i).index() == slot.index())
+/// The slot of `function` with the kind and index of `slot`, or -1.
+int same(const bundle::CompiledFunction &function, const bundle::FunctionArgument &slot) {
+  for (int i = 0; i < function.arguments_size(); ++i)
+    if (function.arguments(i).kind() == slot.kind() && function.arguments(i).index() == slot.index())
       return i;
   return -1;
 }
@@ -50,11 +50,11 @@ Status TextGenerator::check() const {
   auto bad = [&](const std::string &what) {
     return userError(bundle_.directory + "/summary.pb: the body of the logits " + what + "; compile the model again");
   };
-  if (logits.function() >= uint32_t(bundle_.bodies.functions_size()) || logits.unit() >= uint32_t(s.units_size()))
+  if (logits.function() >= uint32_t(bundle_.functions.functions_size()) || logits.unit() >= uint32_t(s.units_size()))
     return bad("does not exist");
-  const bundle::CompiledFunction &forward = bundle_.bodies.functions(int(forwardBody(bundle_))), &body = logitsBody(bundle_);
+  const bundle::CompiledFunction &forward = bundle_.functions.functions(int(forwardFunction(bundle_))), &function = logitsFunction(bundle_);
   bool position = false, result = false;
-  for (const bundle::FunctionArgument &slot : body.arguments()) {
+  for (const bundle::FunctionArgument &slot : function.arguments()) {
     if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMaxBytes ||
         uint64_t(slot.bytes().per_row()) > kMaxBytes)
       return bad("has a slot of an impossible size");
@@ -108,13 +108,13 @@ bool TextGenerator::observes(const bundle::Instruction &instruction, bool evalua
     return false;
   const auto &calls = instruction.compute().calls();
   return std::any_of(calls.begin(), calls.end(), [&](const bundle::Call &call) {
-    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.function() == forwardBody(bundle_);
+    return call.unit() == int32_t(bundle_.summary.logits().unit()) && call.sample_base() == 0 && call.function() == forwardFunction(bundle_);
   });
 }
 
 void TextGenerator::observe(const ObservedCall &call) {
   if (!call.evaluation || call.call.unit() != int32_t(bundle_.summary.logits().unit()) || call.call.sample_base() != 0 ||
-      call.call.function() != forwardBody(bundle_))
+      call.call.function() != forwardFunction(bundle_))
     return;
   std::lock_guard<std::mutex> lock(mutex_);
   if (!position_)
@@ -125,10 +125,10 @@ void TextGenerator::observe(const ObservedCall &call) {
 }
 
 Status TextGenerator::run(const ObservedCall &call) {
-  const bundle::CompiledFunction &body = logitsBody(bundle_);
+  const bundle::CompiledFunction &function = logitsFunction(bundle_);
   if (!memory_) {
     size_t bytes = 0;
-    for (const bundle::FunctionArgument &slot : body.arguments()) {
+    for (const bundle::FunctionArgument &slot : function.arguments()) {
       places_.push_back(bytes);
       if (isOwn(bundle_, slot))
         bytes += (bytesOfRow(slot) + 511) / 512 * 512;
@@ -140,9 +140,9 @@ Status TextGenerator::run(const ObservedCall &call) {
   }
   std::vector<DeviceAddress> slots;
   DeviceAddress result;
-  for (int i = 0; i < body.arguments_size(); ++i) {
-    const bundle::FunctionArgument &slot = body.arguments(i);
-    slots.push_back(isOwn(bundle_, slot) ? memory_->base() + places_[size_t(i)] : call.slots[same(call.body, slot)]);
+  for (int i = 0; i < function.arguments_size(); ++i) {
+    const bundle::FunctionArgument &slot = function.arguments(i);
+    slots.push_back(isOwn(bundle_, slot) ? memory_->base() + places_[size_t(i)] : call.slots[same(call.function, slot)]);
     if (isPosition(bundle_, slot))
       if (Status status = call.memory.write(slots.back(), &*position_, sizeof *position_); status.failed())
         return status;
@@ -150,12 +150,12 @@ Status TextGenerator::run(const ObservedCall &call) {
       result = slots.back();
   }
   std::vector<uint8_t> overwrite(slots.size(), 1);
-  BodyArguments arguments;
+  FunctionArguments arguments;
   arguments.rows = 1;
   arguments.instanceBase = call.call.rng_id_base();
   arguments.slots = slots.data();
   arguments.overwrite = overwrite.data();
-  if (Status status = call.memory.runBody(bundle_.summary.logits().function(), arguments); status.failed())
+  if (Status status = call.memory.runFunction(bundle_.summary.logits().function(), arguments); status.failed())
     return status;
   const StoredType type = storedType(bundle_.summary.logits().type());
   logits_.resize(size_t(bundle_.summary.logits().vocabulary()));

@@ -34,15 +34,15 @@ public:
       return Status::success();
     if (bundle_.summary.count_function() < 0)
       return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no body that counts them");
-    const uint32_t target = hostTarget(bundle_), body = uint32_t(bundle_.summary.count_function());
-    body_ = &bundle_.target(target).functions(int(body));
+    const uint32_t target = hostTarget(bundle_), function = uint32_t(bundle_.summary.count_function());
+    function_ = &bundle_.target(target).functions(int(function));
     DeviceRequest request;
     request.name = "host";
-    Result<std::unique_ptr<QueuedDevice>> device = makeHostCpu(bundle_, target, {body}, request);
+    Result<std::unique_ptr<QueuedDevice>> device = makeHostCpu(bundle_, target, {function}, request);
     if (device.failed())
       return device.error();
     device_ = std::move(*device);
-    for (const bundle::FunctionArgument &slot : body_->arguments())
+    for (const bundle::FunctionArgument &slot : function_->arguments())
       readsNumbers_ |= slot.kind() == bundle::SCALARS;
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       outputs_.push_back(outputSlot(j));
@@ -104,15 +104,15 @@ private:
   /// Runs the body once. Its numbers of the step are derived from `counts`.
   Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples, const std::vector<double> &counts) {
     std::vector<double> result;
-    if (!body_)
+    if (!function_)
       return result;
-    for (int i = 0; i < body_->arguments_size(); ++i) {
-      if (body_->arguments(i).kind() == bundle::INPUT) {
-        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(body_->arguments(i).index()))];
+    for (int i = 0; i < function_->arguments_size(); ++i) {
+      if (function_->arguments(i).kind() == bundle::INPUT) {
+        const auto &bytes = batch.inputs[bundle_.summary.count_inputs(int(function_->arguments(i).index()))];
         if (Status status = device_->write(slots_[i], bytes.data(), bytes.size()); status.failed())
           return status;
       }
-      if (body_->arguments(i).kind() == bundle::SCALARS) {
+      if (function_->arguments(i).kind() == bundle::SCALARS) {
         zorse::abi::StepScalars scalars{};
         for (size_t k = 0; k < known_.size(); ++k)
           scalars.known[k] = known_[k].evaluate(samples, counts);
@@ -120,10 +120,10 @@ private:
           return status;
       }
     }
-    BodyArguments arguments;
+    FunctionArguments arguments;
     arguments.slots = slots_.data();
     arguments.rows = bundle_.batch;
-    if (Status status = device_->runBody(uint32_t(bundle_.summary.count_function()), arguments); status.failed())
+    if (Status status = device_->runFunction(uint32_t(bundle_.summary.count_function()), arguments); status.failed())
       return status;
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       Result<double> number = reduce(j, rows);
@@ -137,7 +137,7 @@ private:
   Status allocateSlots() {
     size_t bytes = 0;
     std::vector<size_t> offsets;
-    for (int i = 0; i < body_->arguments_size(); ++i) {
+    for (int i = 0; i < function_->arguments_size(); ++i) {
       Result<int64_t> size = sizeOf(i);
       if (size.failed())
         return size.error();
@@ -155,7 +155,7 @@ private:
 
   /// Bytes of a slot for all rows. An error if the body must not have such a slot.
   Result<int64_t> sizeOf(int i) const {
-    const bundle::FunctionArgument &slot = body_->arguments(i);
+    const bundle::FunctionArgument &slot = function_->arguments(i);
     const bool known = (slot.kind() == bundle::INPUT && slot.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
                        slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::LOSS || slot.kind() == bundle::SCALARS;
     if (!known)
@@ -175,15 +175,15 @@ private:
   }
 
   int outputSlot(int output) const {
-    for (int i = 0; i < body_->arguments_size(); ++i)
-      if (body_->arguments(i).kind() == bundle::LOSS && int(body_->arguments(i).index()) == output)
+    for (int i = 0; i < function_->arguments_size(); ++i)
+      if (function_->arguments(i).kind() == bundle::LOSS && int(function_->arguments(i).index()) == output)
         return i;
     return -1;
   }
 
   Result<double> reduce(int j, int64_t rows) const {
     const int slot = outputs_[size_t(j)];
-    const StoredType type = storedType(body_->arguments(slot).type());
+    const StoredType type = storedType(function_->arguments(slot).type());
     std::vector<std::byte> stored(rows * bytesOf(type));
     if (Status status = device_->read(stored.data(), slots_[slot], stored.size()); status.failed())
       return status;
@@ -196,7 +196,7 @@ private:
   }
 
   const Bundle &bundle_;
-  const bundle::CompiledFunction *body_ = nullptr; ///< null if there are no counts
+  const bundle::CompiledFunction *function_ = nullptr; ///< null if there are no counts
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<DeviceAddress> slots_;

@@ -101,8 +101,8 @@ DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
 
 DeviceSums zorse::runtime::deviceSums(const bundle::ModelSummary &summary) {
   DeviceSums sums;
-  for (auto [type, bodies] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
+  for (auto [type, functions] : {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
     for (uint32_t terms = 2; terms <= maxTerms(summary, type); ++terms)
-      bodies->push_back(sumBody(summary, type, terms));
+      functions->push_back(sumFunction(summary, type, terms));
   return sums;
 }

@@ -16,11 +16,11 @@ static bool isOverwritten(const bundle::FunctionArgument &slot, bool overwrite) 
   return slot.mode() == bundle::WRITE || (slot.mode() == bundle::ACCUMULATE && overwrite);
 }
 
-std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
+std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
                                          const EmulatedCall &call, uint64_t seed) {
   Defined defined;
-  for (int s = 0; s < body.arguments_size(); ++s) {
-    const bundle::FunctionArgument &slot = body.arguments(s);
+  for (int s = 0; s < function.arguments_size(); ++s) {
+    const bundle::FunctionArgument &slot = function.arguments(s);
     const bool isUndefined = slot.kind() == bundle::WORKSPACE || isOverwritten(slot, call.overwrite[size_t(s)]);
     defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])].assign(sizeOf(slot, call.rows), !isUndefined);
   }
@@ -32,11 +32,11 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
     for (auto &[begin, bytes] : defined)
       std::fill(bytes.begin(), bytes.end(), 1);
   };
-  std::vector<std::string> findings = runBody(runKernel, products, body, call, afterProduct);
-  for (int s = 0; findings.empty() && s < body.arguments_size(); ++s) {
+  std::vector<std::string> findings = runFunction(runKernel, products, function, call, afterProduct);
+  for (int s = 0; findings.empty() && s < function.arguments_size(); ++s) {
     const std::vector<uint8_t> &bytes = defined[reinterpret_cast<uintptr_t>(call.slots[size_t(s)])];
     const auto hole = std::find(bytes.begin(), bytes.end(), 0);
-    if (!isPacked(body.arguments(s)) && isOverwritten(body.arguments(s), call.overwrite[size_t(s)]) && hole != bytes.end())
+    if (!isPacked(function.arguments(s)) && isOverwritten(function.arguments(s), call.overwrite[size_t(s)]) && hole != bytes.end())
       findings.push_back("undefined: byte " + std::to_string(hole - bytes.begin()) + " of slot " + std::to_string(s) + " is not written");
   }
   return findings;

@@ -42,7 +42,7 @@ public:
     if (made.failed())
       return made.error();
     device = std::move(*made);
-    return device->loadBodies(file.library, directory.path(""));
+    return device->loadFunctions(file.library, directory.path(""));
   }
 
   Status place(const CaseRun &run) {
@@ -61,7 +61,7 @@ public:
     return Status::success();
   }
 
-  runtime::BodyArguments arguments(const CaseRun &run) const {
+  runtime::FunctionArguments arguments(const CaseRun &run) const {
     return {{run.rows, run.sampleBase, run.instanceBase}, slots.data(), run.overwrite.data()};
   }
 
@@ -106,7 +106,7 @@ void replay(const CaseFile &file) {
   for (const CaseRun &run : file.runs) {
     if (Status status = loaded.place(run); status.failed())
       return say(file.name, false, status.message());
-    if (Status status = loaded.device->runBody(0, loaded.arguments(run)); status.failed())
+    if (Status status = loaded.device->runFunction(0, loaded.arguments(run)); status.failed())
       return say(file.name, false, status.message());
     const Result<double> one = loaded.compare(run);
     if (one.failed())
@@ -129,10 +129,10 @@ void time(const CaseFile &file, const runtime::cuda::CudaApi &cuda) {
       return say(file.name, false, status.message());
   class Puts final : public runtime::StreamTask {
   public:
-    const runtime::BodyCall call;
+    const runtime::FunctionCall call;
     const runtime::cuda::CudaApi &cuda;
     Result<double> seconds = 0.0;
-    Puts(runtime::BodyCall call, const runtime::cuda::CudaApi &cuda) : call(call), cuda(cuda) {}
+    Puts(runtime::FunctionCall call, const runtime::cuda::CudaApi &cuda) : call(call), cuda(cuda) {}
     Status put(uint64_t, runtime::WorkStream &stream) override {
       GpuTimer timer(cuda, stream.handle());
       seconds = timer.seconds(5, 10, [&](runtime::cuda::CUstream) { return stream.call(call); });

@@ -2,7 +2,7 @@
 
 #include "../../../lib/Codegen/Common/Slots.h"
 
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 #include "TensorBytes.h"
 
 #include "bundle.pb.h"
@@ -34,14 +34,14 @@ namespace {
 
 struct Runner {
   func::FuncOp function;
-  const bundle::CompiledFunction &body;
+  const bundle::CompiledFunction &compiled;
   int64_t rows;
   const test::RunOptions &options;
   std::vector<reference::Tensor> arguments;
   std::vector<int64_t> savedPerRow, deferredPerRow;
 
-  Runner(func::FuncOp function, const bundle::CompiledFunction &body, int64_t rows, const test::RunOptions &options)
-      : function(function), body(body), rows(rows), options(options) {
+  Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, const test::RunOptions &options)
+      : function(function), compiled(compiled), rows(rows), options(options) {
     savedPerRow = layOut(SlotKind::Saved);
     deferredPerRow = layOut(SlotKind::Deferred);
     std::mt19937 random(1234 + rows);
@@ -105,8 +105,8 @@ struct Runner {
     const SlotKind kind = slot.getKind();
     const uint32_t index = slot.getIndex();
     bool single = kind == SlotKind::Saved || kind == SlotKind::Deferred || kind == SlotKind::Scalars;
-    for (int i = 0; i < body.arguments_size(); ++i)
-      if (int(body.arguments(i).kind()) == int(kind) && (single || body.arguments(i).index() == index)) {
+    for (int i = 0; i < compiled.arguments_size(); ++i)
+      if (int(compiled.arguments(i).kind()) == int(kind) && (single || compiled.arguments(i).index() == index)) {
         char *base = buffers[i].data.get();
         if (kind == SlotKind::Saved || kind == SlotKind::Deferred)
           return base + (kind == SlotKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
@@ -118,10 +118,10 @@ struct Runner {
 
   std::vector<Buffer> makeBuffers() {
     std::vector<Buffer> buffers;
-    for (const bundle::FunctionArgument &slot : body.arguments())
+    for (const bundle::FunctionArgument &slot : compiled.arguments())
       buffers.emplace_back(slot.bytes().fixed() + slot.bytes().per_row() * rows);
-    for (int i = 0; i < body.arguments_size(); ++i)
-      if (body.arguments(i).kind() == bundle::SCALARS) {
+    for (int i = 0; i < compiled.arguments_size(); ++i)
+      if (compiled.arguments(i).kind() == bundle::SCALARS) {
         zorse::abi::StepScalars scalars{};
         scalars.step = 3;
         scalars.seed = 42;
@@ -162,7 +162,7 @@ struct Runner {
               size_t count = (*expected)[i].values.size();
               write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
             }
-        runtime::Status status = device->runBody(body, {{rows, options.sampleBase, options.instanceBase}, slots.data(), overwrite.data()});
+        runtime::Status status = device->runFunction(compiled, {{rows, options.sampleBase, options.instanceBase}, slots.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {
@@ -192,7 +192,7 @@ struct Runner {
         for (unsigned i = 0; i < function.getNumResults(); ++i)
           if (accumulates(i))
             write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
-      std::vector<std::string> findings = emulator::runBody(code, products, body, call);
+      std::vector<std::string> findings = emulator::runFunction(code, products, compiled, call);
       ASSERT_TRUE(findings.empty()) << findings.front();
       for (unsigned i = 0; i < function.getNumResults(); ++i)
         compare(i, read(address(buffers, slotOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
@@ -266,7 +266,7 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     codegenOptions.useCache = false;
     codegenOptions.optimizationLevel = 2;
     codegenOptions.dumpDir = options.dumpDir;
-    auto compiled = codegen::compileBodies(*module, codegenOptions);
+    auto compiled = codegen::compileFunctions(*module, codegenOptions);
     ASSERT_TRUE(succeeded(compiled));
     std::string path = (std::filesystem::temp_directory_path() / ("zorse-codegen-test-" + std::to_string(getpid()) + ".so")).string();
     std::ofstream(path, std::ios::binary) << compiled->object;
@@ -281,10 +281,10 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
       ASSERT_FALSE(status.failed()) << status.message();
     }
     std::unique_ptr<emulator::HostCode> emulated;
-    FailureOr<codegen::CompiledBodies> cuda = failure();
+    FailureOr<codegen::CompiledFunctions> cuda = failure();
     if (options.cuda && type != "f64") {
       codegenOptions.arch = "emu";
-      cuda = codegen::compileBodies(*module, codegenOptions);
+      cuda = codegen::compileFunctions(*module, codegenOptions);
       ASSERT_TRUE(succeeded(cuda));
       std::string error;
       emulated = emulator::HostCode::compile(cuda->object, error);
@@ -292,7 +292,7 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
     }
     int index = 0;
     for (func::FuncOp function : functionsInOrder(*module)) {
-      SCOPED_TRACE(bodyName(function));
+      SCOPED_TRACE(compiledFunctionName(function));
       if (emulated)
         for (int64_t rows : options.rows) {
           SCOPED_TRACE("emulated, rows " + std::to_string(rows));
@@ -300,10 +300,10 @@ void test::checkFunctions(const std::string &text, const RunOptions &options) {
           if (::testing::Test::HasFatalFailure())
             return;
         }
-      const bundle::CompiledFunction &body = compiled->library.functions(index++);
+      const bundle::CompiledFunction &code = compiled->library.functions(index++);
       for (int64_t rows : options.rows) {
         SCOPED_TRACE("rows " + std::to_string(rows));
-        Runner(function, body, rows, options).check(*devices[0], *devices[1]);
+        Runner(function, code, rows, options).check(*devices[0], *devices[1]);
         if (::testing::Test::HasFatalFailure())
           return;
       }

@@ -234,9 +234,9 @@ TEST(Direct, ComputesTheSame) {
     const ProgramCase c = makeDirectCase(seed, /*copies=*/false); // the interpreter does not support 16-bit types
     const interpret::Steps steps = "ETT";
     const auto expected =
-        interpret::reference(c.model.summary, c.model.bodies,
+        interpret::reference(c.model.summary, c.model.functions,
                              {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, steps);
-    const auto harm = interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, steps, 5, uint32_t(seed));
+    const auto harm = interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, steps, 5, uint32_t(seed));
     EXPECT_FALSE(harm.harmful) << "seed " << seed << ": " << harm.what;
     const bool offloads =
         std::any_of(c.plan.cells.begin(), c.plan.cells.end(), [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });

@@ -22,19 +22,19 @@ void writeSynthetic(const std::string &directory, int seed) {
   test::SyntheticModel model = test::makeModel(options);
   step::Plan plan = step::randomPlan(model.summary, 32, 4, seed);
   step::LoweringOptions expand;
-  expand.bodies = &model.bodies;
+  expand.functions = &model.functions;
   auto graph = step::lowerPlan(model.summary, plan, expand);
   ASSERT_FALSE(graph.failed()) << graph.message();
   bundle::BundleContents c;
   c.model = "synthetic";
   c.batch = 32;
   c.summary = model.summary;
-  c.bodies = model.bodies;
+  c.functions = model.functions;
   c.plan = step::writePlan(plan, model.summary);
   for (const step::PlanDevice &device : plan.devices)
     c.devices.push_back({device.name, "cpu", 1, 1 << 20});
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, model.bodies);
+    auto program = step::writeProgram(*graph, device, model.functions);
     ASSERT_FALSE(program.failed()) << program.message();
     c.programs.push_back(bundle::serialize(*program));
   }

@@ -73,9 +73,9 @@ TEST(OwnedRuns, ProgramsAreRight) {
     if (seed % 5 == 4) // the interpreter does not support 16-bit types
       continue;
     const auto expected =
-        interpret::reference(c.model.summary, c.model.bodies,
+        interpret::reference(c.model.summary, c.model.functions,
                              {c.plan.batch, c.plan.schedule.splitBackward, c.plan.optimizerStep == step::OptimizerStep::InBackward}, "ETTET");
-    EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.bodies, c.programs, expected, "ETTET", 5, uint32_t(seed)).what, "") << "seed " << seed;
+    EXPECT_EQ(interpret::findHarm(c.model.summary, c.model.functions, c.programs, expected, "ETTET", 5, uint32_t(seed)).what, "") << "seed " << seed;
   }
   EXPECT_GT(several, 50);
 }

@@ -28,11 +28,11 @@ struct ProgramCase {
 
 /// Makes the programs and the view of a case from its model and plan.
 inline void writePrograms(ProgramCase &made, step::LoweringOptions expand = {}) {
-  expand.bodies = &made.model.bodies;
+  expand.functions = &made.model.functions;
   auto graph = step::lowerPlan(made.model.summary, made.plan, expand);
   EXPECT_FALSE(graph.failed()) << graph.message();
   for (uint32_t device = 0; !graph.failed() && device < made.plan.devices.size(); ++device)
-    if (auto program = step::writeProgram(*graph, device, made.model.bodies); !program.failed())
+    if (auto program = step::writeProgram(*graph, device, made.model.functions); !program.failed())
       made.programs.push_back(std::move(*program));
     else
       ADD_FAILURE() << program.message();
@@ -61,7 +61,7 @@ inline ProgramCase makeCase(int seed, bool copies, bool staged) {
 }
 
 inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &programs) {
-  return verify::verifyPrograms(c.model.summary, c.model.bodies, c.view, programs, c.options);
+  return verify::verifyPrograms(c.model.summary, c.model.functions, c.view, programs, c.options);
 }
 
 /// Picks one of the entries for which `wanted` holds; null if there is none.
@@ -82,7 +82,7 @@ inline bundle::Instruction *pick(Programs &programs, Random &random, const std::
 inline void expectTimedAlikeWithoutInstructions(const ProgramCase &c, const std::string &name) {
   step::LoweringOptions expand;
   step::TimeOptions time;
-  expand.bodies = time.bodies = &c.model.bodies;
+  expand.functions = time.functions = &c.model.functions;
   auto full = step::lowerPlan(c.model.summary, c.plan, expand);
   auto times = step::timeStep(c.model.summary, c.plan, time);
   ASSERT_FALSE(full.failed() || times.failed()) << full.message() << times.message();

@@ -84,9 +84,9 @@ TEST(ProgramText, ShowsEveryEntryWithNames) {
   const auto summary =
       parse<bundle::ModelSummary>("groups {} groups {} groups { name: 'head' } values {} values {} values {} values { name: 'h\"\\n' } "
                                   "units {} units {} units {} units {} units { name: 'block' } inputs {} inputs { name: 'labels' }");
-  const auto bodies =
+  const auto functions =
       parse<bundle::FunctionLibrary>("bodies { name: 'head.forward' slots { mode: READ } slots { mode: ACCUMULATE } slots { mode: WRITE } }");
-  EXPECT_EQ(textOf(kProgram, {{"a100:0", "t4:0"}, &summary, &bodies}), kText);
+  EXPECT_EQ(textOf(kProgram, {{"a100:0", "t4:0"}, &summary, &functions}), kText);
 }
 
 TEST(ProgramText, ShowsWhatIsDirect) {

@@ -38,20 +38,20 @@ TEST_P(StepPrograms, AreVerified) {
   step::Plan plan = step::randomPlan(model.summary, batches[seed % 5], 1 + seed * 7 % 6, seed);
 
   step::LoweringOptions expand;
-  expand.bodies = &model.bodies;
+  expand.functions = &model.functions;
   auto graph = step::lowerPlan(model.summary, plan, expand);
   ASSERT_FALSE(graph.failed()) << graph.message();
 
   std::vector<bundle::Program> programs;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, model.bodies);
+    auto program = step::writeProgram(*graph, device, model.functions);
     ASSERT_FALSE(program.failed()) << program.message();
     programs.push_back(*program);
   }
 
   auto view = verify::readPlanView(step::writePlan(plan, model.summary));
   ASSERT_FALSE(view.failed()) << view.message();
-  for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.bodies, *view, programs))
+  for (const verify::Finding &finding : verify::verifyPrograms(model.summary, model.functions, *view, programs))
     ADD_FAILURE() << verify::toString(finding, *view);
 
   // The runtime checks the programs again: it refuses a program that was changed together with its checksum so that a
@@ -60,7 +60,7 @@ TEST_P(StepPrograms, AreVerified) {
   bundle.directory = "b.zorse";
   bundle.plan = step::writePlan(plan, model.summary);
   bundle.summary = model.summary;
-  bundle.bodies = model.bodies;
+  bundle.functions = model.functions;
   bundle.programs = programs;
   EXPECT_TRUE(runtime::verifyBundle(bundle, 2).succeeded());
   bundle::Region *region = firstRegion(bundle.programs);

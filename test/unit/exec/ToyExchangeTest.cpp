@@ -53,13 +53,13 @@ step::Plan twoDevices() { return planOf(2, 0, {0, 1}, 1); }
 
 Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
   step::LoweringOptions expand;
-  expand.bodies = &toy.bodies;
+  expand.functions = &toy.functions;
   auto graph = step::lowerPlan(toy.summary, plan, expand);
   if (graph.failed())
     return graph.error();
   Programs programs;
   for (uint32_t device = 0; device < plan.devices.size(); ++device) {
-    auto program = step::writeProgram(*graph, device, toy.bodies);
+    auto program = step::writeProgram(*graph, device, toy.functions);
     if (program.failed())
       return program.error();
     programs.push_back(*program);
@@ -71,7 +71,7 @@ Result<Programs> programsOf(const ToyExchange &toy, const step::Plan &plan) {
 std::vector<verify::Finding> findings(const ToyExchange &toy, const step::Plan &plan, const Programs &programs, std::string *text = nullptr) {
   auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
   EXPECT_FALSE(view.failed()) << view.message();
-  auto list = verify::verifyPrograms(toy.summary, toy.bodies, *view, programs);
+  auto list = verify::verifyPrograms(toy.summary, toy.functions, *view, programs);
   for (const verify::Finding &finding : list)
     if (text)
       *text += verify::toString(finding, *view) + "\n";
@@ -116,7 +116,7 @@ protected:
       bundle.devices.push_back({device.name, "cpu", 1, 0});
     bundle.plan = step::writePlan(plan, toy.summary);
     bundle.summary = toy.summary;
-    bundle.bodies = toy.bodies;
+    bundle.functions = toy.functions;
     bundle.programs = programs;
     files::create_directories(kernels + "/x86-64");
     files::copy_file(ZORSE_TOY_KERNELS, kernels + "/x86-64/toy.so", files::copy_options::overwrite_existing);
@@ -256,12 +256,12 @@ protected:
   static bundle::ReduceScatter *reduction(bundle::Program &program) { return find(program, isReduction)->mutable_reduce_scatter(); }
 
   /// The n-th entry of a program with a call of a body.
-  Instruction *calling(bundle::Program &program, const std::string &body, int nth = 0) const {
+  Instruction *calling(bundle::Program &program, const std::string &function, int nth = 0) const {
     return find(
         program,
         [&](const Instruction &instruction) {
           for (const bundle::Call &call : instruction.compute().calls())
-            if (toy.bodies.functions(int(call.function())).name() == body)
+            if (toy.functions.functions(int(call.function())).name() == function)
               return true;
           return false;
         },
@@ -345,7 +345,7 @@ TEST_F(Faults, OfSegmentsAreFound) {
               [&](Programs &p) { calling(p[1], "pair.forward.1")->mutable_compute()->mutable_calls()->RemoveLast(); });
   expectFound("the other device's terms", {Code::Call}, [&](Programs &p) {
     for (auto &call : *calling(p[0], "toy_terms_0")->mutable_compute()->mutable_calls())
-      if (toy.bodies.functions(int(call.function())).name() == "toy_terms_0")
+      if (toy.functions.functions(int(call.function())).name() == "toy_terms_0")
         call.set_function(call.function() + 1);
   });
   expectFound("the other device's rows", {Code::Call}, [&](Programs &p) {
@@ -388,7 +388,7 @@ TEST(ToyExchangePlans, AreRefused) {
   auto problem = [&](const step::Plan &plan) {
     Status status = step::validatePlan(plan, toy.summary);
     auto view = verify::readPlanView(step::writePlan(plan, toy.summary));
-    const auto found = verify::verifyPrograms(toy.summary, toy.bodies, *view, Programs(plan.devices.size()));
+    const auto found = verify::verifyPrograms(toy.summary, toy.functions, *view, Programs(plan.devices.size()));
     EXPECT_EQ(std::any_of(found.begin(), found.end(), [](const verify::Finding &finding) { return finding.code == Code::Plan; }), status.failed());
     return status.failed() ? status.message() : std::string("accepted");
   };

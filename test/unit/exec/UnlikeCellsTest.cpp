@@ -14,9 +14,9 @@ SyntheticModel modelWithEmbedding() {
   SyntheticOptions options;
   options.tied = false;
   SyntheticModel model = makeModel(options);
-  for (bundle::CompiledFunction &body : *model.bodies.mutable_functions())
-    if (body.name().find(model.summary.units(0).name() + ".backward") == 0) {
-      auto &slots = *body.mutable_arguments();
+  for (bundle::CompiledFunction &function : *model.functions.mutable_functions())
+    if (function.name().find(model.summary.units(0).name() + ".backward") == 0) {
+      auto &slots = *function.mutable_arguments();
       slots.erase(std::remove_if(slots.begin(), slots.end(), [](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::PARAMETER; }),
                   slots.end());
     }

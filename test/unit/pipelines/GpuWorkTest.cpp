@@ -12,8 +12,8 @@ using namespace zorse::pipelines;
 
 namespace {
 
-void addProduct(bundle::CompiledFunction &body, int64_t mPerRow, int64_t n, int64_t k) {
-  bundle::Matmul &product = *body.add_launches()->mutable_matmul();
+void addProduct(bundle::CompiledFunction &function, int64_t mPerRow, int64_t n, int64_t k) {
+  bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.mutable_m()->set_per_row(mPerRow);
   product.mutable_n()->set_fixed(n);
   product.mutable_k()->set_fixed(k);
@@ -22,8 +22,8 @@ void addProduct(bundle::CompiledFunction &body, int64_t mPerRow, int64_t n, int6
   product.set_operand_type(bundle::BF16);
 }
 
-void addKernel(bundle::CompiledFunction &body, const char *symbol, int64_t fixed, int64_t perRow, int64_t productFlops = 0) {
-  bundle::KernelLaunch &kernel = *body.add_launches()->mutable_kernel();
+void addKernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed, int64_t perRow, int64_t productFlops = 0) {
+  bundle::KernelLaunch &kernel = *function.add_launches()->mutable_kernel();
   kernel.set_symbol(symbol);
   kernel.mutable_cost()->set_fixed(fixed);
   kernel.mutable_cost()->set_per_row(perRow);
@@ -31,13 +31,13 @@ void addKernel(bundle::CompiledFunction &body, const char *symbol, int64_t fixed
 }
 
 TEST(GpuWork, AddsUpWhatABodyLaunches) {
-  bundle::CompiledFunction body;
-  addProduct(body, 128, 64, 64);
-  addKernel(body, "addf_1234", 10, 1000);
-  addProduct(body, 128, 64, 64);
-  addProduct(body, 128, 256, 64);
-  addKernel(body, "attention_rows_1234", 1, 100); // counts as bytes, like all other kernels
-  bundle::FunctionCost work = workOf(body);
+  bundle::CompiledFunction function;
+  addProduct(function, 128, 64, 64);
+  addKernel(function, "addf_1234", 10, 1000);
+  addProduct(function, 128, 64, 64);
+  addProduct(function, 128, 256, 64);
+  addKernel(function, "attention_rows_1234", 1, 100); // counts as bytes, like all other kernels
+  bundle::FunctionCost work = workOf(function);
   EXPECT_EQ(work.launches(), 5u);
   ASSERT_EQ(work.matmuls_size(), 2);
   EXPECT_EQ(work.matmuls(0).count(), 2u);
@@ -71,17 +71,17 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   bundle::UnitFunction &forward = *attention.add_functions(), &backward = *attention.add_functions();
   forward.set_task(bundle::UnitFunction::FORWARD);
   backward.set_task(bundle::UnitFunction::BACKWARD);
-  codegen::CompiledBodies bodies;
-  bodies.library.set_arch("sm_80");
-  bundle::CompiledFunction &body = *bodies.library.add_functions();
-  body.set_name("attention.forward");
-  addKernel(body, "attention_forward_1234", 0, 1 << 20, 1 << 24);
-  addGpuWork(*functions, summary, bodies);
+  codegen::CompiledFunctions compiled;
+  compiled.library.set_arch("sm_80");
+  bundle::CompiledFunction &function = *compiled.library.add_functions();
+  function.set_name("attention.forward");
+  addKernel(function, "attention_forward_1234", 0, 1 << 20, 1 << 24);
+  addGpuWork(*functions, summary, compiled);
 
   // If attention consists of matmuls and a softmax, its FLOPs are those of the matmuls.
-  body.mutable_launches(0)->mutable_kernel()->clear_matmul_flops();
-  bodies.library.set_arch("sm_70");
-  addGpuWork(*functions, summary, bodies);
+  function.mutable_launches(0)->mutable_kernel()->clear_matmul_flops();
+  compiled.library.set_arch("sm_70");
+  addGpuWork(*functions, summary, compiled);
 
   ASSERT_EQ(summary.gpu_targets_size(), 2);
   EXPECT_EQ(summary.gpu_targets(0), "sm_80");

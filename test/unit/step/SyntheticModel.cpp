@@ -36,9 +36,9 @@ public:
   }
 
   /// Adds a function and returns its workspace, which the caller sets.
-  AffineSize *function(int unit, UnitFunction::Task task, uint32_t body, double flops) {
+  AffineSize *function(int unit, UnitFunction::Task task, uint32_t function, double flops) {
     UnitFunction &added = zorse::test::addFunction(model, unit, task, flops);
-    added.set_function(body);
+    added.set_function(function);
     return added.mutable_workspace();
   }
 

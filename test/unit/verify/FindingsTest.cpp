@@ -49,9 +49,9 @@ bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); 
 /// A slot of an entry of the first program.
 EditedSlot slot(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *instruction.mutable_compute()->mutable_calls(call);
-  const auto &body = test.model.bodies.functions(int(c.function()));
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (body.arguments(s).kind() == kind && body.arguments(s).index() == index)
+  const auto &function = test.model.functions.functions(int(c.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == kind && function.arguments(s).index() == index)
       return {test.programs[0], c, s};
   ADD_FAILURE() << "no such slot";
   return {test.programs[0], c, 0};
@@ -84,9 +84,9 @@ TEST(Findings, Malformed) {
   nan.programs[0].mutable_instructions(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
   expectFinding(nan, Code::Malformed, {"not a number"});
 
-  Case body({}, oneDevice());
-  find(body, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_function(1000);
-  expectFinding(body, Code::Malformed, {"body 1000 does not exist"});
+  Case function({}, oneDevice());
+  find(function, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_function(1000);
+  expectFinding(function, Code::Malformed, {"body 1000 does not exist"});
 
   for (auto column : {&bundle::Call::mutable_regions, &bundle::Call::mutable_values}) {
     Case row({}, oneDevice());
@@ -304,8 +304,8 @@ TEST(Findings, SplitBackward) {
   Case both({}, split(oneDevice())); // B and W both add parameter gradients
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
-      *both.model.bodies.mutable_functions(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
-          both.model.bodies.functions(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
+      *both.model.functions.mutable_functions(int(functionOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
+          both.model.functions.functions(int(functionOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
@@ -318,7 +318,7 @@ TEST(Findings, Recompute) {
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
-  auto &slot = *more.model.bodies.mutable_functions(int(bodyOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
+  auto &slot = *more.model.functions.mutable_functions(int(functionOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
   slot.set_kind(bundle::LOSS);
   slot.set_mode(bundle::WRITE);
   slot.set_name("loss");
@@ -672,14 +672,15 @@ TEST(Findings, NameTasks) {
 
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
-  auto &body = *test.model.bodies.mutable_functions(int(bodyOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
-  for (auto &s : *body.mutable_arguments())
+  auto &function =
+      *test.model.functions.mutable_functions(int(functionOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
+  for (auto &s : *function.mutable_arguments())
     if (s.kind() == bundle::PARAMETER)
       s.set_mode(bundle::WRITE);
   expectFinding(test, Code::Malformed, {"unit1", "mode"});
 
   Case commit({}, oneDevice()); // a decision must read the sums
-  auto &decide = *commit.model.bodies.mutable_functions(int(commit.model.summary.clip_and_check_function()));
+  auto &decide = *commit.model.functions.mutable_functions(int(commit.model.summary.clip_and_check_function()));
   decide.mutable_arguments(0)->set_mode(bundle::UPDATE);
   expectFinding(commit, Code::Malformed, {"no slot for the sums"});
 }

@@ -8,8 +8,8 @@ using namespace zorse;
 using namespace zorse::test;
 
 static std::string harm(const Case &test, int interleavings = 25) {
-  auto expected = interpret::reference(test.model.summary, test.model.bodies, {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
-  return interpret::findHarm(test.model.summary, test.model.bodies, test.programs, expected, "ETTET", interleavings, 1).what;
+  auto expected = interpret::reference(test.model.summary, test.model.functions, {test.plan.batch, test.plan.splitBackward, false}, "ETTET");
+  return interpret::findHarm(test.model.summary, test.model.functions, test.programs, expected, "ETTET", interleavings, 1).what;
 }
 
 TEST(Interpreter, CorrectProgramsEqualTheReference) {

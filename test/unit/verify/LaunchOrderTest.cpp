@@ -17,7 +17,7 @@ std::vector<verify::Finding> findingsOf(const std::vector<std::vector<int64_t>> 
   const SyntheticModel made = makeModel({});
   const verify::PlanView view = viewOf(plan);
   std::vector<verify::Finding> findings;
-  const verify::Model model(made.summary, made.bodies, view, findings);
+  const verify::Model model(made.summary, made.functions, view, findings);
   EXPECT_TRUE(findings.empty());
   std::vector<verify::DeviceResult> results(launches.size());
   for (size_t d = 0; d < launches.size(); ++d) {

@@ -58,7 +58,7 @@ bool movesElements(mlir::Operation *op);
 std::optional<Task> taskOf(mlir::func::FuncOp function);
 
 /// Returns the name of a function's body: "mlp.forward", "update.decay".
-std::string bodyName(mlir::func::FuncOp function);
+std::string compiledFunctionName(mlir::func::FuncOp function);
 
 /// Returns the functions of a module and its classes in the order of their bodies: forwards and backwards, functions
 /// without a class, logits, and last the functions that only some plans call. The last ones can be omitted without

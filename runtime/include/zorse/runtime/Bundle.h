@@ -54,7 +54,7 @@ struct Bundle {
   std::string cluster;       ///< cluster.yaml
   bundle::Topology topology; ///< without nodes if the bundle does not describe them
   bundle::ModelSummary summary;
-  bundle::FunctionLibrary bodies;                    ///< bodies of the first target; the other targets have the same bodies with the same slots
+  bundle::FunctionLibrary functions;                 ///< bodies of the first target; the other targets have the same bodies with the same slots
   std::vector<bundle::FunctionLibrary> otherTargets; ///< targets 1, 2, ...
   std::vector<bundle::Program> programs;             ///< one per device
   std::vector<bundle::Program> hostStaged;           ///< the same step without direct transfers if `programs` has some; otherwise empty
@@ -62,8 +62,8 @@ struct Bundle {
   bundle::HubModel hub;
   KernelObjects kernels; ///< empty if the bundle is only simulated
 
-  const bundle::FunctionLibrary &target(uint32_t index) const { return index == 0 ? bodies : otherTargets[index - 1]; }
-  const bundle::FunctionLibrary &bodiesOf(uint32_t device) const { return target(devices[device].target); }
+  const bundle::FunctionLibrary &target(uint32_t index) const { return index == 0 ? functions : otherTargets[index - 1]; }
+  const bundle::FunctionLibrary &functionsOf(uint32_t device) const { return target(devices[device].target); }
 
   /// Switches to the programs without direct transfers.
   void useStaged() {

@@ -90,7 +90,7 @@ DeviceTransferPlan deviceTransferPlan(const Bundle &bundle);
 /// The order of terms, and the bodies that add them.
 struct DeviceSums {
   uint32_t max(NumberType type) const { return type == NumberType::F64 ? uint32_t(f64.size()) + 1 : uint32_t(f32.size()) + 1; }
-  uint32_t body(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
+  uint32_t function(NumberType type, uint32_t terms) const { return (type == NumberType::F64 ? f64 : f32)[terms - 2]; }
   std::vector<uint32_t> f32, f64; ///< bodies with 2, 3, ... terms
 };
 DeviceSums deviceSums(const bundle::ModelSummary &summary);

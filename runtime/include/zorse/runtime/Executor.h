@@ -63,7 +63,7 @@ struct ObservedCall {
   uint32_t device;
   const bundle::Instruction &instruction;
   const bundle::Call &call;
-  const bundle::CompiledFunction &body;
+  const bundle::CompiledFunction &function;
   const DeviceAddress *slots;
   Device &memory; ///< device of the addresses
 };

@@ -15,7 +15,7 @@ namespace zorse::runtime {
 uint32_t hostTarget(const Bundle &bundle);
 
 /// Creates CPU threads that run the given bodies, identified by their numbers in the bundle.
-Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &bodies,
+Result<std::unique_ptr<QueuedDevice>> makeHostCpu(const Bundle &bundle, uint32_t target, const std::set<uint32_t> &functions,
                                                   const DeviceRequest &request);
 
 /// Creates the CPU device that computes concurrently with a device of this process, if its program

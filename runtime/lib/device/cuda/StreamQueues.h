@@ -34,7 +34,7 @@ class StreamTarget {
 public:
   /// Makes the device's context current in the calling thread.
   virtual Status enter() const = 0;
-  virtual Status launchBody(const BodyCall &call, CUstream stream) = 0;
+  virtual Status launchFunction(const FunctionCall &call, CUstream stream) = 0;
 
 protected:
   ~StreamTarget() = default;
@@ -48,7 +48,7 @@ public:
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
     return bytes == 0 ? Status::success() : cuda_.check("cuMemcpyAsync", cuda_.cuMemcpyAsync(to.value, from.value, bytes, stream_));
   }
-  Status call(const BodyCall &call) override { return target_.launchBody(call, stream_); }
+  Status call(const FunctionCall &call) override { return target_.launchFunction(call, stream_); }
 
 private:
   const CudaApi &cuda_;

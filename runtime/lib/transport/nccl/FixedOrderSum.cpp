@@ -19,8 +19,8 @@ Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress ter
       slots.push_back(terms + next++ * stride);
     other = !other;
     slots.push_back(next == count ? sum : terms + (count + (other ? 1 : 0)) * stride);
-    BodyCall call;
-    call.body = sums.body(type, uint32_t(slots.size() - 1));
+    FunctionCall call;
+    call.function = sums.function(type, uint32_t(slots.size() - 1));
     call.arguments.rows = elements;
     call.arguments.slots = slots.data();
     if (Status status = stream.call(call); status.failed())

@@ -1,4 +1,4 @@
-#include "EmulatedBody.h"
+#include "EmulatedFunction.h"
 
 #include "zorse/runtime/HalfTypes.h"
 #include "zorse/runtime/abi/CudaAbi.h"
@@ -11,7 +11,7 @@ using namespace zorse::emulator;
 static int64_t at(const bundle::AffineSize &extent, int64_t rows) { return extent.fixed() + extent.per_row() * rows; }
 
 /// The grid of a launch: its parameters and the memory of its operands.
-static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::CompiledFunction &body, const EmulatedCall &call) {
+static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::CompiledFunction &function, const EmulatedCall &call) {
   GridLaunch grid;
   const int64_t points = at(kernel.iterations(), call.rows), perBlock = int64_t(kernel.threads()) * std::max<int64_t>(1, kernel.per_thread());
   grid.threads = kernel.threads();
@@ -22,7 +22,7 @@ static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Compi
     accumulate |= uint64_t(!call.overwrite[kernel.operands(int(operand)).argument()]) << operand;
   grid.parameters = {uint64_t(call.rows), accumulate, uint64_t(call.sampleBase), call.instanceBase};
   for (const bundle::Pointer &pointer : kernel.operands()) {
-    const bundle::FunctionArgument &slot = body.arguments(int(pointer.argument()));
+    const bundle::FunctionArgument &slot = function.arguments(int(pointer.argument()));
     const auto begin = reinterpret_cast<uintptr_t>(call.slots[pointer.argument()]);
     grid.parameters.push_back(begin + uint64_t(pointer.fixed() + pointer.per_row() * call.rows));
     grid.operands.push_back({begin, begin + uint64_t(at(slot.bytes(), call.rows)), slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE});
@@ -56,9 +56,9 @@ static void addBias(const bundle::Matmul &product, const std::vector<float> &sum
 }
 
 /// Runs a product with CPU routines, which have no bias. A bias is added afterwards.
-static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::CompiledFunction &body, const bundle::Launch &launch,
+static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::CompiledFunction &function, const bundle::Launch &launch,
                                   const EmulatedCall &call) {
-  bundle::CompiledFunction one = body;
+  bundle::CompiledFunction one = function;
   one.clear_launches();
   *one.add_launches() = launch;
   std::vector<runtime::DeviceAddress> slots;
@@ -83,24 +83,24 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Co
   }
   std::vector<uint8_t> overwrite = call.overwrite;
   overwrite.resize(slots.size(), 1);
-  runtime::Status status = products.runBody(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), overwrite.data()});
+  runtime::Status status = products.runFunction(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), overwrite.data()});
   if (status.succeeded() && !sums.empty())
     addBias(launch.matmul(), sums, call);
   return status;
 }
 
-std::vector<std::string> emulator::runBody(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
-                                           const EmulatedCall &call, const std::function<void()> &afterProduct) {
-  for (const bundle::Launch &launch : body.launches()) {
+std::vector<std::string> emulator::runFunction(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
+                                               const EmulatedCall &call, const std::function<void()> &afterProduct) {
+  for (const bundle::Launch &launch : function.launches()) {
     if (!launch.has_kernel()) {
-      if (runtime::Status status = runProduct(products, body, launch, call); status.failed())
+      if (runtime::Status status = runProduct(products, function, launch, call); status.failed())
         return {status.message()};
       if (afterProduct)
         afterProduct();
       continue;
     }
     const bundle::KernelLaunch &kernel = launch.kernel();
-    std::vector<std::string> findings = runKernel(kernel, gridOf(kernel, body, call));
+    std::vector<std::string> findings = runKernel(kernel, gridOf(kernel, function, call));
     if (!findings.empty()) {
       findings.front() = kernel.symbol() + ": " + findings.front();
       return findings;
@@ -109,8 +109,8 @@ std::vector<std::string> emulator::runBody(const RunKernel &runKernel, runtime::
   return {};
 }
 
-std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
-                                           const EmulatedCall &call, const KernelObserver &observe) {
+std::vector<std::string> emulator::runFunction(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
+                                               const EmulatedCall &call, const KernelObserver &observe) {
   auto runKernel = [&](const bundle::KernelLaunch &kernel, const GridLaunch &grid) -> std::vector<std::string> {
     const HostKernel *host = code.find(kernel.symbol());
     if (!host)
@@ -121,5 +121,5 @@ std::vector<std::string> emulator::runBody(const HostCode &code, runtime::CpuDev
       observe(kernel, traffic);
     return findings;
   };
-  return runBody(runKernel, products, body, call, {});
+  return runFunction(runKernel, products, function, call, {});
 }

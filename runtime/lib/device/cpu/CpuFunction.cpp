@@ -1,4 +1,4 @@
-#include "CpuBody.h"
+#include "CpuFunction.h"
 
 #include "AttentionShape.h"
 #include "Matmul.h"
@@ -13,21 +13,21 @@ using namespace zorse;
 using namespace zorse::runtime;
 
 /// Checks and prepares one body. Keeps the first problem found.
-class CpuBody::Builder {
+class CpuFunction::Builder {
 public:
-  Builder(const bundle::CompiledFunction &body, const FindSymbol &findSymbol) : body_(body), findSymbol_(findSymbol) {}
+  Builder(const bundle::CompiledFunction &function, const FindSymbol &findSymbol) : function_(function), findSymbol_(findSymbol) {}
 
   void fail(const std::string &what) {
     if (problem_.empty())
-      problem_ = "body '" + body_.name() + "', launch " + std::to_string(launch_) + ": " + what;
+      problem_ = "body '" + function_.name() + "', launch " + std::to_string(launch_) + ": " + what;
   }
 
   /// Checks that a use of a present operand is inside its slot, and that the slot may be written if
   /// the use writes.
   void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
-    if (pointer.argument() >= uint32_t(body_.arguments_size()))
+    if (pointer.argument() >= uint32_t(function_.arguments_size()))
       return;
-    if (const std::string problem = problemOfUse(body_, pointer, reach, written, what); !problem.empty())
+    if (const std::string problem = problemOfUse(function_, pointer, reach, written, what); !problem.empty())
       fail(problem);
   }
 
@@ -36,8 +36,8 @@ public:
   Address address(const bundle::Pointer &pointer, bool optional = false) {
     if (pointer.argument() == abi::kAbsentSlot && optional)
       return {abi::kAbsentSlot, {}};
-    if (pointer.argument() >= static_cast<uint32_t>(body_.arguments_size())) {
-      fail("slot " + std::to_string(pointer.argument()) + " of " + std::to_string(body_.arguments_size()) + " is named");
+    if (pointer.argument() >= static_cast<uint32_t>(function_.arguments_size())) {
+      fail("slot " + std::to_string(pointer.argument()) + " of " + std::to_string(function_.arguments_size()) + " is named");
       return {};
     }
     use(pointer, {}, false, "it");
@@ -120,7 +120,7 @@ public:
     matmul.strideB = launch.batch_stride_b();
     matmul.strideC = launch.batch_stride_c();
     matmul.alpha = launch.alpha();
-    if (const std::string problem = problemOfMatmul(body_, launch); !problem.empty())
+    if (const std::string problem = problemOfMatmul(function_, launch); !problem.empty())
       fail(problem);
     return matmul;
   }
@@ -146,21 +146,21 @@ public:
     return library;
   }
 
-  Result<CpuBody> build() {
-    CpuBody body;
+  Result<CpuFunction> build() {
+    CpuFunction function;
     size_t maxOperands = 16; // library routines also read the optional operands after the given ones
-    for (launch_ = 0; launch_ < body_.launches_size(); ++launch_) {
-      const bundle::Launch &launch = body_.launches(launch_);
+    for (launch_ = 0; launch_ < function_.launches_size(); ++launch_) {
+      const bundle::Launch &launch = function_.launches(launch_);
       switch (launch.what_case()) {
       case bundle::Launch::kKernel:
-        body.launches_.push_back(kernel(launch.kernel()));
+        function.launches_.push_back(kernel(launch.kernel()));
         maxOperands = std::max<size_t>(maxOperands, launch.kernel().operands_size());
         break;
       case bundle::Launch::kMatmul:
-        body.launches_.push_back(matmul(launch.matmul()));
+        function.launches_.push_back(matmul(launch.matmul()));
         break;
       case bundle::Launch::kLibrary:
-        body.launches_.push_back(library(launch.library()));
+        function.launches_.push_back(library(launch.library()));
         maxOperands = std::max<size_t>(maxOperands, launch.library().operands_size());
         break;
       case bundle::Launch::WHAT_NOT_SET:
@@ -170,26 +170,28 @@ public:
     }
     if (!problem_.empty())
       return userError(problem_);
-    body.operands_.resize(maxOperands);
-    return body;
+    function.operands_.resize(maxOperands);
+    return function;
   }
 
 private:
-  const bundle::CompiledFunction &body_;
+  const bundle::CompiledFunction &function_;
   const FindSymbol &findSymbol_;
   int launch_ = 0;
   std::string problem_;
 };
 
-Result<CpuBody> CpuBody::create(const bundle::CompiledFunction &body, const FindSymbol &findSymbol) { return Builder(body, findSymbol).build(); }
+Result<CpuFunction> CpuFunction::create(const bundle::CompiledFunction &function, const FindSymbol &findSymbol) {
+  return Builder(function, findSymbol).build();
+}
 
-void *CpuBody::resolve(const Address &address, const BodyArguments &arguments) const {
+void *CpuFunction::resolve(const Address &address, const FunctionArguments &arguments) const {
   if (address.slot == abi::kAbsentSlot)
     return nullptr;
   return arguments.slots[address.slot].onHost() + address.offset.at(arguments.rows);
 }
 
-uint64_t CpuBody::accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const BodyArguments &arguments) const {
+uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const FunctionArguments &arguments) const {
   if (!arguments.overwrite || !accumulates)
     return accumulates;
   for (size_t i = 0; i < operands.size() && i < 64; ++i)
@@ -198,7 +200,7 @@ uint64_t CpuBody::accumulateBits(uint64_t accumulates, const std::vector<Address
   return accumulates;
 }
 
-void CpuBody::run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
+void CpuFunction::run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
   for (const auto &launch : launches_) {
     std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launch);
     // No atomic increment is needed: bodies of a device run one at a time.
@@ -206,7 +208,7 @@ void CpuBody::run(const BodyArguments &arguments, ThreadPool &pool, const Gemm &
   }
 }
 
-void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPool &pool, const Gemm &) {
+void CpuFunction::run(const Kernel &kernel, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &) {
   for (size_t i = 0; i < kernel.operands.size(); ++i)
     operands_[i] = resolve(kernel.operands[i], arguments);
   uint64_t accumulate = accumulateBits(kernel.accumulates, kernel.operands, arguments);
@@ -226,7 +228,7 @@ void CpuBody::run(const Kernel &kernel, const BodyArguments &arguments, ThreadPo
   });
 }
 
-void CpuBody::run(const Matmul &matmul, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
+void CpuFunction::run(const Matmul &matmul, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
   int64_t rows = arguments.rows;
   bool add = matmul.accumulates && !(arguments.overwrite && arguments.overwrite[matmul.c.slot]);
   void *a = resolve(matmul.a, arguments), *b = resolve(matmul.b, arguments), *c = resolve(matmul.c, arguments);
@@ -261,7 +263,7 @@ void CpuBody::run(const Matmul &matmul, const BodyArguments &arguments, ThreadPo
   matmul.isDouble ? multiplyAs(double(0)) : multiplyAs(float(0));
 }
 
-void CpuBody::run(const Library &library, const BodyArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
+void CpuFunction::run(const Library &library, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
   std::fill(operands_.begin(), operands_.end(), nullptr);
   for (size_t i = 0; i < library.operands.size(); ++i)
     operands_[i] = resolve(library.operands[i], arguments);

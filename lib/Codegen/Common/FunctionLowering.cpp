@@ -1,4 +1,4 @@
-#include "BodyLowering.h"
+#include "FunctionLowering.h"
 
 #include "Decompose.h"
 #include "Fusion.h"
@@ -79,7 +79,7 @@ std::string originOf(ArrayRef<Operation *> ops) {
 struct Lowering {
   func::FuncOp function;
   Emitter &emitter;
-  bundle::CompiledFunction &body;
+  bundle::CompiledFunction &compiled;
   FunctionSizes &sizes;
   Slots slots;
   BufferAliases aliases;
@@ -87,8 +87,8 @@ struct Lowering {
   Workspace workspace;
   Place workspacePlace;
 
-  Lowering(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &body, FunctionSizes &sizes)
-      : function(function), emitter(emitter), body(body), sizes(sizes), slots(body) {}
+  Lowering(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes)
+      : function(function), emitter(emitter), compiled(compiled), sizes(sizes), slots(compiled) {}
 
   Place placeOf(Value root) {
     auto alias = aliases.find(root);
@@ -180,7 +180,7 @@ struct Lowering {
   }
 
   bundle::Launch &addLaunch(const FusionGroup &fusionGroup) {
-    bundle::Launch &launch = *body.add_launches();
+    bundle::Launch &launch = *compiled.add_launches();
     launch.set_origin(originOf(fusionGroup.ops));
     return launch;
   }
@@ -232,7 +232,7 @@ struct Lowering {
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, alias] : aliases)
-      if (!alias.container && body.arguments(slots.results[alias.result].slot).mode() == bundle::UPDATE)
+      if (!alias.container && compiled.arguments(slots.results[alias.result].slot).mode() == bundle::UPDATE)
         writer[slots.results[alias.result].slot] = plan.availableAfter(value);
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
       for (Operation *op : fusionGroup.ops)
@@ -304,22 +304,22 @@ struct Lowering {
     }
     sizes.saved = slots.savedBytes();
     sizes.workspace = workspace.bytes;
-    body.set_flops_per_row(sizes.flopsPerRow);
+    compiled.set_flops_per_row(sizes.flopsPerRow);
     return success();
   }
 };
 
 } // namespace
 
-LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &body, FunctionSizes &sizes) {
-  body.set_name(bodyName(function));
+LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes) {
+  compiled.set_name(compiledFunctionName(function));
   if (!function.getBody().hasOneBlock())
     return function.emitError("expects a straight-line function with a body");
   OpBuilder builder(function.getContext());
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(function.getLoc());
   builder.setInsertionPointToEnd(scratch->getBody());
   auto clone = cast<func::FuncOp>(builder.clone(*function));
-  Lowering lowering(clone, emitter, body, sizes);
+  Lowering lowering(clone, emitter, compiled, sizes);
   // Slots are assigned from the original function: its module contains the forward that lays out
   // the saved tensors.
   if (failed(lowering.slots.assign(function)))

@@ -13,7 +13,7 @@
 
 namespace zorse::profile {
 
-/// Options of timeBodies.
+/// Options of timeFunctions.
 struct TimerOptions {
   std::vector<int64_t> rows;   ///< batch sizes, ascending
   double sampleSeconds = 0.02; ///< minimum duration of a sample
@@ -30,7 +30,7 @@ struct TimerOptions {
 /// bodies. Leaves `profile.device` empty.
 /// \param processors  receives the number of CPUs that this process had during the measurement of
 ///                    the classes
-runtime::Result<planning::DeviceProfile> timeBodies(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options,
-                                                    double &cpus);
+runtime::Result<planning::DeviceProfile> timeFunctions(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options,
+                                                       double &cpus);
 
 } // namespace zorse::profile

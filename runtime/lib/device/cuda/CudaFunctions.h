@@ -28,24 +28,24 @@ struct Place { ///< position in a slot of a body
 };
 
 /// All calls require the device's context to be current.
-class CudaBodies {
+class CudaFunctions {
 public:
   /// \param arch  architecture of the device. `cuda` must outlive this object.
-  static Result<std::unique_ptr<CudaBodies>> create(const CudaApi &cuda, const std::string &arch);
+  static Result<std::unique_ptr<CudaFunctions>> create(const CudaApi &cuda, const std::string &arch);
 
   /// Name and version of the matmul library.
   std::string matmuls() const { return blas_->version(); }
-  ~CudaBodies();
+  ~CudaFunctions();
 
-  /// Implements Device::loadBodies.
+  /// Implements Device::loadFunctions.
   Status load(const bundle::FunctionLibrary &library, const KernelObjects &objects);
 
   /// Enqueues the launches of a body on a stream, one body at a time. Does not wait for them.
-  Status launch(uint32_t index, const BodyArguments &arguments, CUstream stream);
+  Status launch(uint32_t index, const FunctionArguments &arguments, CUstream stream);
 
   /// Warms up the products of a body (BlasLt::warmUp). Kernels need no warm-up: cuModuleGetFunction
   /// has loaded them. \return  whether a product ran
-  Result<bool> warmUp(uint32_t index, const BodyArguments &arguments, CUstream stream);
+  Result<bool> warmUp(uint32_t index, const FunctionArguments &arguments, CUstream stream);
 
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
 
@@ -63,19 +63,19 @@ private:
     double alpha = 1;
   };
 
-  CudaBodies(const CudaApi &cuda, std::string arch) : cuda_(cuda), arch_(std::move(arch)) {}
+  CudaFunctions(const CudaApi &cuda, std::string arch) : cuda_(cuda), arch_(std::move(arch)) {}
   /// Loads one kernel object of the bundle, which the driver compiles. The error contains the
   /// compiler's log.
   Status loadModule(const std::string &image);
   CUfunction findFunction(const std::string &symbol) const;
-  Status checkBounds(const bundle::CompiledFunction &body, const bundle::KernelLaunch &kernel);
-  Status prepare(const bundle::CompiledFunction &body, const bundle::Launch &from, Launch &out);
-  Status launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream);
+  Status checkBounds(const bundle::CompiledFunction &function, const bundle::KernelLaunch &kernel);
+  Status prepare(const bundle::CompiledFunction &function, const bundle::Launch &from, Launch &out);
+  Status launchKernel(const Launch &launch, const FunctionArguments &arguments, CUstream stream);
   static BlasMatmul matmulOf(const Launch &launch, int64_t rows);
-  static BlasOperands operandsOf(const Launch &launch, const BodyArguments &arguments);
-  Status launchMatmul(const Launch &launch, const BodyArguments &arguments, CUstream stream);
+  static BlasOperands operandsOf(const Launch &launch, const FunctionArguments &arguments);
+  Status launchMatmul(const Launch &launch, const FunctionArguments &arguments, CUstream stream);
 
-  static DeviceAddress resolve(const Place &place, const BodyArguments &arguments) {
+  static DeviceAddress resolve(const Place &place, const FunctionArguments &arguments) {
     return arguments.slots[place.slot] + uint64_t(place.offset.at(arguments.rows));
   }
 
@@ -83,7 +83,7 @@ private:
   const std::string arch_;
   std::unique_ptr<BlasLt> blas_;
   std::vector<CUmodule> modules_;
-  std::vector<std::vector<Launch>> bodies_;
+  std::vector<std::vector<Launch>> functions_;
   std::mutex mutex_; ///< guards launches and the members below, which avoid allocation during a step
   std::vector<uint64_t> addresses_;
   std::vector<void *> parameters_;

@@ -25,12 +25,12 @@ using RunKernel = std::function<std::vector<std::string>(const bundle::KernelLau
 
 /// Runs a body. Returns findings and errors; empty on success.
 /// \param afterProduct  called after every launch that is not a kernel; may be empty
-std::vector<std::string> runBody(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &body,
-                                 const EmulatedCall &call, const std::function<void()> &afterProduct);
+std::vector<std::string> runFunction(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
+                                     const EmulatedCall &call, const std::function<void()> &afterProduct);
 
 /// Runs a body with compiled bitcode.
 /// \param observe  receives the traffic of every kernel; null: traffic is not counted
-std::vector<std::string> runBody(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &body, const EmulatedCall &call,
-                                 const KernelObserver &observe = {});
+std::vector<std::string> runFunction(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
+                                     const EmulatedCall &call, const KernelObserver &observe = {});
 
 } // namespace zorse::emulator

@@ -21,10 +21,10 @@ static std::string text(const bundle::AffineSize &extent) {
   return extent.per_row() == 0 ? fixed : extent.fixed() == 0 ? perRow : fixed + " + " + perRow;
 }
 
-static std::string text(const bundle::CompiledFunction &body, const bundle::Pointer &pointer) {
-  if (pointer.argument() >= static_cast<uint32_t>(body.arguments_size()))
+static std::string text(const bundle::CompiledFunction &compiled, const bundle::Pointer &pointer) {
+  if (pointer.argument() >= static_cast<uint32_t>(compiled.arguments_size()))
     return "-";
-  std::string result = body.arguments(pointer.argument()).name();
+  std::string result = compiled.arguments(pointer.argument()).name();
   if (pointer.fixed() != 0 || pointer.per_row() != 0) {
     bundle::AffineSize offset;
     offset.set_fixed(pointer.fixed());
@@ -34,10 +34,10 @@ static std::string text(const bundle::CompiledFunction &body, const bundle::Poin
   return result;
 }
 
-static void printLaunch(const bundle::CompiledFunction &body, const bundle::Launch &launch, llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
+static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::Launch &launch, llvm::StringMap<unsigned> &numbers, raw_ostream &os) {
   auto operands = [&](const auto &list, const auto &accumulates) {
     for (auto [i, pointer] : llvm::enumerate(list))
-      os << (i ? ", " : "") << (llvm::is_contained(accumulates, i) ? "+=" : "") << text(body, pointer);
+      os << (i ? ", " : "") << (llvm::is_contained(accumulates, i) ? "+=" : "") << text(compiled, pointer);
   };
   if (launch.has_kernel()) {
     const bundle::KernelLaunch &kernel = launch.kernel();
@@ -48,10 +48,10 @@ static void printLaunch(const bundle::CompiledFunction &body, const bundle::Laun
     os << ") points " << text(kernel.iterations()) << "\n";
   } else if (launch.has_matmul()) {
     const bundle::Matmul &matmul = launch.matmul();
-    os << "  product " << (matmul.accumulates() ? "+=" : "") << text(body, matmul.c()) << " = " << text(body, matmul.a())
-       << (matmul.transpose_a() ? "^T" : "") << " * " << text(body, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
+    os << "  product " << (matmul.accumulates() ? "+=" : "") << text(compiled, matmul.c()) << " = " << text(compiled, matmul.a())
+       << (matmul.transpose_a() ? "^T" : "") << " * " << text(compiled, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
        << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb()
-       << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(body, matmul.bias()) : "") << "\n";
+       << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(compiled, matmul.bias()) : "") << "\n";
   } else {
     os << "  library " << launch.library().name() << "(";
     operands(launch.library().operands(), launch.library().accumulates());
@@ -59,7 +59,7 @@ static void printLaunch(const bundle::CompiledFunction &body, const bundle::Laun
   }
 }
 
-LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, bool withKernels, const std::string &arch) {
+LogicalResult zorse::codegen::printFunctions(ModuleOp functions, raw_ostream &os, bool withKernels, const std::string &arch) {
   CodegenOptions options;
   options.arch = arch;
   std::shared_ptr<KernelSet> kernels = makeKernels(options);
@@ -67,16 +67,16 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
   for (func::FuncOp function : functionsInOrder(functions)) {
     if (function.isDeclaration() || (function.getNumArguments() == 0 && function.getNumResults() == 0))
       continue;
-    bundle::CompiledFunction body;
+    bundle::CompiledFunction compiled;
     FunctionSizes sizes;
-    if (failed(lowerFunction(function, *kernels, body, sizes)))
+    if (failed(lowerFunction(function, *kernels, compiled, sizes)))
       return failure();
-    os << "body @" << body.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow
+    os << "body @" << compiled.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow
        << " flops per row\n";
-    for (const bundle::FunctionArgument &slot : body.arguments())
+    for (const bundle::FunctionArgument &slot : compiled.arguments())
       os << "  slot " << slot.name() << ": " << StringRef(bundle::AccessMode_Name(slot.mode())).lower() << ", " << text(slot.bytes()) << " bytes\n";
-    for (const bundle::Launch &launch : body.launches())
-      printLaunch(body, launch, numbers, os);
+    for (const bundle::Launch &launch : compiled.launches())
+      printLaunch(compiled, launch, numbers, os);
   }
   if (withKernels)
     for (const auto &[symbol, kernel] : kernels->kernels()) {
@@ -88,11 +88,11 @@ LogicalResult zorse::codegen::printBodies(ModuleOp functions, raw_ostream &os, b
 }
 
 namespace {
-struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CompileBodiesPass)
+struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(CompileFunctionsPass)
 
-  CompileBodiesPass() = default;
-  CompileBodiesPass(const CompileBodiesPass &other) : PassWrapper(other) {}
+  CompileFunctionsPass() = default;
+  CompileFunctionsPass(const CompileFunctionsPass &other) : PassWrapper(other) {}
 
   StringRef getArgument() const final { return "zorse-compile-bodies"; }
   StringRef getDescription() const final {
@@ -110,7 +110,7 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
     for (auto unitClass : getOperation().getOps<ClassOp>())
       if (func::FuncOp joint = unitClass.function(Task::Joint))
         return getOperation().emitError(getArgument())
-               << ": expected functions of units, found joint function '" << bodyName(joint) << "': run --zorse-slice-joint first";
+               << ": expected functions of units, found joint function '" << compiledFunctionName(joint) << "': run --zorse-slice-joint first";
     return success();
   }
 
@@ -130,7 +130,7 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
       return signalPassFailure();
     if (arch != "native") // there may be several architectures
       llvm::outs() << "// bodies for " << arch << "\n";
-    if (failed(printBodies(getOperation(), llvm::outs(), kernels, arch)))
+    if (failed(printFunctions(getOperation(), llvm::outs(), kernels, arch)))
       return signalPassFailure();
     if (dumpDir.empty() && !ptx)
       return;
@@ -138,7 +138,7 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
     options.arch = arch;
     options.dumpDir = dumpDir;
     options.useCache = dumpDir.empty();
-    FailureOr<CompiledBodies> compiled = compileBodies(getOperation(), options);
+    FailureOr<CompiledFunctions> compiled = compileFunctions(getOperation(), options);
     if (failed(compiled))
       return signalPassFailure();
     if (ptx)
@@ -153,4 +153,4 @@ struct CompileBodiesPass : PassWrapper<CompileBodiesPass, OperationPass<ModuleOp
 };
 } // namespace
 
-void zorse::codegen::registerPasses() { PassRegistration<CompileBodiesPass>(); }
+void zorse::codegen::registerPasses() { PassRegistration<CompileFunctionsPass>(); }

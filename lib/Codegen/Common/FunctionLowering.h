@@ -3,7 +3,7 @@
 
 #include "RowProgram.h"
 
-#include "zorse/Codegen/Bodies.h"
+#include "zorse/Codegen/Functions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -32,7 +32,7 @@ public:
   virtual std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) = 0;
 };
 
-/// Fills `body` and `sizes`, and adds the kernels to the emitter. Fails after a diagnostic.
-mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &body, FunctionSizes &sizes);
+/// Fills `compiled` and `sizes`, and adds the kernels to the emitter. Fails after a diagnostic.
+mlir::LogicalResult lowerFunction(mlir::func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes);
 
 } // namespace zorse::codegen

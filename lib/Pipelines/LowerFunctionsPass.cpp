@@ -1,5 +1,5 @@
 // zorse-lower-bodies: lowers functions to a zorse.target for each architecture.
-#include "AssignBodies.h"
+#include "AssignFunctions.h"
 #include "Diagnostics.h"
 #include "GpuWork.h"
 #include "Planned.h"
@@ -30,7 +30,7 @@ using namespace zorse::pipelines;
 namespace {
 
 /// Returns the maximum number of terms of sums on GPUs with direct transfers
-/// (codegen::appendBuiltinBodies); 0: there are none.
+/// (codegen::appendBuiltinFunctions); 0: there are none.
 uint32_t directTerms(const planning::Cluster &cluster) {
   std::map<int32_t, uint32_t> sizes;
   uint32_t max = 0;
@@ -40,8 +40,8 @@ uint32_t directTerms(const planning::Cluster &cluster) {
   return max < 2 ? 0 : std::min(max, kMaxSumTerms);
 }
 
-struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
-  using LowerBodiesBase::LowerBodiesBase;
+struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPass> {
+  using LowerFunctionsBase::LowerFunctionsBase;
 
   void runOnOperation() final {
     if (failed(run(getOperation())))
@@ -75,14 +75,14 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
           asked.insert(device.arch);
       llvm::for_each(asked, want);
     }
-    std::vector<codegen::CompiledBodies> targets;
+    std::vector<codegen::CompiledFunctions> targets;
     for (const std::string &arch : wanted) {
       codegen::CodegenOptions code;
       code.arch = arch;
       code.useCache = false; // nothing is compiled
       code.tf32 = summary->tf32();
       code.sumsF16 = summary->sums_f16();
-      FailureOr<codegen::CompiledBodies> lowered = codegen::lowerBodies(module, code);
+      FailureOr<codegen::CompiledFunctions> lowered = codegen::lowerFunctions(module, code);
       if (failed(lowered))
         return failure();
       if (codegen::isCudaArch(arch))
@@ -92,13 +92,13 @@ struct LowerBodiesPass : pipelines::impl::LowerBodiesBase<LowerBodiesPass> {
     if (simulateOnly) // the other targets are not executed; they only provide GPU times
       targets.erase(targets.begin() + 1, targets.end());
     levelTargets(&getContext(), targets, *summary, sumTerms);
-    nameBodies(*summary, targets.front().library);
+    nameFunctions(*summary, targets.front().library);
     module->setAttr(kSummaryAttr, bytesAttr(&getContext(), "summary", bundle::serialize(*summary)));
     size_t launches = 0;
-    for (const bundle::CompiledFunction &body : targets.front().library.functions())
-      launches += body.launches_size();
+    for (const bundle::CompiledFunction &compiled : targets.front().library.functions())
+      launches += compiled.launches_size();
     emitRemark(module.getLoc(), std::to_string(targets.front().library.functions_size()) + " bodies, " + std::to_string(launches) + " launches");
-    for (codegen::CompiledBodies &target : targets)
+    for (codegen::CompiledFunctions &target : targets)
       codegen::writeTarget(module, target);
     return success();
   }

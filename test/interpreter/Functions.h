@@ -35,16 +35,16 @@ uint64_t inputWord(uint32_t input, int64_t sample, size_t word, int step);
 uint64_t scalarWord(size_t word, int step);
 
 enum class Role { Unit, Update, Norm, SumLoss, Decide, ScaleSeeds };
-Role roleOf(const bundle::ModelSummary &summary, uint32_t body);
+Role roleOf(const bundle::ModelSummary &summary, uint32_t function);
 
 /// Whether a body is a backward that starts from the seeds in the scalars.
-bool readsSeeds(const bundle::ModelSummary &summary, uint32_t body);
+bool readsSeeds(const bundle::ModelSummary &summary, uint32_t function);
 
 /// Bytes of a slot for `rows` rows, independent of its binding; -1 if invalid.
 int64_t slotBytes(const bundle::FunctionArgument &slot, int64_t rows);
 
 /// Computes one call in place. `slots` hold the words of each slot; `overwrite` is per slot.
-void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, uint32_t body, int64_t rows, int64_t sampleBase,
+void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t function, int64_t rows, int64_t sampleBase,
              uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite);
 
 } // namespace zorse::interpret

@@ -1,4 +1,4 @@
-#include "Bodies.h"
+#include "Functions.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -14,16 +14,16 @@ uint64_t interpret::initialWord(int kind, uint32_t group, uint32_t moment, int64
 uint64_t interpret::inputWord(uint32_t input, int64_t sample, size_t word, int step) { return mix(2, input, uint64_t(sample), word, uint64_t(step)); }
 uint64_t interpret::scalarWord(size_t word, int step) { return mix(3, word, uint64_t(step)); }
 
-Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t body) {
-  if (body == summary.update_function_decay() || body == summary.update_function_plain())
+Role interpret::roleOf(const bundle::ModelSummary &summary, uint32_t function) {
+  if (function == summary.update_function_decay() || function == summary.update_function_plain())
     return Role::Update;
-  if (body == summary.norm_function())
+  if (function == summary.norm_function())
     return Role::Norm;
-  if (body == summary.sum_loss_function())
+  if (function == summary.sum_loss_function())
     return Role::SumLoss;
-  if (summary.training().loss_scale() != 0 && body == summary.scale_loss_gradient_function())
+  if (summary.training().loss_scale() != 0 && function == summary.scale_loss_gradient_function())
     return Role::ScaleSeeds;
-  return body == summary.clip_and_check_function() ? Role::Decide : Role::Unit;
+  return function == summary.clip_and_check_function() ? Role::Decide : Role::Unit;
 }
 
 bool interpret::readsSeeds(const bundle::ModelSummary &summary, uint32_t body) {
@@ -48,24 +48,24 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
 
 /// The body that recomputes a unit's saved block, and the forward that made the block.
 struct Repeated {
-  const bundle::CompiledFunction *body;
+  const bundle::CompiledFunction *function;
   uint32_t forward;
 };
 
 /// Finds the unit of a body that is its forward or its recomputation.
-static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, uint32_t index) {
+static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index) {
   for (const auto &unit : summary.units()) {
     const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
     const uint32_t forward = functionOf(summary, unit, bundle::UnitFunction::FORWARD).function();
-    if (repeats && (index == forward || index == repeats->function()) && repeats->function() < uint32_t(bodies.functions_size()))
-      return Repeated{&bodies.functions(int(repeats->function())), forward};
+    if (repeats && (index == forward || index == repeats->function()) && repeats->function() < uint32_t(functions.functions_size()))
+      return Repeated{&functions.functions(int(repeats->function())), forward};
   }
   return std::nullopt;
 }
 
 /// \param saves  the body that recomputes the saved block, which then depends only on the slots of this body; null: it
 /// depends on all slots
-static void unit(const bundle::CompiledFunction &body, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
+static void unit(const bundle::CompiledFunction &function, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
                  int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, instanceBase), forSaved = common;
   std::vector<size_t> perRow(slots.size());
@@ -73,8 +73,8 @@ static void unit(const bundle::CompiledFunction &body, const bundle::CompiledFun
     return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(),
                                  [&](const bundle::FunctionArgument &other) { return other.kind() == slot.kind() && other.index() == slot.index(); });
   };
-  for (int s = 0; s < body.arguments_size(); ++s) {
-    const auto &slot = body.arguments(s);
+  for (int s = 0; s < function.arguments_size(); ++s) {
+    const auto &slot = function.arguments(s);
     perRow[s] = size_t(slot.bytes().per_row()) / 4;
     for (uint64_t *hash : {&common, &forSaved}) {
       if (hash == &forSaved && !isForSaved(slot))
@@ -89,14 +89,14 @@ static void unit(const bundle::CompiledFunction &body, const bundle::CompiledFun
   }
   for (int64_t r = 0; r < rows; ++r) {
     uint64_t row = mix(common, uint64_t(sampleBase + r)), savedRow = mix(forSaved, uint64_t(sampleBase + r));
-    for (int s = 0; s < body.arguments_size(); ++s)
-      if (body.arguments(s).mode() == bundle::READ && perRow[s]) {
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (function.arguments(s).mode() == bundle::READ && perRow[s]) {
         row = hashWords(row, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
-        if (isForSaved(body.arguments(s)))
+        if (isForSaved(function.arguments(s)))
           savedRow = hashWords(savedRow, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
       }
-    for (int s = 0; s < body.arguments_size(); ++s) {
-      const auto &slot = body.arguments(s);
+    for (int s = 0; s < function.arguments_size(); ++s) {
+      const auto &slot = function.arguments(s);
       if (slot.mode() == bundle::READ || slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SCALARS)
         continue;
       uint64_t name = mix(slot.kind() == bundle::SAVED ? savedRow : row, uint64_t(slot.kind()), slot.index());
@@ -114,19 +114,19 @@ static void unit(const bundle::CompiledFunction &body, const bundle::CompiledFun
   }
 }
 
-void interpret::execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &bodies, uint32_t index, int64_t rows, int64_t sampleBase,
-                        uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
-  const auto &body = bodies.functions(int(index));
+void interpret::execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index, int64_t rows,
+                        int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+  const auto &function = functions.functions(int(index));
   auto find = [&](bundle::ArgumentKind kind, uint32_t i) -> int {
-    for (int s = 0; s < body.arguments_size(); ++s)
-      if (body.arguments(s).kind() == kind && body.arguments(s).index() == i)
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (function.arguments(s).kind() == kind && function.arguments(s).index() == i)
         return s;
     return -1;
   };
   switch (roleOf(summary, index)) {
   case Role::Unit: {
-    const std::optional<Repeated> repeated = repeatedOf(summary, bodies, index);
-    return unit(body, repeated ? repeated->body : nullptr, readsSeeds(summary, index), repeated ? repeated->forward : index, rows, sampleBase,
+    const std::optional<Repeated> repeated = repeatedOf(summary, functions, index);
+    return unit(function, repeated ? repeated->function : nullptr, readsSeeds(summary, index), repeated ? repeated->forward : index, rows, sampleBase,
                 instanceBase, slots, overwrite);
   }
   case Role::Update: {
@@ -135,16 +135,16 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
     if (step >= 0)
       common = hashWords(common, slots[step], 0, 2);
     std::vector<int> states;
-    for (int s = 0; s < body.arguments_size(); ++s)
-      if (body.arguments(s).kind() == bundle::STATE)
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (function.arguments(s).kind() == bundle::STATE)
         states.push_back(s);
     for (size_t e = 0; !states.empty() && e < slots[states[0]].size(); ++e) {
       uint64_t all = common;
       for (int s : states)
         all = mix(all, slots[s][e]);
       for (int s : states)
-        if (body.arguments(s).mode() != bundle::READ)
-          slots[s][e] = mix(all, body.arguments(s).index());
+        if (function.arguments(s).mode() != bundle::READ)
+          slots[s][e] = mix(all, function.arguments(s).index());
     }
     return;
   }
@@ -160,10 +160,10 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
   }
   case Role::SumLoss: {
     int sums = find(bundle::LOCAL_METRICS, 0);
-    for (int s = 0; s < body.arguments_size(); ++s)
-      if (body.arguments(s).kind() == bundle::LOSS)
+    for (int s = 0; s < function.arguments_size(); ++s)
+      if (function.arguments(s).kind() == bundle::LOSS)
         for (size_t w = 0; w < 2; ++w) {
-          uint64_t &word = slots[sums][kNormWords + 2 * body.arguments(s).index() + w];
+          uint64_t &word = slots[sums][kNormWords + 2 * function.arguments(s).index() + w];
           word = overwrite[sums] ? 0 : word;
           for (uint64_t loss : slots[s])
             word += mix(40, w, loss);

@@ -1,4 +1,4 @@
-#include "AssignBodies.h"
+#include "AssignFunctions.h"
 
 #include "zorse/Bundle/Manifest.h"
 #include "zorse/Step/UnitTasks.h"
@@ -13,24 +13,24 @@ namespace zorse::pipelines {
 
 namespace {
 
-int placeOfWorkspace(const bundle::CompiledFunction &body) {
-  for (int s = 0; s < body.arguments_size(); ++s)
-    if (body.arguments(s).kind() == bundle::WORKSPACE)
+int placeOfWorkspace(const bundle::CompiledFunction &compiled) {
+  for (int s = 0; s < compiled.arguments_size(); ++s)
+    if (compiled.arguments(s).kind() == bundle::WORKSPACE)
       return s;
   return -1;
 }
 
 /// Inserts a workspace of 0 bytes as slot `place`; launches keep their operands.
-void insertWorkspace(bundle::CompiledFunction &body, int place, const bundle::FunctionArgument &like) {
-  *body.add_arguments() = like;
-  body.mutable_arguments(body.arguments_size() - 1)->clear_bytes();
-  for (int s = body.arguments_size() - 1; s > place; --s)
-    body.mutable_arguments()->SwapElements(s, s - 1);
+void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle::FunctionArgument &like) {
+  *compiled.add_arguments() = like;
+  compiled.mutable_arguments(compiled.arguments_size() - 1)->clear_bytes();
+  for (int s = compiled.arguments_size() - 1; s > place; --s)
+    compiled.mutable_arguments()->SwapElements(s, s - 1);
   const auto shift = [place](bundle::Pointer &pointer) {
     if (pointer.argument() >= uint32_t(place) && pointer.argument() != UINT32_MAX)
       pointer.set_argument(pointer.argument() + 1);
   };
-  for (bundle::Launch &launch : *body.mutable_launches()) {
+  for (bundle::Launch &launch : *compiled.mutable_launches()) {
     if (launch.has_kernel())
       std::for_each(launch.mutable_kernel()->mutable_operands()->begin(), launch.mutable_kernel()->mutable_operands()->end(), shift);
     if (launch.has_library())
@@ -47,9 +47,9 @@ void insertWorkspace(bundle::CompiledFunction &body, int place, const bundle::Fu
 
 /// Adds workspace slots that the other target has. A target with a library that executes more in
 /// one call may need no workspace.
-void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodies &other) {
-  for (int b = 0; b < bodies.library.functions_size(); ++b) {
-    bundle::CompiledFunction &one = *bodies.library.mutable_functions(b), &two = *other.library.mutable_functions(b);
+void shareWorkspaceSlots(codegen::CompiledFunctions &compiled, codegen::CompiledFunctions &other) {
+  for (int b = 0; b < compiled.library.functions_size(); ++b) {
+    bundle::CompiledFunction &one = *compiled.library.mutable_functions(b), &two = *other.library.mutable_functions(b);
     const int first = placeOfWorkspace(one), second = placeOfWorkspace(two);
     if (first < 0 && second >= 0)
       insertWorkspace(one, second, two.arguments(second));
@@ -60,14 +60,14 @@ void shareWorkspaceSlots(codegen::CompiledBodies &bodies, codegen::CompiledBodie
 
 /// Sets every target's workspace to the largest of all targets, because programs, plan and verifier
 /// use one value.
-void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
-  codegen::CompiledBodies &first = targets.front();
+void levelWorkspaces(std::vector<codegen::CompiledFunctions> &targets) {
+  codegen::CompiledFunctions &first = targets.front();
   auto others = llvm::drop_begin(targets);
   for (bool back : {false, true}) // first to the first target, then from it to all others
-    for (codegen::CompiledBodies &other : others)
+    for (codegen::CompiledFunctions &other : others)
       back ? shareWorkspaceSlots(other, first) : shareWorkspaceSlots(first, other);
   for (bool back : {false, true}) // the largest to the first target, then to all others
-    for (codegen::CompiledBodies &other : others)
+    for (codegen::CompiledFunctions &other : others)
       for (int b = 0; b < first.library.functions_size(); ++b) {
         bundle::CompiledFunction &to = *(back ? other : first).library.mutable_functions(b),
                                  &from = *(back ? first : other).library.mutable_functions(b);
@@ -79,31 +79,32 @@ void levelWorkspaces(std::vector<codegen::CompiledBodies> &targets) {
         bytes.set_fixed(std::max(bytes.fixed(), max.fixed()));
         bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
-  for ([[maybe_unused]] const codegen::CompiledBodies &other : others)
+  for ([[maybe_unused]] const codegen::CompiledFunctions &other : others)
     assert(bundle::differentSlots(first.library, other.library).empty() && "targets have different slots");
 }
 
 } // namespace
 
-void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms) {
+void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets, const bundle::ModelSummary &summary,
+                  uint32_t sumTerms) {
   levelWorkspaces(targets);
-  for (codegen::CompiledBodies &target : targets)
-    codegen::appendBuiltinBodies(context, target, summary, sumTerms);
+  for (codegen::CompiledFunctions &target : targets)
+    codegen::appendBuiltinFunctions(context, target, summary, sumTerms);
 }
 
-void nameBodies(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
+void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
   llvm::StringMap<uint32_t> index;
   for (int i = 0; i < library.functions_size(); ++i)
     index[library.functions(i).name()] = uint32_t(i);
-  units::assignBodies(summary, [&](llvm::StringRef function) {
+  units::assignFunctions(summary, [&](llvm::StringRef function) {
     units::FunctionSizes sizes;
     auto found = index.find(function);
-    sizes.body = found == index.end() ? UINT32_MAX : found->second;
+    sizes.function = found == index.end() ? UINT32_MAX : found->second;
     if (found == index.end())
       return sizes;
-    const bundle::CompiledFunction &body = library.functions(int(sizes.body));
-    if (const int place = placeOfWorkspace(body); place >= 0)
-      sizes.workspace = body.arguments(place).bytes();
+    const bundle::CompiledFunction &compiled = library.functions(int(sizes.function));
+    if (const int place = placeOfWorkspace(compiled); place >= 0)
+      sizes.workspace = compiled.arguments(place).bytes();
     return sizes;
   });
   summary.clear_sums();

@@ -42,27 +42,27 @@ std::string describe(const bundle::Launch &launch) {
 
 } // namespace
 
-void printBodies(const bundle::BundleView &bundle) {
-  const bundle::FunctionLibrary &library = bundle.bodies;
+void printFunctions(const bundle::BundleView &bundle) {
+  const bundle::FunctionLibrary &library = bundle.functions;
   std::string targets = library.arch();
   for (const bundle::FunctionLibrary &other : bundle.otherTargets)
     targets += ", " + other.arch();
   printf("%s for %s\n", bold(std::to_string(library.functions_size()) + " bodies").c_str(), targets.c_str());
   for (int b = 0; b < library.functions_size(); ++b) {
-    const bundle::CompiledFunction &body = library.functions(b);
-    printf("\n%s %s", dim(std::to_string(b)).c_str(), bold(body.name()).c_str());
-    if (body.flops_per_row() > 0)
-      printf("   %s FLOPs a row", amount(body.flops_per_row()).c_str());
+    const bundle::CompiledFunction &function = library.functions(b);
+    printf("\n%s %s", dim(std::to_string(b)).c_str(), bold(function.name()).c_str());
+    if (function.flops_per_row() > 0)
+      printf("   %s FLOPs a row", amount(function.flops_per_row()).c_str());
     puts("");
     std::vector<std::vector<std::string>> table = {{"slot", "", "", ">bytes", ">a row"}};
-    for (const bundle::FunctionArgument &slot : body.arguments())
+    for (const bundle::FunctionArgument &slot : function.arguments())
       table.push_back({lower(bundle::AccessMode_Name(slot.mode())),
                        lower(bundle::ArgumentKind_Name(slot.kind())) + " " + std::to_string(slot.index()), slot.name(), bytes(slot.bytes().fixed()),
                        slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
     printTable(table);
-    for (int i = 0; i < body.launches_size(); ++i)
-      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(body.launches(i)).c_str(),
-             dim(body.launches(i).origin()).c_str());
+    for (int i = 0; i < function.launches_size(); ++i)
+      printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(function.launches(i)).c_str(),
+             dim(function.launches(i).origin()).c_str());
   }
 }
 

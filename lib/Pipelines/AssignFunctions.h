@@ -14,11 +14,12 @@ namespace zorse::pipelines {
 /// Makes the bodies of all targets equal in the properties that programs, plan and verifier use:
 /// slots, and the workspace, which becomes the largest of all targets. Adds the bodies that are not
 /// functions.
-/// \param sumTerms  see appendBuiltinBodies
-void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledBodies> &targets, const bundle::ModelSummary &summary, uint32_t sumTerms);
+/// \param sumTerms  see appendBuiltinFunctions
+void levelTargets(mlir::MLIRContext *context, std::vector<codegen::CompiledFunctions> &targets, const bundle::ModelSummary &summary,
+                  uint32_t sumTerms);
 
 /// Sets the body and workspace of each function in the summary.
-void nameBodies(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
+void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
 
 /// Returns the bodies of parts of backwards and forwards that no task of the plan calls. \param
 /// split  keep those of parts of split backwards

@@ -62,7 +62,7 @@ int main(int argc, char **argv) {
   if (!module)
     return 1;
   double start = now();
-  auto compiled = codegen::compileBodies(*module, options);
+  auto compiled = codegen::compileFunctions(*module, options);
   if (failed(compiled))
     return 1;
   std::printf("%u kernels, %u compiled, %.2f s\n", compiled->kernels, compiled->compiled, now() - start);
@@ -78,16 +78,16 @@ int main(int argc, char **argv) {
   }
   std::filesystem::remove(path);
 
-  for (const bundle::CompiledFunction &body : compiled->library.functions()) {
-    if (!only.empty() && body.name() != only)
+  for (const bundle::CompiledFunction &function : compiled->library.functions()) {
+    if (!only.empty() && function.name() != only)
       continue;
     // Update bodies are called with a number of elements, not of samples.
-    int64_t bodyRows = llvm::StringRef(body.name()).starts_with("update") ? 10000000 : rows;
-    std::printf("\n%s\n", body.name().c_str());
+    int64_t functionRows = llvm::StringRef(function.name()).starts_with("update") ? 10000000 : rows;
+    std::printf("\n%s\n", function.name().c_str());
     std::vector<runtime::DeviceAddress> slots;
-    std::vector<uint8_t> overwrite(body.arguments_size(), 1);
-    for (const bundle::FunctionArgument &slot : body.arguments()) {
-      size_t bytes = (slot.bytes().fixed() + slot.bytes().per_row() * bodyRows + 127) / 64 * 64;
+    std::vector<uint8_t> overwrite(function.arguments_size(), 1);
+    for (const bundle::FunctionArgument &slot : function.arguments()) {
+      size_t bytes = (slot.bytes().fixed() + slot.bytes().per_row() * functionRows + 127) / 64 * 64;
       char *data = static_cast<char *>(std::aligned_alloc(64, bytes));
       bool integers = slot.type() == bundle::I64 || slot.type() == bundle::I32 || slot.kind() == bundle::SCALARS;
       std::fill(data, data + bytes, 0);
@@ -97,14 +97,14 @@ int main(int argc, char **argv) {
       slots.push_back(runtime::DeviceAddress::ofHost(data));
     }
     double total = 0, products = 0;
-    for (const bundle::Launch &launch : body.launches()) {
-      bundle::CompiledFunction one = body;
+    for (const bundle::Launch &launch : function.launches()) {
+      bundle::CompiledFunction one = function;
       one.clear_launches();
       *one.add_launches() = launch;
       double best = 1e9;
       for (int repeat = 0; repeat < 4; ++repeat) {
         double begin = now();
-        auto status = (*device)->runBody(one, {{bodyRows}, slots.data(), overwrite.data()});
+        auto status = (*device)->runFunction(one, {{functionRows}, slots.data(), overwrite.data()});
         if (status.failed()) {
           std::fprintf(stderr, "%s\n", status.message().c_str());
           return 1;
@@ -115,15 +115,15 @@ int main(int argc, char **argv) {
       if (launch.has_matmul()) {
         products += best;
         const bundle::Matmul &p = launch.matmul();
-        auto size = [&](const bundle::AffineSize &extent) { return static_cast<double>(extent.fixed() + extent.per_row() * bodyRows); };
+        auto size = [&](const bundle::AffineSize &extent) { return static_cast<double>(extent.fixed() + extent.per_row() * functionRows); };
         std::printf("  %8.3f ms  product %gx%gx%g b%g  %.1f GFLOP/s\n", best * 1e3, size(p.m()), size(p.n()), size(p.k()), size(p.batch()),
                     2e-9 * size(p.m()) * size(p.n()) * size(p.k()) * size(p.batch()) / best);
       } else if (launch.has_library()) {
         std::printf("  %8.3f ms  %s\n", best * 1e3, launch.library().name().c_str());
       } else {
-        double bytes = launch.kernel().cost().fixed() + static_cast<double>(launch.kernel().cost().per_row()) * bodyRows;
+        double bytes = launch.kernel().cost().fixed() + static_cast<double>(launch.kernel().cost().per_row()) * functionRows;
         std::printf("  %8.3f ms  %s  %lld points, %.1f GB/s\n", best * 1e3, launch.kernel().symbol().c_str(),
-                    static_cast<long long>(launch.kernel().iterations().fixed() + launch.kernel().iterations().per_row() * bodyRows),
+                    static_cast<long long>(launch.kernel().iterations().fixed() + launch.kernel().iterations().per_row() * functionRows),
                     bytes / best / 1e9);
       }
     }

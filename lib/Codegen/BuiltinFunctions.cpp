@@ -25,27 +25,27 @@ std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
 namespace {
 
 /// Builds a body with one call of a library routine. The operands are all slots, in order.
-class BodyBuilder {
+class FunctionBuilder {
 public:
-  BodyBuilder(bundle::FunctionLibrary &library, const std::string &name) : body(*library.add_functions()) { body.set_name(name); }
+  FunctionBuilder(bundle::FunctionLibrary &library, const std::string &name) : compiled(*library.add_functions()) { compiled.set_name(name); }
 
   /// Adds a slot with one element per row.
-  BodyBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
+  FunctionBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
     bundle::FunctionArgument &slot = add(kind, index, mode, type, name);
     slot.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
     return *this;
   }
   /// Adds a slot with a fixed size in bytes.
-  BodyBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
+  FunctionBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
     bundle::FunctionArgument &slot = add(kind, 0, mode, bundle::F64, name);
     slot.mutable_bytes()->set_fixed(bytes);
     return *this;
   }
   bundle::LibraryCall &call(const std::string &routine, bundle::ElementType type) {
-    bundle::LibraryCall &call = *body.add_launches()->mutable_library();
+    bundle::LibraryCall &call = *compiled.add_launches()->mutable_library();
     call.set_name(routine);
     call.set_type(type);
-    for (int i = 0; i < body.arguments_size(); ++i)
+    for (int i = 0; i < compiled.arguments_size(); ++i)
       call.add_operands()->set_argument(i);
     return call;
   }
@@ -53,7 +53,7 @@ public:
 private:
   bundle::FunctionArgument &add(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type,
                                 const std::string &name) {
-    bundle::FunctionArgument &slot = *body.add_arguments();
+    bundle::FunctionArgument &slot = *compiled.add_arguments();
     slot.set_kind(kind);
     slot.set_index(index);
     slot.set_mode(mode);
@@ -62,22 +62,22 @@ private:
     slot.set_name(name);
     return slot;
   }
-  bundle::CompiledFunction &body;
+  bundle::CompiledFunction &compiled;
 };
 
-void addStepBodies(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary) {
+void addStepFunctions(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary) {
   const bundle::ElementType wide = accumulationType(summary.compute_type());
-  BodyBuilder(library, "norm")
+  FunctionBuilder(library, "norm")
       .rows(bundle::STATE, 1, bundle::READ, wide, "gradients")
       .fixed(bundle::LOCAL_METRICS, bundle::ACCUMULATE, kSumsBytes, "sums")
       .call("squared_norm", wide);
 
-  BodyBuilder sum(library, "sum_loss");
+  FunctionBuilder sum(library, "sum_loss");
   for (int term = 0; term < summary.loss_size(); ++term)
     sum.rows(bundle::LOSS, uint32_t(term), bundle::READ, wide, "numerator" + std::to_string(term));
   sum.fixed(bundle::LOCAL_METRICS, bundle::ACCUMULATE, kSumsBytes, "sums").call("sum_loss", wide);
 
-  bundle::LibraryCall &decision = BodyBuilder(library, "decide")
+  bundle::LibraryCall &decision = FunctionBuilder(library, "decide")
                                       .fixed(bundle::LOCAL_METRICS, bundle::READ, kSumsBytes, "sums")
                                       .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
                                       .fixed(bundle::OPTIMIZER_STEP, bundle::UPDATE, int64_t(optimizerStepBytes(summary)), "optimizer_step")
@@ -89,12 +89,12 @@ void addStepBodies(bundle::FunctionLibrary &library, const bundle::ModelSummary 
   for (const bundle::FlatGroupInfo &group : summary.groups())
     copies = std::max(copies, group.param_dtype());
   if (copies != bundle::ELEMENT_TYPE_UNSPECIFIED)
-    BodyBuilder(library, "cast")
+    FunctionBuilder(library, "cast")
         .rows(bundle::STATE, 0, bundle::READ, wide, "parameters")
         .rows(bundle::PARAMETER, 0, bundle::WRITE, copies, "copy")
         .call("cast", copies);
   if (scalesLoss(summary))
-    BodyBuilder(library, "scale_seeds")
+    FunctionBuilder(library, "scale_seeds")
         .fixed(bundle::SCALARS, bundle::UPDATE, kScalarsBytes, "scalars")
         .fixed(bundle::OPTIMIZER_STEP, bundle::READ, int64_t(optimizerStepBytes(summary)), "optimizer_step")
         .call("scale_seeds", bundle::F64);
@@ -105,7 +105,7 @@ void addStepBodies(bundle::FunctionLibrary &library, const bundle::ModelSummary 
 void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary, uint32_t maxTerms) {
   for (bundle::ElementType type : std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
     for (uint32_t terms = 2; terms <= maxTerms; ++terms) {
-      BodyBuilder sum(library, sumName(type, terms));
+      FunctionBuilder sum(library, sumName(type, terms));
       for (uint32_t term = 0; term < terms; ++term)
         sum.rows(bundle::CONTRIBUTION, term, bundle::READ, type, "part" + std::to_string(term));
       sum.rows(bundle::SUM, 0, bundle::WRITE, type, "sum");
@@ -116,19 +116,20 @@ void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary 
 
 } // namespace
 
-void zorse::codegen::appendBuiltinBodies(MLIRContext *context, CompiledBodies &bodies, const bundle::ModelSummary &summary, uint32_t sumTerms) {
-  bundle::FunctionLibrary &library = bodies.library;
+void zorse::codegen::appendBuiltinFunctions(MLIRContext *context, CompiledFunctions &functions, const bundle::ModelSummary &summary,
+                                            uint32_t sumTerms) {
+  bundle::FunctionLibrary &library = functions.library;
   const int first = library.functions_size();
-  addStepBodies(library, summary);
+  addStepFunctions(library, summary);
   addDirectSums(library, summary, sumTerms);
 
   // Creates kernels for devices without these routines.
   context->loadDialect<arith::ArithDialect, math::MathDialect, scf::SCFDialect, LLVM::LLVMDialect>();
   for (int b = first; b < library.functions_size(); ++b) {
-    bundle::CompiledFunction &body = *library.mutable_functions(b);
-    for (bundle::Launch &launch : *body.mutable_launches())
-      if (std::optional<Kernel> kernel = bodies.sources->routine(context, body, launch.library())) {
-        std::string symbol = bodies.sources->add(kernel->hint, std::move(kernel->module));
+    bundle::CompiledFunction &compiled = *library.mutable_functions(b);
+    for (bundle::Launch &launch : *compiled.mutable_launches())
+      if (std::optional<Kernel> kernel = functions.sources->routine(context, compiled, launch.library())) {
+        std::string symbol = functions.sources->add(kernel->hint, std::move(kernel->module));
         *launch.mutable_kernel() = std::move(kernel->launch);
         launch.mutable_kernel()->set_symbol(symbol);
       }

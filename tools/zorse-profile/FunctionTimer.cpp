@@ -1,4 +1,4 @@
-#include "BodyTimer.h"
+#include "FunctionTimer.h"
 
 #include "Slots.h"
 
@@ -39,10 +39,10 @@ struct UnitClass {
   std::vector<std::pair<Task, uint32_t>> tasks;
   std::vector<Slots> sets;
   std::vector<int64_t> rows;
-  std::vector<uint32_t> bodies() const {
+  std::vector<uint32_t> functions() const {
     std::vector<uint32_t> all;
-    for (auto [task, body] : tasks)
-      all.push_back(body);
+    for (auto [task, function] : tasks)
+      all.push_back(function);
     return all;
   }
 };
@@ -51,7 +51,7 @@ struct UnitClass {
 struct Point {
   size_t unitClass = 0;
   Task task = Forward;
-  uint32_t body = 0;
+  uint32_t function = 0;
   int64_t rows = 1;
   std::vector<double> samples;
   bool stable(double limit) const {
@@ -99,7 +99,7 @@ private:
         auto bodyOf = [&](bundle::UnitFunction::Task task) { return functionOf(bundle.summary, unit, task).function(); };
         c.tasks = {{Forward, bodyOf(bundle::UnitFunction::FORWARD)}, {Backward, bodyOf(bundle::UnitFunction::BACKWARD)}};
         const uint32_t inputs = bodyOf(bundle::UnitFunction::INPUT_GRADIENTS), weights = bodyOf(bundle::UnitFunction::WEIGHT_GRADIENTS);
-        if (unit.splits() && inputs < uint32_t(bundle.bodies.functions_size())) // the two parts exist only if the plan splits backwards
+        if (unit.splits() && inputs < uint32_t(bundle.functions.functions_size())) // the two parts exist only if the plan splits backwards
           c.tasks.insert(c.tasks.end(), {{InputGradients, inputs}, {WeightGradients, weights}});
         classes.push_back(std::move(c));
       }
@@ -115,7 +115,7 @@ private:
     auto measure = [&] {
       workspace = min = 0;
       for (const UnitClass &c : classes)
-        min += Slots::bytesOf(bundle, c.bodies(), rows.back(), &workspace);
+        min += Slots::bytesOf(bundle, c.functions(), rows.back(), &workspace);
       return min + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
@@ -134,12 +134,13 @@ private:
     uint64_t left = options.memory - min - workspace;
     for (UnitClass &c : classes) {
       c.rows = rows;
-      uint64_t ignored = 0, one = Slots::bytesOf(bundle, c.bodies(), rows.back(), &ignored);
+      uint64_t ignored = 0, one = Slots::bytesOf(bundle, c.functions(), rows.back(), &ignored);
       for (size_t set = 0; set < std::min<size_t>(kMaxSets, static_cast<size_t>(c.units)); ++set) {
         if (set > 0 && one > left)
           break;
         left -= set > 0 ? one : 0;
-        Result<Slots> slots = Slots::make(device, bundle, c.unit, c.bodies(), rows.back(), scratch->base(), static_cast<uint32_t>(7 * c.unit + set));
+        Result<Slots> slots =
+            Slots::make(device, bundle, c.unit, c.functions(), rows.back(), scratch->base(), static_cast<uint32_t>(7 * c.unit + set));
         if (slots.failed())
           return slots.error();
         c.sets.push_back(std::move(*slots));
@@ -148,12 +149,12 @@ private:
     return Status::success();
   }
 
-  Status call(const UnitClass &c, size_t set, uint32_t body, int64_t rows) {
-    std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.bodies.functions(static_cast<int>(body)));
-    BodyArguments arguments;
+  Status call(const UnitClass &c, size_t set, uint32_t function, int64_t rows) {
+    std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.functions.functions(static_cast<int>(function)));
+    FunctionArguments arguments;
     arguments.slots = addresses.data();
     arguments.rows = rows;
-    return device.runBody(body, arguments);
+    return device.runFunction(function, arguments);
   }
 
   /// Runs every function once for every set. Omits batch sizes that take too long.
@@ -162,10 +163,10 @@ private:
       UnitClass &c = classes[i];
       for (size_t r = 0; r < c.rows.size(); ++r) {
         double longest = 0;
-        for (auto [task, body] : c.tasks) {
+        for (auto [task, function] : c.tasks) {
           double start = now();
           for (size_t set = 0; set < c.sets.size(); ++set)
-            if (Status status = call(c, set, body, c.rows[r]); status.failed())
+            if (Status status = call(c, set, function, c.rows[r]); status.failed())
               return status;
           longest = std::max(longest, (now() - start) / static_cast<double>(c.sets.size()));
         }
@@ -175,8 +176,8 @@ private:
         }
       }
       for (int64_t rows : c.rows)
-        for (auto [task, body] : c.tasks)
-          points.push_back({i, task, body, rows, {}});
+        for (auto [task, function] : c.tasks)
+          points.push_back({i, task, function, rows, {}});
     }
     return Status::success();
   }
@@ -197,16 +198,16 @@ private:
   Status sample(Point &point) {
     UnitClass &c = classes[point.unitClass];
     // Run the earlier tasks first, so that the inputs exist for this batch size.
-    for (auto [task, body] : c.tasks) {
+    for (auto [task, function] : c.tasks) {
       bool before = (task == Forward && point.task != Forward) || (task == InputGradients && point.task == WeightGradients);
       for (size_t set = 0; set < c.sets.size() && before; ++set)
-        if (Status status = call(c, set, body, point.rows); status.failed())
+        if (Status status = call(c, set, function, point.rows); status.failed())
           return status;
     }
     Status failure;
     size_t set = 0;
     point.samples.push_back(timed([&] {
-      if (Status status = call(c, set, point.body, point.rows); status.failed())
+      if (Status status = call(c, set, point.function, point.rows); status.failed())
         failure = status;
       set = (set + 1) % c.sets.size();
     }));
@@ -316,18 +317,18 @@ private:
     classes.clear();
     elements = std::min<int64_t>({elements, int64_t(16) << 20, static_cast<int64_t>(options.memory / 64)});
     std::string report = "other costs:";
-    auto elementwise = [&](const char *name, uint32_t body, double &each, double &fixed) -> Status {
-      if (elements < 4096 || body >= static_cast<uint32_t>(bundle.bodies.functions_size()))
+    auto elementwise = [&](const char *name, uint32_t function, double &each, double &fixed) -> Status {
+      if (elements < 4096 || function >= static_cast<uint32_t>(bundle.functions.functions_size()))
         return Status::success();
-      Result<Slots> slots = Slots::make(device, bundle, -1, {body}, elements, scratch->base(), 11);
+      Result<Slots> slots = Slots::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
       if (slots.failed())
         return slots.error();
-      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.functions(static_cast<int>(body)));
+      std::vector<DeviceAddress> addresses = slots->of(bundle.functions.functions(static_cast<int>(function)));
       Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
-        BodyArguments arguments;
+        FunctionArguments arguments;
         arguments.slots = addresses.data();
         arguments.rows = n;
-        return device.runBody(body, arguments);
+        return device.runFunction(function, arguments);
       });
       char text[96];
       std::snprintf(text, sizeof text, " %s %.3g ns an element and %.3g us,", name, each * 1e9, fixed * 1e6);
@@ -356,20 +357,20 @@ private:
                   1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
     // A nearly empty body measures the cost of a call.
-    if (bundle.summary.clip_and_check_function() < static_cast<uint32_t>(bundle.bodies.functions_size()) &&
-        bundle.bodies.functions(static_cast<int>(bundle.summary.clip_and_check_function())).arguments_size() > 0) {
-      uint32_t body = bundle.summary.clip_and_check_function();
-      Result<Slots> slots = Slots::make(device, bundle, -1, {body}, 1, scratch->base(), 13);
+    if (bundle.summary.clip_and_check_function() < static_cast<uint32_t>(bundle.functions.functions_size()) &&
+        bundle.functions.functions(static_cast<int>(bundle.summary.clip_and_check_function())).arguments_size() > 0) {
+      uint32_t function = bundle.summary.clip_and_check_function();
+      Result<Slots> slots = Slots::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
       if (slots.failed())
         return slots.error();
-      std::vector<DeviceAddress> addresses = slots->of(bundle.bodies.functions(static_cast<int>(body)));
+      std::vector<DeviceAddress> addresses = slots->of(bundle.functions.functions(static_cast<int>(function)));
       Status failure;
       std::vector<double> samples;
       for (int round = 0; round < 5; ++round)
         samples.push_back(timed([&] {
-          BodyArguments arguments;
+          FunctionArguments arguments;
           arguments.slots = addresses.data();
-          if (Status called = device.runBody(body, arguments); called.failed())
+          if (Status called = device.runFunction(function, arguments); called.failed())
             failure = called;
         }));
       if (failure.failed())
@@ -399,7 +400,7 @@ private:
 
 } // namespace
 
-Result<planning::DeviceProfile> zorse::profile::timeBodies(Device &device, const Bundle &bundle, const TimerOptions &options, double &cpus) {
+Result<planning::DeviceProfile> zorse::profile::timeFunctions(Device &device, const Bundle &bundle, const TimerOptions &options, double &cpus) {
   Timer timer(device, bundle, options);
   Result<planning::DeviceProfile> profile = timer.run();
   cpus = timer.had;

@@ -1,4 +1,4 @@
-#include "CudaBodies.h"
+#include "CudaFunctions.h"
 
 #include "../Reach.h"
 #include "bundle.pb.h"
@@ -15,8 +15,8 @@ static constexpr uint32_t kSharedUnasked = 48 << 10;
 static Linear linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
 static Place place(const bundle::Pointer &pointer) { return {pointer.argument(), {pointer.fixed(), pointer.per_row()}}; }
 
-Result<std::unique_ptr<CudaBodies>> CudaBodies::create(const CudaApi &cuda, const std::string &arch) {
-  std::unique_ptr<CudaBodies> made(new CudaBodies(cuda, arch));
+Result<std::unique_ptr<CudaFunctions>> CudaFunctions::create(const CudaApi &cuda, const std::string &arch) {
+  std::unique_ptr<CudaFunctions> made(new CudaFunctions(cuda, arch));
   Result<std::unique_ptr<BlasLt>> blas = BlasLt::create(cuda);
   if (blas.failed())
     return blas.error();
@@ -24,16 +24,16 @@ Result<std::unique_ptr<CudaBodies>> CudaBodies::create(const CudaApi &cuda, cons
   return made;
 }
 
-CudaBodies::~CudaBodies() {
+CudaFunctions::~CudaFunctions() {
   for (CUmodule module : modules_)
     cuda_.cuModuleUnload(module);
 }
 
 /// Whether the result is added to the accumulated value, or overwrites it because it is the first
 /// contribution.
-static bool adds(uint32_t slot, const BodyArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
+static bool adds(uint32_t slot, const FunctionArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
 
-Status CudaBodies::load(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
+Status CudaFunctions::load(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cuda")->runs(arch_, library.arch()))
     return userError("the bundle's kernels are for " + library.arch() + ", this GPU is " + arch_ + "; compile for it (arch: " + arch_ +
                      " in the cluster file)");
@@ -45,20 +45,20 @@ Status CudaBodies::load(const bundle::FunctionLibrary &library, const KernelObje
     if (Status status = loadModule(image); status.failed())
       return userError("kernel object '" + (*file)->name() + "' cannot be loaded: " + status.message());
   }
-  for (const bundle::CompiledFunction &body : library.functions()) {
-    std::vector<Launch> &launches = bodies_.emplace_back();
-    for (const bundle::Launch &launch : body.launches())
-      if (Status status = prepare(body, launch, launches.emplace_back()); status.failed())
-        return userError("body '" + body.name() + "': " + status.message());
+  for (const bundle::CompiledFunction &function : library.functions()) {
+    std::vector<Launch> &launches = functions_.emplace_back();
+    for (const bundle::Launch &launch : function.launches())
+      if (Status status = prepare(function, launch, launches.emplace_back()); status.failed())
+        return userError("body '" + function.name() + "': " + status.message());
   }
   return Status::success();
 }
 
-Status CudaBodies::launch(uint32_t index, const BodyArguments &arguments, CUstream stream) {
-  if (index >= bodies_.size())
-    return internalError("body " + std::to_string(index) + " of " + std::to_string(bodies_.size()) + " is called");
+Status CudaFunctions::launch(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
+  if (index >= functions_.size())
+    return internalError("body " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
-  for (const Launch &launch : bodies_[index]) {
+  for (const Launch &launch : functions_[index]) {
     if (Status status = launch.function ? launchKernel(launch, arguments, stream) : launchMatmul(launch, arguments, stream); status.failed())
       return status;
     launches_.fetch_add(1, std::memory_order_relaxed);
@@ -66,7 +66,7 @@ Status CudaBodies::launch(uint32_t index, const BodyArguments &arguments, CUstre
   return Status::success();
 }
 
-Status CudaBodies::loadModule(const std::string &image) {
+Status CudaFunctions::loadModule(const std::string &image) {
   char log[8192] = "";
   int options[] = {kJitErrorLogBuffer, kJitErrorLogBytes};
   void *values[] = {log, reinterpret_cast<void *>(sizeof log)}; // NOLINT(performance-no-int-to-ptr): sizes are passed by value
@@ -77,7 +77,7 @@ Status CudaBodies::loadModule(const std::string &image) {
   return Status::success();
 }
 
-CUfunction CudaBodies::findFunction(const std::string &symbol) const {
+CUfunction CudaFunctions::findFunction(const std::string &symbol) const {
   for (CUmodule module : modules_) {
     CUfunction function = nullptr;
     if (cuda_.cuModuleGetFunction(&function, module, symbol.c_str()) == kSuccess)
@@ -88,7 +88,7 @@ CUfunction CudaBodies::findFunction(const std::string &symbol) const {
 
 /// Checks that a kernel's accesses are inside the slots that the body names, for every number of
 /// rows (KernelAbi.h).
-Status CudaBodies::checkBounds(const bundle::CompiledFunction &body, const bundle::KernelLaunch &kernel) {
+Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, const bundle::KernelLaunch &kernel) {
   std::vector<int64_t> needs;
   for (CUmodule module : modules_) {
     CUdeviceptr address = 0;
@@ -107,7 +107,7 @@ Status CudaBodies::checkBounds(const bundle::CompiledFunction &body, const bundl
     return userError(what + "is made for another number of points than the body gives it; compile the model again");
   for (size_t i = 0; i < operands; ++i) {
     const bundle::Pointer &at = kernel.operands(int(i));
-    const bundle::FunctionArgument &slot = body.arguments(int(at.argument()));
+    const bundle::FunctionArgument &slot = function.arguments(int(at.argument()));
     const int64_t fixed = at.fixed() + needs[3 + 4 * i], perRow = at.per_row() + needs[4 + 4 * i];
     if (at.fixed() < 0 || at.per_row() < 0 || perRow > slot.bytes().per_row() || fixed + perRow > slot.bytes().fixed() + slot.bytes().per_row())
       return userError(what + "operand " + std::to_string(i) + " reaches outside slot '" + slot.name() + "'; compile the model again");
@@ -117,8 +117,8 @@ Status CudaBodies::checkBounds(const bundle::CompiledFunction &body, const bundl
   return Status::success();
 }
 
-Status CudaBodies::prepare(const bundle::CompiledFunction &body, const bundle::Launch &from, Launch &out) {
-  auto inside = [&](const bundle::Pointer &at) { return at.argument() < uint32_t(body.arguments_size()); };
+Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bundle::Launch &from, Launch &out) {
+  auto inside = [&](const bundle::Pointer &at) { return at.argument() < uint32_t(function.arguments_size()); };
   if (from.has_kernel()) {
     const bundle::KernelLaunch &kernel = from.kernel();
     out.function = findFunction(kernel.symbol());
@@ -126,7 +126,7 @@ Status CudaBodies::prepare(const bundle::CompiledFunction &body, const bundle::L
       return userError("kernel '" + kernel.symbol() + "' is in none of the bundle's kernel objects");
     for (const bundle::Pointer &at : kernel.operands()) {
       if (!inside(at))
-        return userError("slot " + std::to_string(at.argument()) + " of " + std::to_string(body.arguments_size()) + " is named");
+        return userError("slot " + std::to_string(at.argument()) + " of " + std::to_string(function.arguments_size()) + " is named");
       out.operands.push_back(place(at));
     }
     for (uint32_t operand : kernel.accumulates()) {
@@ -150,7 +150,7 @@ Status CudaBodies::prepare(const bundle::CompiledFunction &body, const bundle::L
         return userError("kernel '" + kernel.symbol() + "' wants " + std::to_string(out.sharedBytes) +
                          " bytes of shared memory for a block, which this GPU refuses: " + status.message() + "; compile for its own architecture");
     }
-    return checkBounds(body, kernel);
+    return checkBounds(function, kernel);
   }
   if (!from.has_matmul())
     return userError(from.has_library() ? "library routine '" + from.library().name() + "' has no code for GPUs"
@@ -176,7 +176,7 @@ Status CudaBodies::prepare(const bundle::CompiledFunction &body, const bundle::L
   out.m = linear(matmul.m()), out.n = linear(matmul.n()), out.k = linear(matmul.k());
   out.batch = matmul.has_batch() ? linear(matmul.batch()) : Linear{1, 0};
   out.alpha = matmul.alpha();
-  if (const std::string problem = problemOfMatmul(body, matmul); !problem.empty())
+  if (const std::string problem = problemOfMatmul(function, matmul); !problem.empty())
     return userError(problem);
   for (const bundle::Pointer *at : {&matmul.a(), &matmul.b(), &matmul.c()})
     out.operands.push_back(place(*at));
@@ -186,7 +186,7 @@ Status CudaBodies::prepare(const bundle::CompiledFunction &body, const bundle::L
   return Status::success();
 }
 
-Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+Status CudaFunctions::launchKernel(const Launch &launch, const FunctionArguments &arguments, CUstream stream) {
   uint64_t leading[abi::kCudaLeadingParameters] = {uint64_t(arguments.rows), 0, uint64_t(arguments.sampleBase), arguments.instanceBase};
   addresses_.clear();
   for (size_t i = 0; i < launch.operands.size(); ++i) {
@@ -208,24 +208,24 @@ Status CudaBodies::launchKernel(const Launch &launch, const BodyArguments &argum
                                                             parameters_.data(), nullptr));
 }
 
-BlasMatmul CudaBodies::matmulOf(const Launch &launch, int64_t rows) {
+BlasMatmul CudaFunctions::matmulOf(const Launch &launch, int64_t rows) {
   BlasMatmul matmul = launch.matmul;
   matmul.m = launch.m.at(rows), matmul.n = launch.n.at(rows), matmul.k = launch.k.at(rows);
   matmul.batch = launch.batch.at(rows);
   return matmul;
 }
 
-BlasOperands CudaBodies::operandsOf(const Launch &launch, const BodyArguments &arguments) {
+BlasOperands CudaFunctions::operandsOf(const Launch &launch, const FunctionArguments &arguments) {
   auto at = [&](size_t operand) { return operand < launch.operands.size() ? resolve(launch.operands[operand], arguments).value : 0; };
   return {at(0), at(1), at(2), at(3)};
 }
 
-Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, CUstream stream) {
-  if (index >= bodies_.size())
-    return internalError("body " + std::to_string(index) + " of " + std::to_string(bodies_.size()) + " is called");
+Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
+  if (index >= functions_.size())
+    return internalError("body " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
   bool ran = false;
-  for (const Launch &launch : bodies_[index]) {
+  for (const Launch &launch : functions_[index]) {
     if (launch.function)
       continue;
     Result<bool> one = blas_->warmUp(matmulOf(launch, arguments.rows), operandsOf(launch, arguments), stream);
@@ -236,7 +236,7 @@ Result<bool> CudaBodies::warmUp(uint32_t index, const BodyArguments &arguments, 
   return ran;
 }
 
-Status CudaBodies::launchMatmul(const Launch &launch, const BodyArguments &arguments, CUstream stream) {
+Status CudaFunctions::launchMatmul(const Launch &launch, const FunctionArguments &arguments, CUstream stream) {
   const BlasMatmul matmul = matmulOf(launch, arguments.rows);
   const double beta = launch.accumulates && adds(launch.operands[2].slot, arguments) ? 1 : 0;
   return blas_->multiply(matmul, launch.alpha, beta, operandsOf(launch, arguments), stream);
