@@ -93,7 +93,7 @@ struct NarrowStoragePass : FunctionsPass<NarrowStoragePass> {
   /// narrowed.
   static bool computesInF64(func::FuncOp joint) {
     for (auto [i, type] : llvm::enumerate(joint.getArgumentTypes()))
-      if (getElementTypeOrSelf(type).isF64() && !isSlot(slotOfArgument(joint, unsigned(i)), SlotKind::Scalars))
+      if (getElementTypeOrSelf(type).isF64() && !isOfKind(attributeOfArgument(joint, unsigned(i)), ArgumentKind::Scalars))
         return true;
     return llvm::any_of(joint.getResultTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
   }
@@ -125,7 +125,7 @@ void buildEmptyBackward(func::FuncOp forward) {
   builder.setInsertionPointToEnd(forward->getBlock());
   auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
                                        builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
-  function.setArgAttr(0, attributes::kSlot, slotOfArgument(forward, 0));
+  function.setArgAttr(0, attributes::kArgument, attributeOfArgument(forward, 0));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, forward.getLoc());
 }

@@ -77,7 +77,7 @@ Result<BundleView> readBundle(const std::string &directory, ReadFile read) {
     const std::string file = functionsFile(target);
     if (Status status = readMessage(bundle, file, bundle.otherTargets.emplace_back()); status.failed())
       return status;
-    if (std::string problem = differentSlots(bundle.functions, bundle.otherTargets.back()); !problem.empty())
+    if (std::string problem = differentArguments(bundle.functions, bundle.otherTargets.back()); !problem.empty())
       return userError(directory + "/" + file + ": " + problem + ". Compile the bundle again");
   }
   if (std::string problem = contradiction(bundle, bundle.plan, bundle.summary); !problem.empty())

@@ -139,7 +139,7 @@ std::string functionsFile(uint32_t target) { return target == 0 ? "functions.pb"
 std::string programFile(uint32_t device) { return "programs/" + std::to_string(device) + ".pb"; }
 std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string(device) + ".pb"; }
 
-std::string differentSlots(const FunctionLibrary &one, const FunctionLibrary &other) {
+std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other) {
   if (one.functions_size() != other.functions_size())
     return std::to_string(other.functions_size()) + " bodies, expected " + std::to_string(one.functions_size());
   for (int b = 0; b < one.functions_size(); ++b) {

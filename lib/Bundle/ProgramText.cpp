@@ -1,6 +1,6 @@
 #include "zorse/Bundle/ProgramText.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -250,13 +250,13 @@ private:
     text += " rows [" + std::to_string(c.sample_base()) + ':' + std::to_string(endOf(c.sample_base(), c.rows())) + ']';
     if (c.rng_id_base())
       text += " instance " + std::to_string(static_cast<int64_t>(c.rng_id_base()));
-    const SlotBindings slots(program, c);
-    for (int i = 0; i < slots.size(); ++i) {
+    const ArgumentBindings arguments(program, c);
+    for (int i = 0; i < arguments.size(); ++i) {
       const AccessMode mode = function && i < function->arguments_size() ? function->arguments(i).mode() : ACCESS_UNSPECIFIED;
-      text += (i ? "," : " (") + ("\n      " + word(kAccess, mode)) + (slots[i].overwrite ? " overwriting " : " ") + value(slots[i].value) + " at " +
-              region(slots[i].region);
+      text += (i ? "," : " (") + ("\n      " + word(kAccess, mode)) + (arguments[i].overwrite ? " overwriting " : " ") + value(arguments[i].value) +
+              " at " + region(arguments[i].region);
     }
-    text += slots.size() ? ")\n" : "\n";
+    text += arguments.size() ? ")\n" : "\n";
   }
 
   const Program &program;

@@ -31,14 +31,14 @@ public:
 
   /// Adds a slot with one element per row.
   FunctionBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
-    bundle::FunctionArgument &slot = add(kind, index, mode, type, name);
-    slot.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
+    bundle::FunctionArgument &argument = add(kind, index, mode, type, name);
+    argument.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
     return *this;
   }
   /// Adds a slot with a fixed size in bytes.
   FunctionBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
-    bundle::FunctionArgument &slot = add(kind, 0, mode, bundle::F64, name);
-    slot.mutable_bytes()->set_fixed(bytes);
+    bundle::FunctionArgument &argument = add(kind, 0, mode, bundle::F64, name);
+    argument.mutable_bytes()->set_fixed(bytes);
     return *this;
   }
   bundle::LibraryCall &call(const std::string &routine, bundle::ElementType type) {
@@ -53,14 +53,14 @@ public:
 private:
   bundle::FunctionArgument &add(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type,
                                 const std::string &name) {
-    bundle::FunctionArgument &slot = *compiled.add_arguments();
-    slot.set_kind(kind);
-    slot.set_index(index);
-    slot.set_mode(mode);
-    slot.mutable_bytes();
-    slot.set_type(type);
-    slot.set_name(name);
-    return slot;
+    bundle::FunctionArgument &argument = *compiled.add_arguments();
+    argument.set_kind(kind);
+    argument.set_index(index);
+    argument.set_mode(mode);
+    argument.mutable_bytes();
+    argument.set_type(type);
+    argument.set_name(name);
+    return argument;
   }
   bundle::CompiledFunction &compiled;
 };

@@ -73,8 +73,9 @@ LogicalResult zorse::codegen::printFunctions(ModuleOp functions, raw_ostream &os
       return failure();
     os << "body @" << compiled.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow
        << " flops per row\n";
-    for (const bundle::FunctionArgument &slot : compiled.arguments())
-      os << "  slot " << slot.name() << ": " << StringRef(bundle::AccessMode_Name(slot.mode())).lower() << ", " << text(slot.bytes()) << " bytes\n";
+    for (const bundle::FunctionArgument &argument : compiled.arguments())
+      os << "  slot " << argument.name() << ": " << StringRef(bundle::AccessMode_Name(argument.mode())).lower() << ", " << text(argument.bytes())
+         << " bytes\n";
     for (const bundle::Launch &launch : compiled.launches())
       printLaunch(compiled, launch, numbers, os);
   }

@@ -47,7 +47,7 @@ void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle
 
 /// Adds workspace slots that the other target has. A target with a library that executes more in
 /// one call may need no workspace.
-void shareWorkspaceSlots(codegen::CompiledFunctions &compiled, codegen::CompiledFunctions &other) {
+void shareWorkspaceArguments(codegen::CompiledFunctions &compiled, codegen::CompiledFunctions &other) {
   for (int b = 0; b < compiled.library.functions_size(); ++b) {
     bundle::CompiledFunction &one = *compiled.library.mutable_functions(b), &two = *other.library.mutable_functions(b);
     const int first = placeOfWorkspace(one), second = placeOfWorkspace(two);
@@ -65,7 +65,7 @@ void levelWorkspaces(std::vector<codegen::CompiledFunctions> &targets) {
   auto others = llvm::drop_begin(targets);
   for (bool back : {false, true}) // first to the first target, then from it to all others
     for (codegen::CompiledFunctions &other : others)
-      back ? shareWorkspaceSlots(other, first) : shareWorkspaceSlots(first, other);
+      back ? shareWorkspaceArguments(other, first) : shareWorkspaceArguments(first, other);
   for (bool back : {false, true}) // the largest to the first target, then to all others
     for (codegen::CompiledFunctions &other : others)
       for (int b = 0; b < first.library.functions_size(); ++b) {
@@ -80,7 +80,7 @@ void levelWorkspaces(std::vector<codegen::CompiledFunctions> &targets) {
         bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
   for ([[maybe_unused]] const codegen::CompiledFunctions &other : others)
-    assert(bundle::differentSlots(first.library, other.library).empty() && "targets have different slots");
+    assert(bundle::differentArguments(first.library, other.library).empty() && "targets have different slots");
 }
 
 } // namespace

@@ -40,17 +40,17 @@ private:
   /// Reserves space, because slots are the largest part of a step's memory and growth by doubling would need twice as
   /// much while slots are copied.
   void reserve() {
-    size_t calls = 0, slots = 0;
+    size_t calls = 0, arguments = 0;
     for (const CellTemplate *shape : x.shapeOf)
       for (const auto &list : templates.inside(*shape).calls) {
         calls += list.size();
         for (const CellInside::Call &of : list)
-          slots += of.call->slots.size();
+          arguments += of.call->arguments.size();
       }
-    constexpr size_t kSlotsOfSums = 4; // a loss and its sum; rarely more
+    constexpr size_t kArgumentsOfSums = 4; // a loss and its sum; rarely more
     calls += x.shapeOf.size();
     x.graph.calls.reserve(x.graph.calls.size() + calls);
-    x.graph.slots.reserve(x.graph.slots.size() + slots + kSlotsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
+    x.graph.arguments.reserve(x.graph.arguments.size() + arguments + kArgumentsOfSums * x.cellsByEnd[x.cellsByEnd.size() - 1].size());
   }
 
   void addCalls(Instruction &instruction) {
@@ -142,21 +142,21 @@ private:
     call.rows = cell->rows();
     call.sampleBase = cell->sampleBegin;
     call.instanceBase = unit < 0 ? 0 : x.summary.units(unit).rng_id_base();
-    call.slots.begin = call.slots.end = static_cast<uint32_t>(x.graph.slots.size());
+    call.arguments.begin = call.arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
     x.graph.calls.push_back(call);
     return x.graph.calls.back();
   }
 
-  Slot &addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
-    Slot slot;
-    slot.kind = kind;
-    slot.index = index;
-    slot.mode = mode;
-    slot.region = where;
-    slot.value = value;
-    x.graph.slots.push_back(slot);
-    x.graph.calls.back().slots.end = static_cast<uint32_t>(x.graph.slots.size());
-    return x.graph.slots.back();
+  FunctionArgument &addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region where, const Value &value) {
+    FunctionArgument argument;
+    argument.kind = kind;
+    argument.index = index;
+    argument.mode = mode;
+    argument.region = where;
+    argument.value = value;
+    x.graph.arguments.push_back(argument);
+    x.graph.calls.back().arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
+    return x.graph.arguments.back();
   }
 
   /// Adds the calls up to the task's next exchange. \param kind  0 for F, 1 for B, 2 for W
@@ -181,7 +181,7 @@ private:
 
   void addUnit(const CellInside::Call &of, uint32_t function, bool later) {
     addCall(function, of.unit);
-    for (const Binding &binding : of.call->slots)
+    for (const Binding &binding : of.call->arguments)
       bind(of, binding, later);
   }
 
@@ -213,8 +213,8 @@ private:
     for (const CellTemplate::Made &gradient : inside->gradients)
       fresh[gradient.id] = 1;
     for (size_t i = 0; i < calls; ++i)
-      for (const Binding &binding : inside->calls[1][i].call->slots)
-        if (binding.slot == bundle::BOUNDARY_IN_GRADIENT)
+      for (const Binding &binding : inside->calls[1][i].call->arguments)
+        if (binding.argument == bundle::BOUNDARY_IN_GRADIENT)
           fresh[binding.id] = 0;
   }
 
@@ -225,13 +225,13 @@ private:
   /// Blocks of 0 bytes have no slot.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
     if (bytes)
-      addSlot(binding.slot, binding.index, binding.mode, place(number, 0, bytes), value);
+      addArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes), value);
   }
 
   void bind(const CellInside::Call &of, const Binding &binding, bool later) {
     const bundle::UnitInfo &unit = x.summary.units(of.unit);
     const auto u = static_cast<uint32_t>(of.unit);
-    auto add = [&](Region where, const Value &value) { return &addSlot(binding.slot, binding.index, binding.mode, where, value); };
+    auto add = [&](Region where, const Value &value) { return &addArgument(binding.argument, binding.index, binding.mode, where, value); };
     switch (binding.of) {
     case Operand::Parameter:
     case Operand::ParameterGradient:
@@ -241,9 +241,10 @@ private:
     case Operand::Value:
       return void(add(placeRows(values[binding.id], rowBytes(binding.id)), Value::activation(binding.id, samples())));
     case Operand::Gradient: {
-      Slot &slot = *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
-      if (binding.slot == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
-        slot.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
+      FunctionArgument &argument =
+          *add(placeRows(gradients[binding.id], rowBytes(binding.id)), Value::activationGradient(binding.id, binding.cut, samples()));
+      if (binding.argument == bundle::BOUNDARY_IN_GRADIENT) // the first contribution overwrites
+        argument.overwrite = std::exchange(fresh[binding.id], 0) && binding.mode == bundle::ACCUMULATE;
       return;
     }
     case Operand::Saved:
@@ -273,15 +274,15 @@ private:
     const uint32_t buffer = gradients ? groupState.gradients : x.unshardedParamOf(groupState, x.unshardIntervalOf(group, cell->unitBegin, later));
     const int64_t begin = parameter.offset(), elements = zorse::elementsOf(parameter);
     const Elements range{begin, begin + elements};
-    Slot &slot = addSlot(binding.slot, binding.index, binding.mode,
-                         placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
-                         gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
+    FunctionArgument &argument = addArgument(binding.argument, binding.index, binding.mode,
+                                             placeBuffer(buffer, static_cast<uint64_t>(begin) * size, static_cast<uint64_t>(elements) * size),
+                                             gradients ? Value::gradients(group, range) : Value::parametersToRead(x.hasMaster(group), group, range));
     if (!gradients || x.globalOrder.endTime.empty())
       return;
     const auto call = static_cast<uint32_t>(x.graph.calls.size() - 1);
     if (firstCall[buffer] == kNone)
       firstCall[buffer] = call;
-    slot.overwrite = firstCall[buffer] == call;
+    argument.overwrite = firstCall[buffer] == call;
   }
 
   Region inputRows(uint32_t input) const {
@@ -307,10 +308,10 @@ private:
       std::sort(terms.begin(), terms.end());
       for (auto [term, number] : terms)
         if (x.functionHas(function, bundle::LOSS, term))
-          addSlot(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
-                  Value::lossRows(static_cast<uint32_t>(u), term, samples()));
+          addArgument(bundle::LOSS, term, bundle::READ, place(number, 0, lossRowsBytes(x.summary, *cell)),
+                      Value::lossRows(static_cast<uint32_t>(u), term, samples()));
       if (x.functionHas(function, bundle::LOCAL_METRICS, 0))
-        addSlot(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
+        addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, placeBuffer(x.scalars[cell->device], kScalarsBytes, kSumsBytes), Value::sums());
     }
   }
 

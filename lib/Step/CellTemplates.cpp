@@ -111,7 +111,7 @@ private:
   }
 
   void touch(int32_t u, const UnitCall &call, TaskSet bit) {
-    for (const Binding &binding : call.slots)
+    for (const Binding &binding : call.arguments)
       switch (binding.of) {
       case Operand::Parameter:
         groupOf(binding.id).parameters |= bit;

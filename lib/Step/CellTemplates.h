@@ -27,7 +27,7 @@ inline constexpr TaskSet kInF = 1, kInB = 2, kInW = 4;
 enum class Operand : uint8_t { Parameter, ParameterGradient, Input, Value, Gradient, Saved, Deferred, Workspace, Scalars, Loss };
 
 struct Binding {
-  bundle::ArgumentKind slot = bundle::ARGUMENT_UNSPECIFIED;
+  bundle::ArgumentKind argument = bundle::ARGUMENT_UNSPECIFIED;
   uint32_t index = 0;
   bundle::AccessMode mode = bundle::READ;
   Operand of = Operand::Scalars;
@@ -38,7 +38,7 @@ struct Binding {
 /// A call of a unit function's body, with the slots that the body has.
 struct UnitCall {
   uint32_t function = 0;
-  std::vector<Binding> slots;
+  std::vector<Binding> arguments;
 };
 
 /// Data for planning that all cells with one unit range, number of rows and handling of activations share: sums, and

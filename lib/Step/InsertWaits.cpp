@@ -165,8 +165,8 @@ private:
     switch (instruction.kind) {
     case InstructionKind::Compute:
       for (uint32_t c = instruction.calls.begin; c < instruction.calls.end; ++c)
-        for (uint32_t s = graph.calls[c].slots.begin; s < graph.calls[c].slots.end; ++s)
-          access(graph.slots[s].region, graph.slots[s].mode != zorse::bundle::READ);
+        for (uint32_t s = graph.calls[c].arguments.begin; s < graph.calls[c].arguments.end; ++s)
+          access(graph.arguments[s].region, graph.arguments[s].mode != zorse::bundle::READ);
       break;
     case InstructionKind::Copy:
       access(instruction.region, false);

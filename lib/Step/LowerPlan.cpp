@@ -210,8 +210,8 @@ StepGraph withoutPlaces(PlanLowering &x) {
   placeInstructions(x);
   for (Instruction &instruction : x.graph.instructions)
     instruction.region = instruction.to = instruction.parts = {};
-  for (Slot &slot : x.graph.slots)
-    slot.region = {};
+  for (FunctionArgument &argument : x.graph.arguments)
+    argument.region = {};
   for (PersistentState &state : x.graph.state)
     state.region = {};
   for (DeviceProgram &device : x.graph.devices)

@@ -403,8 +403,8 @@ void zorse::step::resolveOffsets(PlanLowering &x) {
     place(instruction.to);
     place(instruction.parts);
   }
-  for (Slot &slot : x.graph.slots)
-    place(slot.region);
+  for (FunctionArgument &argument : x.graph.arguments)
+    place(argument.region);
   for (PersistentState &state : x.graph.state)
     place(state.region);
 }

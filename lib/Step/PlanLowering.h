@@ -470,7 +470,7 @@ struct PlanLowering : LoweringArrays {
 
   /// Calls belong to the entry added last, slots to the call added last. Slots that the body does not have are omitted.
   Call &addCall(uint32_t function, int32_t unit, int64_t rows, int64_t sampleBase);
-  void addSlot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
+  void addArgument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, Region region, Value value, bool overwrite = false);
   bool functionHas(uint32_t function, bundle::ArgumentKind kind, uint32_t index) const;
 
   const Replicas &replicas; ///< see TimeOptions

@@ -26,8 +26,8 @@ LoweringTables::LoweringTables(const bundle::ModelSummary &summary, const bundle
     groupsOf.push_back(groupsOfUnit(summary, unit));
   for (int b = 0; functions && b < functions->functions_size(); ++b) {
     std::vector<uint64_t> keys;
-    for (const bundle::FunctionArgument &slot : functions->functions(b).arguments())
-      keys.push_back(static_cast<uint64_t>(slot.kind()) << 32 | slot.index());
+    for (const bundle::FunctionArgument &argument : functions->functions(b).arguments())
+      keys.push_back(static_cast<uint64_t>(argument.kind()) << 32 | argument.index());
     std::sort(keys.begin(), keys.end());
     functionSlots.push_back(std::move(keys));
   }

@@ -59,9 +59,9 @@ public:
 private:
   bool arrives(int out) const { return segment && segment->before() != Segment::NOTHING && segment->value() == static_cast<uint32_t>(out); }
 
-  void add(bundle::ArgumentKind slot, int index, bundle::AccessMode mode, Operand of, uint32_t id, uint32_t cut = 0) {
-    if (tables.functionHas(call.function, slot, static_cast<uint32_t>(index)))
-      call.slots.push_back({slot, static_cast<uint32_t>(index), mode, of, id, cut});
+  void add(bundle::ArgumentKind argument, int index, bundle::AccessMode mode, Operand of, uint32_t id, uint32_t cut = 0) {
+    if (tables.functionHas(call.function, argument, static_cast<uint32_t>(index)))
+      call.arguments.push_back({argument, static_cast<uint32_t>(index), mode, of, id, cut});
   }
 
   void addGradients() {

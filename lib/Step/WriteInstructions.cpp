@@ -171,17 +171,17 @@ public:
 private:
   uint64_t size(uint32_t g) const { return elementBytes(x.summary.groups(static_cast<int>(g)).type()); }
   void addScalars(uint32_t device, bundle::AccessMode mode) {
-    x.addSlot(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), Value::scalars());
+    x.addArgument(bundle::SCALARS, 0, mode, region(x.scalars[device], 0, kScalarsBytes), Value::scalars());
   }
   void addStep(uint32_t device, bundle::AccessMode mode) {
-    x.addSlot(bundle::OPTIMIZER_STEP, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)), Value::optimizerStep());
+    x.addArgument(bundle::OPTIMIZER_STEP, 0, mode, region(x.optimizerStep[device], 0, zorse::optimizerStepBytes(x.summary)), Value::optimizerStep());
   }
 
   void cast(const CopyOp &made) {
     const Value &of = made.value;
     x.addCall(x.summary.cast_function(), -1, of.end - of.begin, 0);
-    x.addSlot(bundle::STATE, 0, bundle::READ, made.from, of);
-    x.addSlot(bundle::PARAMETER, 0, bundle::WRITE, made.to, Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
+    x.addArgument(bundle::STATE, 0, bundle::READ, made.from, of);
+    x.addArgument(bundle::PARAMETER, 0, bundle::WRITE, made.to, Value::parametersToRead(/*copied=*/true, of.id, {of.begin, of.end}));
   }
 
   void scaleLossGradient(uint32_t device) {
@@ -198,8 +198,9 @@ private:
       for (const PlanLowering::Run &run : x.runsOf(g, owned.begin, owned.end)) {
         const int64_t count = run.end - run.begin, place = h.reducedPosition(owned) + run.begin - owned.begin;
         x.addCall(x.summary.norm_function(), -1, count, 0);
-        x.addSlot(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)), Value::reducedGradients(g, {run.begin, run.end}));
-        x.addSlot(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
+        x.addArgument(bundle::STATE, 1, bundle::READ, elementRegion(h.reduced, place, count, size(g)),
+                      Value::reducedGradients(g, {run.begin, run.end}));
+        x.addArgument(bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, region(x.scalars[device], kScalarsBytes, kSumsBytes), Value::sums());
       }
   }
 
@@ -208,8 +209,8 @@ private:
   void decide(uint32_t device, bool first) {
     x.addCall(x.summary.clip_and_check_function(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);
-    x.addSlot(bundle::LOCAL_METRICS, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
-              Value::globalSum());
+    x.addArgument(bundle::LOCAL_METRICS, 0, bundle::READ, region(x.scalars[device], kScalarsBytes + (first ? kSumsBytes : 0), kSumsBytes),
+                  Value::globalSum());
     addStep(device, bundle::UPDATE);
   }
 
@@ -223,12 +224,12 @@ private:
                 : run.decays ? x.summary.update_function_decay()
                              : x.summary.update_function_plain(),
                 -1, run.end - run.begin, 0);
-      x.addSlot(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), Value::scalars(1));
-      x.addSlot(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), Value::parameters(g, elements));
-      x.addSlot(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), Value::reducedGradients(g, elements));
+      x.addArgument(bundle::SCALARS, 0, bundle::READ, region(made.scalars, 0, kScalarsBytes), Value::scalars(1));
+      x.addArgument(bundle::STATE, 0, bundle::UPDATE, at(made.arrays[0]), Value::parameters(g, elements));
+      x.addArgument(bundle::STATE, 1, bundle::READ, at(made.arrays[1]), Value::reducedGradients(g, elements));
       for (uint32_t m = 0; m < x.summary.moments(); ++m)
-        x.addSlot(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), Value::moments(g, m, elements));
-      x.addSlot(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8), Value::optimizerStep().next());
+        x.addArgument(bundle::STATE, 2 + m, bundle::UPDATE, at(made.arrays[2 + m]), Value::moments(g, m, elements));
+      x.addArgument(bundle::OPTIMIZER_STEP, 0, bundle::READ, region(made.step, 0, 8), Value::optimizerStep().next());
     }
   }
 

@@ -2,7 +2,7 @@
 // have; only the slots of the body are bound.
 #include "zorse/Step/WriteProgram.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <cassert>
 
@@ -50,7 +50,7 @@ void write(const std::vector<Shard> &shards, bundle::ShardRanges *out) {
 struct Writer {
   const StepGraph &graph;
   const bundle::FunctionLibrary &functions;
-  bundle::SlotBinder binder;
+  bundle::ArgumentBinder binder;
 
   Status call(const Call &call, bundle::Call *out) {
     if (call.function >= static_cast<uint32_t>(functions.functions_size()))
@@ -63,10 +63,10 @@ struct Writer {
     out->set_rng_id_base(call.instanceBase);
     const bundle::CompiledFunction &function = functions.functions(int(call.function));
     for (const bundle::FunctionArgument &wanted : function.arguments()) {
-      const Slot *found = nullptr;
-      for (uint32_t i = call.slots.begin; i < call.slots.end && !found; ++i)
-        if (graph.slots[i].kind == wanted.kind() && graph.slots[i].index == wanted.index())
-          found = &graph.slots[i];
+      const FunctionArgument *found = nullptr;
+      for (uint32_t i = call.arguments.begin; i < call.arguments.end && !found; ++i)
+        if (graph.arguments[i].kind == wanted.kind() && graph.arguments[i].index == wanted.index())
+          found = &graph.arguments[i];
       if (!found)
         return userError("body '" + function.name() + "' has a slot " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' +
                          std::to_string(wanted.index()) + " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
@@ -196,7 +196,7 @@ Status zorse::step::writeProgram(const StepGraph &graph, uint32_t device, const 
   }
   for (uint32_t i = from.state.begin; i < from.state.end; ++i)
     place(out.add_state(), graph.state[i].value, graph.state[i].region)->set_type(graph.state[i].type);
-  Writer writer{graph, functions, bundle::SlotBinder(out)};
+  Writer writer{graph, functions, bundle::ArgumentBinder(out)};
   out.mutable_instructions()->Reserve(int(from.instructions.size()));
   for (uint32_t i = from.instructions.begin; i < from.instructions.end; ++i)
     if (Status status = writer.instruction(graph.instructions[i], out.add_instructions()); status.failed())

@@ -59,20 +59,20 @@ void setCost(Function &described, func::FuncOp function) {
   described.set_bytes_per_row(bytes);
 }
 
-int64_t packedBytesPerRow(func::FuncOp function, SlotKind kind) {
+int64_t packedBytesPerRow(func::FuncOp function, ArgumentKind kind) {
   int64_t bytes = 0;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (isSlot(slotOfResult(function, i), kind))
+    if (isOfKind(attributeOfResult(function, i), kind))
       bytes += autodiff::savedBytesPerRow(function.getResultTypes()[i]);
   return bytes;
 }
 
 /// Returns the positions of the arguments (or results) of a function that are slots of a kind, by
 /// slot index.
-SmallVector<unsigned> placesOf(func::FuncOp function, SlotKind kind, bool results) {
+SmallVector<unsigned> placesOf(func::FuncOp function, ArgumentKind kind, bool results) {
   SmallVector<unsigned> places;
   for (unsigned i = 0; i < (results ? function.getNumResults() : function.getNumArguments()); ++i)
-    if (isSlot(results ? slotOfResult(function, i) : slotOfArgument(function, i), kind))
+    if (isOfKind(results ? attributeOfResult(function, i) : attributeOfArgument(function, i), kind))
       places.push_back(i);
   return places;
 }
@@ -125,9 +125,9 @@ private:
       classId[unitClass.getSymNameAttr()] = uint32_t(summary.classes_size());
       bundle::UnitClass &described = *summary.add_classes();
       described.set_name(unitClass.getSymName().str());
-      described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), SlotKind::Saved));
+      described.mutable_saved_bytes()->set_per_row(packedBytesPerRow(unitClass.definer(), ArgumentKind::Saved));
       if (func::FuncOp inputs = unitClass.function(Task::InputGradients))
-        described.mutable_saved_for_weight_grad_bytes()->set_per_row(packedBytesPerRow(inputs, SlotKind::Deferred));
+        described.mutable_saved_for_weight_grad_bytes()->set_per_row(packedBytesPerRow(inputs, ArgumentKind::SavedForWeightGrad));
       for (Function::Task task :
            {Function::FORWARD, Function::BACKWARD, Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS, Function::RECOMPUTE}) {
         func::FuncOp function = unitClass.function(static_cast<Task>(task));
@@ -146,11 +146,11 @@ private:
   /// further inputs.
   LogicalResult describeArguments() {
     for (UnitOp unit : units)
-      for (auto [place, value] : llvm::zip(placesOf(unit.unitClass().definer(), SlotKind::Parameter, false), unit.getParameters()))
-        slotOf[value] = {unit.unitClass().definer(), place};
+      for (auto [place, value] : llvm::zip(placesOf(unit.unitClass().definer(), ArgumentKind::Parameter, false), unit.getParameters()))
+        argumentOf[value] = {unit.unitClass().definer(), place};
     for (BlockArgument argument : model.getArguments()) {
       const bool parameter = bool(model.getArgAttr(argument.getArgNumber(), attributes::kParameter));
-      if (parameter && !slotOf.contains(argument))
+      if (parameter && !argumentOf.contains(argument))
         continue;
       FailureOr<bundle::ElementType> element = elementTypeOf(argument.getLoc(), argument.getType());
       if (failed(element))
@@ -162,7 +162,7 @@ private:
 
   void describeParameter(BlockArgument argument, bundle::ElementType element) {
     unsigned i = argument.getArgNumber();
-    auto [function, place] = slotOf.lookup(argument);
+    auto [function, place] = argumentOf.lookup(argument);
     argumentIndex[argument] = uint32_t(summary.parameters_size());
     bundle::ParameterInfo &info = *summary.add_parameters();
     info.set_name(model.getArgAttrOfType<StringAttr>(i, attributes::kParameter).str());
@@ -213,7 +213,7 @@ private:
     for (auto [u, unit] : llvm::enumerate(units)) {
       bundle::UnitInfo &described = *summary.add_units();
       func::FuncOp forward = unit.unitClass().definer();
-      for (auto [place, value] : llvm::zip(placesOf(forward, SlotKind::BoundaryOut, true), unit.getResults())) {
+      for (auto [place, value] : llvm::zip(placesOf(forward, ArgumentKind::BoundaryOut, true), unit.getResults())) {
         auto type = cast<RankedTensorType>(value.getType());
         if (auto narrow = forward.getResultAttrOfType<TypeAttr>(place, autodiff::kNarrowAttr))
           type = RankedTensorType::get(type.getShape(), narrow.getValue());
@@ -325,9 +325,9 @@ private:
   bundle::ModelSummary summary;
   std::optional<WeightDecayFilter> decay;
   DenseMap<StringAttr, uint32_t> classId;
-  DenseMap<Value, std::pair<func::FuncOp, unsigned>> slotOf; ///< of parameters that units read: a forward and its argument number
-  DenseMap<Value, uint32_t> argumentIndex;                   ///< of parameters and of inputs, numbered separately
-  std::vector<bundle::ElementType> copies;                   ///< by parameter: type in which it is read; unspecified: its own
+  DenseMap<Value, std::pair<func::FuncOp, unsigned>> argumentOf; ///< of parameters that units read: a forward and its argument number
+  DenseMap<Value, uint32_t> argumentIndex;                       ///< of parameters and of inputs, numbered separately
+  std::vector<bundle::ElementType> copies;                       ///< by parameter: type in which it is read; unspecified: its own
 };
 
 } // namespace

@@ -119,7 +119,7 @@ bool SymbolicExecution::compareBytes(const IntervalRange &range, const Content &
   return good;
 }
 
-bool SymbolicExecution::requireSlot(const IntervalRange &range, const Logical &value) {
+bool SymbolicExecution::requireArgument(const IntervalRange &range, const Logical &value) {
   if (isState(value.kind) && value.parameter < 0)
     return require(range, value);
   return requireBytes(range, contentOf(value, range.begin), value, value.parameter);
@@ -210,7 +210,7 @@ bool SymbolicExecution::requireNoSums(const IntervalRange &sums) {
 
 /// Adds a contribution to the accumulator in a place, or starts it with `overwrite`.
 bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
-                                        const bundle::FunctionArgument *slot) {
+                                        const bundle::FunctionArgument *argument) {
   if (range.begin >= range.end)
     return true;
   if (overwrite) {
@@ -219,7 +219,7 @@ bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Conten
     writeBytes(range, content);
     return true;
   }
-  auto adds = [&] { return "adds to " + (slot ? "slot '" + slot->name() + "'" : std::string("this device's sums")); };
+  auto adds = [&] { return "adds to " + (argument ? "slot '" + argument->name() + "'" : std::string("this device's sums")); };
   bool good = true, whole = true;
   taking.clear();
   const Intervals intervals = exactly(range);

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "AddressIntervals.h"
+#include "ArgumentBindings.h"
 #include "Collectives.h"
 #include "Model.h"
-#include "SlotBindings.h"
 
 #include <algorithm>
 #include <memory>

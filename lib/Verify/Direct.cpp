@@ -8,7 +8,7 @@ using namespace zorse::verify;
 namespace {
 
 /// Alignment of the terms of sums, in bytes.
-constexpr int64_t kPartAlignment = 512, kSlotAlignment = 64;
+constexpr int64_t kPartAlignment = 512, kArgumentAlignment = 64;
 
 bool overlap(const bundle::Region &a, const bundle::Region &b) {
   return a.bytes() && b.bytes() && a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() && b.offset() < a.offset() + a.bytes();
@@ -32,7 +32,7 @@ bool Device::checkParts(const bundle::Instruction &instruction, const bundle::Re
   if (bytes < 0 || int64_t(parts.bytes()) != bytes)
     return report(Code::Size, id,
                   where(instruction) + ": its terms have " + std::to_string(parts.bytes()) + " bytes, expects " + std::to_string(bytes));
-  if (parts.offset() % uint64_t(kSlotAlignment))
+  if (parts.offset() % uint64_t(kArgumentAlignment))
     return report(Code::Alignment, id,
                   where(instruction) + ": its terms start at byte " + std::to_string(parts.offset()) + ", expects a multiple of 64");
   return true;
@@ -60,7 +60,7 @@ bool Device::checkDirect(int index) {
            report(Code::Reach, id, where(instruction) + ": is a direct transfer but uses host memory, expects device memory");
   };
   auto aligned = [&](uint64_t offset) {
-    return offset % uint64_t(kSlotAlignment) == 0 ||
+    return offset % uint64_t(kArgumentAlignment) == 0 ||
            report(Code::Alignment, id, where(instruction) + ": its sum starts at byte " + std::to_string(offset) + ", expects a multiple of 64");
   };
   switch (instruction.what_case()) {
@@ -82,10 +82,10 @@ bool Device::checkDirect(int index) {
     int64_t largest = 0, terms = 0;
     for (const Shard &shard : bundle::shardsOf(reduce.shards()))
       largest = std::max(largest, shard.size());
-    bool slots = true;
+    bool arguments = true;
     for (const Compact::Run &run : held.shards.runs()) {
       terms = std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
-      slots = slots && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
+      arguments = arguments && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
     }
     const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of a slot
     if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize || (rounds && product(reduce.chunk(), size) % kPartAlignment))
@@ -97,7 +97,7 @@ bool Device::checkDirect(int index) {
     if (terms < 2)
       return !reduce.receive_buffer().bytes() || report(Code::Size, id, where(instruction) + ": has memory for terms that do not arrive");
     const int64_t bytes = product(reduce.chunk(), size);
-    return bytes >= 0 && slots &&
+    return bytes >= 0 && arguments &&
            checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms, (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
   }
   case bundle::Instruction::kAllReduce: {

@@ -17,7 +17,7 @@ struct Logical {
 
 /// The required content of a slot of a unit function, except for the samples of the call. It
 /// follows from unit and slot.
-struct UnitSlot {
+struct UnitArgument {
   bool exists = false; ///< whether the unit has it
   bool rows = false;   ///< true: the rows of the call; false: as in `value`
   int64_t fixedBytes = 0, bytesPerRow = 0;
@@ -26,17 +26,17 @@ struct UnitSlot {
 
 /// The slots of the unit functions that a program calls. They are computed once, because all cells
 /// call the same functions.
-class UnitSlots {
+class UnitArguments {
 public:
-  explicit UnitSlots(const Model &model) : model(model), functions(size_t(model.summary.units_size())) {}
+  explicit UnitArguments(const Model &model) : model(model), functions(size_t(model.summary.units_size())) {}
   /// The slots of a call with a unit. Valid until the next call of `of`.
-  const std::vector<UnitSlot> &of(const bundle::Call &call);
+  const std::vector<UnitArgument> &of(const bundle::Call &call);
 
 private:
   struct Function {
     uint32_t function;
     int64_t rows; ///< rows of the latest call
-    std::vector<UnitSlot> slots;
+    std::vector<UnitArgument> arguments;
   };
   const Model &model;
   std::vector<std::vector<Function>> functions; ///< per unit
@@ -53,6 +53,6 @@ bool fromCollective(Device &device, const bundle::Instruction &instruction, cons
 /// Computes the required contents of the slots of a call. For unit functions they follow from plan and summary; for
 /// updates, norms and loss sums from the extent of the declared value. Appends one value per slot. Reports a finding
 /// and returns false if a slot is not valid for the call, or if its size differs from its value's size.
-bool fromCall(Device &device, UnitSlots &units, const bundle::Instruction &instruction, const bundle::Call &call, std::vector<Logical> &values);
+bool fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction, const bundle::Call &call, std::vector<Logical> &values);
 
 } // namespace zorse::verify

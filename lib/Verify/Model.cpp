@@ -225,13 +225,13 @@ bool Model::checkSums(std::vector<Finding> &findings) {
         sum.function() >= uint32_t(functions.functions_size()))
       return fail(sum, "has an impossible type, number of terms or body");
     last[sum.type()] = sum.num_contributions();
-    const auto &slots = functions.functions(int(sum.function())).arguments();
-    bool good = slots.size() == int(sum.num_contributions()) + 1;
-    for (int s = 0; s < slots.size() && good; ++s) {
+    const auto &arguments = functions.functions(int(sum.function())).arguments();
+    bool good = arguments.size() == int(sum.num_contributions()) + 1;
+    for (int s = 0; s < arguments.size() && good; ++s) {
       const bool isSum = s == int(sum.num_contributions());
-      good = slots[s].kind() == (isSum ? bundle::SUM : bundle::CONTRIBUTION) && slots[s].index() == (isSum ? 0 : uint32_t(s)) &&
-             slots[s].mode() == (isSum ? bundle::WRITE : bundle::READ) && slots[s].type() == sum.type() && slots[s].bytes().fixed() == 0 &&
-             slots[s].bytes().per_row() == elementSize(sum.type());
+      good = arguments[s].kind() == (isSum ? bundle::SUM : bundle::CONTRIBUTION) && arguments[s].index() == (isSum ? 0 : uint32_t(s)) &&
+             arguments[s].mode() == (isSum ? bundle::WRITE : bundle::READ) && arguments[s].type() == sum.type() &&
+             arguments[s].bytes().fixed() == 0 && arguments[s].bytes().per_row() == elementSize(sum.type());
     }
     if (!good)
       return fail(sum, "has another body: expects its terms in their order, then the sum");
@@ -240,18 +240,19 @@ bool Model::checkSums(std::vector<Finding> &findings) {
 }
 
 bool Model::checkFunctions(std::vector<Finding> &findings) const {
-  return checkSlots(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
+  return checkArguments(findings) && checkUnitFunctions(findings) && checkParts(findings) && checkCommit(findings);
 }
 
-bool Model::checkSlots(std::vector<Finding> &findings) const {
+bool Model::checkArguments(std::vector<Finding> &findings) const {
   for (const auto &function : functions.functions()) {
     std::set<std::pair<int, uint32_t>> seen;
-    for (const auto &slot : function.arguments())
-      if (slot.kind() <= bundle::ARGUMENT_UNSPECIFIED || slot.kind() > bundle::SUM || slot.mode() < bundle::READ ||
-          slot.mode() > bundle::ACCUMULATE || extentBytes(slot.bytes(), 1) < 0 ||
-          (slot.kind() != bundle::WORKSPACE && !seen.insert({slot.kind(), slot.index()}).second)) {
-        findings.push_back({Code::Malformed, -1, -1,
-                            "body '" + function.name() + "': slot '" + slot.name() + "' has an impossible kind, mode or size, or is listed twice"});
+    for (const auto &argument : function.arguments())
+      if (argument.kind() <= bundle::ARGUMENT_UNSPECIFIED || argument.kind() > bundle::SUM || argument.mode() < bundle::READ ||
+          argument.mode() > bundle::ACCUMULATE || extentBytes(argument.bytes(), 1) < 0 ||
+          (argument.kind() != bundle::WORKSPACE && !seen.insert({argument.kind(), argument.index()}).second)) {
+        findings.push_back(
+            {Code::Malformed, -1, -1,
+             "body '" + function.name() + "': slot '" + argument.name() + "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -261,33 +262,33 @@ bool Model::checkSlots(std::vector<Finding> &findings) const {
 /// Unit functions only read values of other tasks, write their outputs completely and add
 /// gradients.
 bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
-  auto allowed = [](const bundle::FunctionArgument &slot) {
-    switch (slot.kind()) {
+  auto allowed = [](const bundle::FunctionArgument &argument) {
+    switch (argument.kind()) {
     case bundle::PARAMETER:
     case bundle::INPUT:
     case bundle::BOUNDARY_IN:
     case bundle::SCALARS:
-      return slot.mode() == bundle::READ;
+      return argument.mode() == bundle::READ;
     case bundle::BOUNDARY_OUT:
     case bundle::LOSS:
-      return slot.mode() == bundle::WRITE || slot.mode() == bundle::READ;
+      return argument.mode() == bundle::WRITE || argument.mode() == bundle::READ;
     case bundle::PARAMETER_GRADIENT:
     case bundle::BOUNDARY_IN_GRADIENT:
-      return slot.mode() == bundle::ACCUMULATE || slot.mode() == bundle::WRITE;
+      return argument.mode() == bundle::ACCUMULATE || argument.mode() == bundle::WRITE;
     case bundle::SAVED:
     case bundle::SAVED_FOR_WEIGHT_GRAD:
     case bundle::BOUNDARY_OUT_GRADIENT:
-      return slot.mode() != bundle::ACCUMULATE;
+      return argument.mode() != bundle::ACCUMULATE;
     default:
-      return slot.kind() == bundle::WORKSPACE;
+      return argument.kind() == bundle::WORKSPACE;
     }
   };
   for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u)
     for (uint32_t function : functionsOf(u))
-      for (const auto &slot : functions.functions(int(function)).arguments())
-        if (const auto &unit = summary.units(int(u)); !allowed(slot)) {
+      for (const auto &argument : functions.functions(int(function)).arguments())
+        if (const auto &unit = summary.units(int(u)); !allowed(argument)) {
           findings.push_back({Code::Malformed, -1, -1,
-                              "body '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': slot '" + slot.name() +
+                              "body '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': slot '" + argument.name() +
                                   "' has a kind or mode that unit functions do not have"});
           return false;
         }
@@ -298,9 +299,9 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
 /// of parameters, and only they have a deferred block.
 bool Model::checkParts(std::vector<Finding> &findings) const {
   auto has = [&](uint32_t function, bundle::ArgumentKind kind, int64_t index) {
-    const auto &slots = functions.functions(int(function)).arguments();
-    return std::any_of(slots.begin(), slots.end(),
-                       [&](const auto &slot) { return slot.kind() == kind && (index < 0 || slot.index() == uint32_t(index)); });
+    const auto &arguments = functions.functions(int(function)).arguments();
+    return std::any_of(arguments.begin(), arguments.end(),
+                       [&](const auto &argument) { return argument.kind() == kind && (index < 0 || argument.index() == uint32_t(index)); });
   };
   for (uint32_t u = 0; u < uint32_t(summary.units_size()); ++u) {
     const auto &unit = summary.units(int(u));
@@ -309,9 +310,10 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
       return false;
     };
     if (repeated[u])
-      for (const auto &slot : functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
-        if (slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE && (slot.kind() != bundle::SAVED || slot.mode() != bundle::WRITE))
-          return fail("the body that recomputes its saved block changes slot '" + slot.name() + "', too");
+      for (const auto &argument : functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
+        if (argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE &&
+            (argument.kind() != bundle::SAVED || argument.mode() != bundle::WRITE))
+          return fail("the body that recomputes its saved block changes slot '" + argument.name() + "', too");
     if (has(functionOf(unit, Function::FORWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1) ||
         has(functionOf(unit, Function::BACKWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1))
       return fail("only the parts of a split backward have a deferred block");
@@ -320,10 +322,10 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
     const uint32_t inputs = functionOf(unit, Function::INPUT_GRADIENTS), weights = functionOf(unit, Function::WEIGHT_GRADIENTS);
     if (has(inputs, bundle::PARAMETER_GRADIENT, -1) || has(weights, bundle::BOUNDARY_IN_GRADIENT, -1))
       return fail("the first part of its backward makes gradients of values only, the second those of parameters only");
-    for (const auto &slot : functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
-      if ((slot.kind() == bundle::PARAMETER_GRADIENT && !has(weights, slot.kind(), slot.index())) ||
-          (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, slot.kind(), slot.index())))
-        return fail("slot '" + slot.name() + "' of its backward is in neither part");
+    for (const auto &argument : functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
+      if ((argument.kind() == bundle::PARAMETER_GRADIENT && !has(weights, argument.kind(), argument.index())) ||
+          (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, argument.kind(), argument.index())))
+        return fail("slot '" + argument.name() + "' of its backward is in neither part");
   }
   return true;
 }
@@ -331,8 +333,8 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
 /// The other bodies must have the slots through which the replay follows the commit.
 bool Model::checkCommit(std::vector<Finding> &findings) const {
   auto needs = [&](uint32_t index, bundle::ArgumentKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
-    for (const auto &slot : functions.functions(int(index)).arguments())
-      if (slot.kind() == kind && slot.index() == position && std::find(modes.begin(), modes.end(), slot.mode()) != modes.end())
+    for (const auto &argument : functions.functions(int(index)).arguments())
+      if (argument.kind() == kind && argument.index() == position && std::find(modes.begin(), modes.end(), argument.mode()) != modes.end())
         return true;
     findings.push_back({Code::Malformed, -1, -1, "body '" + functions.functions(int(index)).name() + "' has no slot for " + what});
     return false;
@@ -541,11 +543,11 @@ void Model::index() {
         for (const auto &segment : *segments)
           called.push_back(segment.functions(0)); // the bodies of other devices have the same slots
       for (uint32_t one : called)
-        for (const auto &slot : functions.functions(int(one)).arguments()) {
-          if (slot.kind() == bundle::PARAMETER_GRADIENT && slot.index() < uint32_t(unit.parameters_size()))
-            addOnce(parameterContributors[unit.parameters(int(slot.index()))], uint32_t(u));
-          if (slot.kind() == bundle::BOUNDARY_IN_GRADIENT && slot.index() < uint32_t(unit.values_in_size()))
-            addOnce(valueContributors[unit.values_in(int(slot.index()))], uint32_t(u));
+        for (const auto &argument : functions.functions(int(one)).arguments()) {
+          if (argument.kind() == bundle::PARAMETER_GRADIENT && argument.index() < uint32_t(unit.parameters_size()))
+            addOnce(parameterContributors[unit.parameters(int(argument.index()))], uint32_t(u));
+          if (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && argument.index() < uint32_t(unit.values_in_size()))
+            addOnce(valueContributors[unit.values_in(int(argument.index()))], uint32_t(u));
         }
     }
   }

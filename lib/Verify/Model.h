@@ -166,7 +166,7 @@ private:
   /// Whether everything that a unit names exists.
   bool isSound(const bundle::UnitInfo &unit) const;
   bool checkFunctions(std::vector<Finding> &findings) const;
-  bool checkSlots(std::vector<Finding> &findings) const;
+  bool checkArguments(std::vector<Finding> &findings) const;
   bool checkUnitFunctions(std::vector<Finding> &findings) const;
   bool checkParts(std::vector<Finding> &findings) const;
   bool checkCommit(std::vector<Finding> &findings) const;

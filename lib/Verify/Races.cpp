@@ -27,12 +27,12 @@ public:
       : model(device.getModel()), summary(model.summary), device(device.getProgram().device()), addresses(device.getAddresses()) {}
   std::vector<Touch> list;
 
-  void addSlot(const bundle::Call &call, const bundle::FunctionArgument &slot, uint32_t place) {
+  void addArgument(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place) {
     if (place == AddressIntervals::kAbsent)
       return;
-    const bool write = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
-    if (slot.kind() == bundle::SCALARS || slot.kind() == bundle::LOCAL_METRICS)
-      addBlock(call, slot, place, write);
+    const bool write = argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE;
+    if (argument.kind() == bundle::SCALARS || argument.kind() == bundle::LOCAL_METRICS)
+      addBlock(call, argument, place, write);
     else
       list.push_back({addresses[place].begin, place, write});
   }
@@ -113,7 +113,7 @@ private:
   Touch scalars[3];
 
   /// Scalars and sums share a block: each call accesses only its part of it.
-  void addBlock(const bundle::Call &call, const bundle::FunctionArgument &slot, uint32_t place, bool write) {
+  void addBlock(const bundle::Call &call, const bundle::FunctionArgument &argument, uint32_t place, bool write) {
     auto part = [&](int64_t from, int64_t to) {
       const int64_t begin = addresses[place].begin, end = std::min(begin + to, addresses[place].end);
       return Touch{begin + from, begin + from < end ? addresses.number(begin + from, end) : AddressIntervals::kAbsent, false};
@@ -123,7 +123,7 @@ private:
       if (part.place != AddressIntervals::kAbsent)
         list.push_back(part);
     };
-    if (slot.kind() == bundle::LOCAL_METRICS) {
+    if (argument.kind() == bundle::LOCAL_METRICS) {
       if (!write)
         return list.push_back({addresses[place].begin, place, false});
       if (call.function() != summary.sum_loss_function())
@@ -196,14 +196,14 @@ private:
 
   /// Collects the bytes that the program accesses.
   void collectTouches() {
-    size_t slot = 0;
+    size_t argument = 0;
     touches.list.reserve(bound.size() * 2);
     for (int e = 0; e < program.instructions_size(); ++e) {
       const auto &instruction = program.instructions(e);
       for (const bundle::Call &call : instruction.compute().calls()) {
-        const auto &slots = model.functions.functions(int(call.function())).arguments();
-        for (const auto &of : slots)
-          touches.addSlot(call, of, bound[slot++]);
+        const auto &arguments = model.functions.functions(int(call.function())).arguments();
+        for (const auto &of : arguments)
+          touches.addArgument(call, of, bound[argument++]);
         ends.push_back(uint32_t(touches.list.size()));
       }
       touches.addTransfer(instruction);

@@ -87,7 +87,7 @@ bool Device::isByHost(int index) const {
   if (compute.task() != bundle::Compute::UPDATE_GROUP)
     return false;
   for (const bundle::Call &call : compute.calls()) {
-    const bundle::SlotBindings bindings(program, call);
+    const bundle::ArgumentBindings bindings(program, call);
     for (int s = 0; s < bindings.size(); ++s)
       if (const bundle::Region &region = bindings[s].region; region.bytes())
         return region.arena() < uint32_t(program.arenas_size()) && program.arenas(int(region.arena())).kind() != bundle::DEVICE;
@@ -105,7 +105,7 @@ bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Cal
   if (call.rows() < 1 || call.rows() > kMaxSize || call.sample_base() < 0 || call.sample_base() > kMaxSize)
     return report(Code::Malformed, id,
                   where(instruction) + ": " + std::to_string(call.rows()) + " rows from " + std::to_string(call.sample_base()) + " are impossible");
-  const bundle::SlotBindings bindings(program, call);
+  const bundle::ArgumentBindings bindings(program, call);
   if (bindings.size() != function.arguments_size())
     return report(Code::Malformed, id,
                   where(instruction) + ": body '" + function.name() + "' has " + std::to_string(function.arguments_size()) +
@@ -113,21 +113,21 @@ bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Cal
   if (!bindings.complete())
     return report(Code::Malformed, id, where(instruction) + ": binds a slot of '" + function.name() + "' to a region or a value that does not exist");
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = function.arguments(s);
-    const bundle::SlotBinding binding = bindings[s];
+    const auto &argument = function.arguments(s);
+    const bundle::ArgumentBinding binding = bindings[s];
     const bundle::Region &region = binding.region;
-    auto what = [&] { return where(instruction) + ": slot '" + slot.name() + "' of '" + function.name() + "'"; };
-    if (!checkRegion(region, &instruction, slot.name(), /*mayBeAbsent=*/true))
+    auto what = [&] { return where(instruction) + ": slot '" + argument.name() + "' of '" + function.name() + "'"; };
+    if (!checkRegion(region, &instruction, argument.name(), /*mayBeAbsent=*/true))
       return false;
-    int64_t expected = extentBytes(slot.bytes(), call.rows());
-    bool enough = slot.kind() == bundle::WORKSPACE ? int64_t(region.bytes()) >= expected : int64_t(region.bytes()) == expected;
+    int64_t expected = extentBytes(argument.bytes(), call.rows());
+    bool enough = argument.kind() == bundle::WORKSPACE ? int64_t(region.bytes()) >= expected : int64_t(region.bytes()) == expected;
     if (expected < 0 || !enough)
       return report(Code::Size, id,
                     what() + " expects " + std::to_string(expected) + " bytes for " + std::to_string(call.rows()) + " rows, found " +
                         std::to_string(region.bytes()));
     if (region.bytes() && region.offset() % 64)
       return report(Code::Alignment, id, what() + " starts at byte " + std::to_string(region.offset()) + ", expects a multiple of 64");
-    if (binding.overwrite && slot.mode() != bundle::ACCUMULATE)
+    if (binding.overwrite && argument.mode() != bundle::ACCUMULATE)
       return report(Code::Call, id, what() + " is not accumulated to, but bound with overwrite");
     if (region.bytes() && (program.arenas(int(region.arena())).kind() == bundle::DEVICE) == byHost)
       return report(Code::Reach, id,

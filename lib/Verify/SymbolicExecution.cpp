@@ -5,24 +5,25 @@ using namespace zorse::verify;
 
 void SymbolicExecution::call(const bundle::Call &call) {
   const auto &function = model.functions.functions(int(call.function()));
-  const Logical *values = slots.data() + nextSlot;
-  const uint32_t *numbers = bound.data() + nextSlot;
-  const bundle::SlotBindings bindings(program, call);
-  nextSlot += size_t(bindings.size());
+  const Logical *values = arguments.data() + nextArgument;
+  const uint32_t *numbers = bound.data() + nextArgument;
+  const bundle::ArgumentBindings bindings(program, call);
+  nextArgument += size_t(bindings.size());
 
   // Reads come first: slots of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = function.arguments(s);
-    if (slot.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent || (slot.mode() != bundle::READ && slot.mode() != bundle::UPDATE))
+    const auto &argument = function.arguments(s);
+    if (argument.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent ||
+        (argument.mode() != bundle::READ && argument.mode() != bundle::UPDATE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
-    if (slot.kind() == bundle::SCALARS)
-      requireScalars(range, call.unit() < 0 && slot.mode() == bundle::READ && model.isUpdate(call.function()), seedsFor(call));
-    else if (slot.kind() == bundle::LOCAL_METRICS) {
-      if (slot.mode() == bundle::READ)
+    if (argument.kind() == bundle::SCALARS)
+      requireScalars(range, call.unit() < 0 && argument.mode() == bundle::READ && model.isUpdate(call.function()), seedsFor(call));
+    else if (argument.kind() == bundle::LOCAL_METRICS) {
+      if (argument.mode() == bundle::READ)
         model.plan.commitsByGroup ? requireNoSums(range) : requireSums(range, /*global=*/true, /*norm=*/true, /*loss=*/true);
     } else
-      requireSlot(range, values[s]);
+      requireArgument(range, values[s]);
   }
   std::vector<Contribution> norm, loss;
   for (int s = 0; s < bindings.size() && call.unit() < 0; ++s) {
@@ -40,14 +41,14 @@ void SymbolicExecution::call(const bundle::Call &call) {
     }
   }
   for (int s = 0; s < bindings.size(); ++s) {
-    const auto &slot = function.arguments(s);
-    if (numbers[s] == AddressIntervals::kAbsent || (slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE))
+    const auto &argument = function.arguments(s);
+    if (numbers[s] == AddressIntervals::kAbsent || (argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE))
       continue;
     const IntervalRange range = addresses[numbers[s]];
-    bool overwrite = bindings[s].overwrite || slot.mode() == bundle::WRITE;
-    if (slot.kind() == bundle::WORKSPACE) {
+    bool overwrite = bindings[s].overwrite || argument.mode() == bundle::WRITE;
+    if (argument.kind() == bundle::WORKSPACE) {
       scratch(range);
-    } else if (slot.kind() == bundle::LOCAL_METRICS) {
+    } else if (argument.kind() == bundle::LOCAL_METRICS) {
       bool isNorm = call.function() == model.summary.norm_function();
       Content sums;
       sums.kind = bundle::Value::LOCAL_METRICS;
@@ -58,20 +59,20 @@ void SymbolicExecution::call(const bundle::Call &call) {
                         nullptr);
         overwrite = false;
       }
-    } else if (slot.kind() == bundle::SCALARS) { // decision or seeds
+    } else if (argument.kind() == bundle::SCALARS) { // decision or seeds
       Logical decided;
       decided.kind = bundle::Value::STEP_SCALARS;
       Content content = contentOf(decided, range.begin);
       const bool scales = model.isScaling(call.unit(), call.function());
       content.id = scales ? 2 : 1;
       writeBytes(scales ? part(range, Block::seedsBegin, Block::scalarsEnd) : part(range, Block::decidedBegin, Block::decidedEnd), content);
-    } else if (slot.kind() == bundle::PARAMETER_GRADIENT || slot.kind() == bundle::BOUNDARY_IN_GRADIENT) {
-      bool parameter = slot.kind() == bundle::PARAMETER_GRADIENT;
+    } else if (argument.kind() == bundle::PARAMETER_GRADIENT || argument.kind() == bundle::BOUNDARY_IN_GRADIENT) {
+      bool parameter = argument.kind() == bundle::PARAMETER_GRADIENT;
       Contribution contribution{uint32_t(call.unit()), 0, parameter ? call.sample_base() : 0, parameter ? call.sample_base() + call.rows() : 0};
-      accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &slot);
-    } else if (slot.mode() == bundle::UPDATE) {
+      accumulateBytes(range, contentOf(values[s], range.begin), contribution, overwrite, &argument);
+    } else if (argument.mode() == bundle::UPDATE) {
       Logical next = values[s];
-      if (slot.kind() == bundle::STATE || slot.kind() == bundle::OPTIMIZER_STEP) {
+      if (argument.kind() == bundle::STATE || argument.kind() == bundle::OPTIMIZER_STEP) {
         ++next.version;
         write(range, next);
       } else {
@@ -205,13 +206,13 @@ void SymbolicExecution::copyScalars(const IntervalRange &from, const IntervalRan
 /// are then unreliable.
 bool SymbolicExecution::prepare() {
   bool good = true;
-  UnitSlots units(model);
-  slots.reserve(bound.size());
+  UnitArguments units(model);
+  arguments.reserve(bound.size());
   transfers.reserve(size_t(program.instructions_size()));
   for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
     if (instruction().has_compute())
       for (const bundle::Call &call : instruction().compute().calls())
-        good = fromCall(device, units, instruction(), call, slots) && good;
+        good = fromCall(device, units, instruction(), call, arguments) && good;
     else
       good = declareTransfer() && good;
     good = checkMoved() && good;
@@ -357,7 +358,7 @@ void SymbolicExecution::run() {
   for (bool evaluation : {false, true}) {
     evaluating = evaluation;
     load();
-    nextSlot = nextTransfer = 0;
+    nextArgument = nextTransfer = 0;
     for (current = 0; current < program.instructions_size() && !device.full(); ++current) {
       const bundle::Instruction &e = instruction();
       bool runs = !evaluating || e.phase() == bundle::LOAD || e.phase() == bundle::GATHER || e.phase() == bundle::FORWARD ||
@@ -366,7 +367,7 @@ void SymbolicExecution::run() {
         runs ? transfer() : (void)++nextTransfer;
       } else {
         for (const bundle::Call &c : e.compute().calls())
-          runs ? call(c) : (void)(nextSlot += size_t(bundle::SlotBindings(program, c).size()));
+          runs ? call(c) : (void)(nextArgument += size_t(bundle::ArgumentBindings(program, c).size()));
       }
     }
     if (device.full())

@@ -92,12 +92,12 @@ private:
   IntervalMap<Content> memory; ///< contents of all arenas
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
-  std::vector<Logical> slots;       ///< of all calls, in the order of `bound`
+  std::vector<Logical> arguments;   ///< of all calls, in the order of `bound`
   std::vector<Logical> transfers;   ///< of all other entries
   std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by entry
   bool evaluating = false;
   int32_t current = -1; ///< index of the entry being replayed
-  size_t nextSlot = 0, nextTransfer = 0;
+  size_t nextArgument = 0, nextTransfer = 0;
   IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
   std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
   std::vector<std::pair<uint32_t, uint32_t>> copies;
@@ -168,7 +168,7 @@ private:
                       [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
   }
   /// Requires that the bytes contain the value. Slots of calls mostly read a single parameter.
-  bool requireSlot(const IntervalRange &range, const Logical &value);
+  bool requireArgument(const IntervalRange &range, const Logical &value);
   bool require(const IntervalRange &range, const Logical &value);
   bool requireBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
     return holds(range.intervals, expected) || compareBytes(range, expected, value, parameter);
@@ -182,7 +182,7 @@ private:
   bool requireNoSums(const IntervalRange &sums);
   /// \param slot  the accumulator's slot, for messages; null: this device's sums
   bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
-                       const bundle::FunctionArgument *slot);
+                       const bundle::FunctionArgument *argument);
   bool checkGradient(const ContributionList &list, uint32_t parameter);
   bool tileRows(const std::vector<Contribution> &contributions, const std::vector<uint32_t> &units) const;
   bool checkValueGradient(const ContributionList &list, const Logical &value);

@@ -130,7 +130,7 @@ private:
     only([&](uint32_t function) { return statistic ? function == moving : function == decay || function == plain; }, "an update");
     for (const bundle::Call &call : compute.calls()) {
       const auto &function = model.functions.functions(int(call.function()));
-      const bundle::Value *parameters = checkSlots(
+      const bundle::Value *parameters = checkArguments(
           call, [&](int s) { return function.arguments(s).kind() == bundle::STATE; },
           [&](int s) { return "slot '" + function.arguments(s).name() + "' "; });
       if (!parameters)
@@ -148,14 +148,14 @@ private:
       return fail(Code::Task, "group " + std::to_string(compute.group()) + " does not exist or is read as it is");
     only([&](uint32_t function) { return function == model.summary.cast_function(); }, "the cast");
     for (const bundle::Call &call : compute.calls())
-      checkSlots(call, [](int) { return true; }, [](int) { return std::string(); });
+      checkArguments(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
   /// All slots for which `counts` holds must be of the task's group and of one range. Returns the
   /// first, or null if there is none.
-  template <typename Counts, typename Name> const bundle::Value *checkSlots(const bundle::Call &call, Counts counts, Name name) {
+  template <typename Counts, typename Name> const bundle::Value *checkArguments(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
-    const bundle::SlotBindings bindings(device.getProgram(), call);
+    const bundle::ArgumentBindings bindings(device.getProgram(), call);
     for (int s = 0; s < bindings.size(); ++s) {
       if (!counts(s))
         continue;

@@ -59,7 +59,7 @@ step::Plan makePlan(const Options &o) {
 struct Made {
   uint32_t ids;
   double seconds; ///< step time
-  size_t instructions = 0, slots = 0;
+  size_t instructions = 0, arguments = 0;
 };
 
 Result<Made> time(const test::SyntheticModel &model, const step::Plan &plan) {
@@ -78,7 +78,7 @@ Result<Made> expand(const test::SyntheticModel &model, const step::Plan &plan) {
   const auto graph = step::lowerPlan(model.summary, plan, options);
   if (graph.failed())
     return graph.error();
-  return Made{graph->numInstructions, graph->stepTime, graph->instructions.size(), graph->slots.size()};
+  return Made{graph->numInstructions, graph->stepTime, graph->instructions.size(), graph->arguments.size()};
 }
 
 } // namespace
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
     length = made->ids;
     if (run == 0)
       printf("%zu devices, %zu cells, %zu entries, %u ids, %zu slots, step %.6g s\n", plan.devices.size(), plan.cells.size(), made->instructions,
-             made->ids, made->slots, made->seconds);
+             made->ids, made->arguments, made->seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   std::sort(processors.begin(), processors.end());

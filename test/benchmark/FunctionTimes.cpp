@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
     // Update bodies are called with a number of elements, not of samples.
     int64_t functionRows = llvm::StringRef(function.name()).starts_with("update") ? 10000000 : rows;
     std::printf("\n%s\n", function.name().c_str());
-    std::vector<runtime::DeviceAddress> slots;
+    std::vector<runtime::DeviceAddress> addresses;
     std::vector<uint8_t> overwrite(function.arguments_size(), 1);
     for (const bundle::FunctionArgument &slot : function.arguments()) {
       size_t bytes = (slot.bytes().fixed() + slot.bytes().per_row() * functionRows + 127) / 64 * 64;
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
       if (!integers)
         for (size_t i = 0; i < bytes / 4; ++i)
           reinterpret_cast<float *>(data)[i] = 0.01f * static_cast<float>(i % 97);
-      slots.push_back(runtime::DeviceAddress::ofHost(data));
+      addresses.push_back(runtime::DeviceAddress::ofHost(data));
     }
     double total = 0, products = 0;
     for (const bundle::Launch &launch : function.launches()) {
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
       double best = 1e9;
       for (int repeat = 0; repeat < 4; ++repeat) {
         double begin = now();
-        auto status = (*device)->runFunction(one, {{functionRows}, slots.data(), overwrite.data()});
+        auto status = (*device)->runFunction(one, {{functionRows}, addresses.data(), overwrite.data()});
         if (status.failed()) {
           std::fprintf(stderr, "%s\n", status.message().c_str());
           return 1;
@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
       }
     }
     std::printf("  %8.3f ms  in all, %.1f %% in products\n", total * 1e3, 100 * products / total);
-    for (runtime::DeviceAddress slot : slots)
+    for (runtime::DeviceAddress slot : addresses)
       std::free(slot.onHost());
   }
   return 0;

@@ -93,8 +93,8 @@ Text &Text::result(const std::string &value, const std::string &of, const std::s
 }
 
 Text &Text::wideOut(const std::string &value, char shape) {
-  const std::string slot = isSampled(shape) ? "boundary_out" + std::to_string(outs++) : "parameter_gradient" + std::to_string(gradients++);
-  return result(value, std::string("$") + shape, "@@" + slot);
+  const std::string argument = isSampled(shape) ? "boundary_out" + std::to_string(outs++) : "parameter_gradient" + std::to_string(gradients++);
+  return result(value, std::string("$") + shape, "@@" + argument);
 }
 
 Text &Text::narrowOut(const std::string &value, char shape) {

@@ -29,7 +29,7 @@ public:
   }
 
   std::string run(int function, const Call &call) override {
-    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
+    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.arguments, call.overwrite};
     std::vector<std::string> findings = emulator::runFunction(*code, *products, library.functions(function), emulated);
     return findings.empty() ? "" : findings.front();
   }
@@ -73,23 +73,23 @@ public:
   std::string run(int index, const Call &call) override {
     const bundle::CompiledFunction &function = library.functions(index);
     std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
-    std::vector<runtime::DeviceAddress> slots;
+    std::vector<runtime::DeviceAddress> addresses;
     std::vector<size_t> sizes;
     for (int s = 0; s < function.arguments_size(); ++s) {
       sizes.push_back(size_t(function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows));
       auto made = device->allocate(bundle::DEVICE, sizes.back() + 64, {});
       if (made.failed())
         return made.message();
-      slots.push_back((*made)->base());
+      addresses.push_back((*made)->base());
       memory.push_back(std::move(*made));
-      if (runtime::Status status = device->write(slots.back(), call.slots[size_t(s)], sizes.back()); status.failed())
+      if (runtime::Status status = device->write(addresses.back(), call.arguments[size_t(s)], sizes.back()); status.failed())
         return status.message();
     }
-    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, slots.data(), call.overwrite.data()};
+    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, addresses.data(), call.overwrite.data()};
     if (runtime::Status status = device->runFunction(uint32_t(index), arguments); status.failed())
       return status.message();
     for (int s = 0; s < function.arguments_size(); ++s)
-      if (runtime::Status status = device->read(call.slots[size_t(s)], slots[size_t(s)], sizes[size_t(s)]); status.failed())
+      if (runtime::Status status = device->read(call.arguments[size_t(s)], addresses[size_t(s)], sizes[size_t(s)]); status.failed())
         return status.message();
     return "";
   }

@@ -47,8 +47,8 @@ ElementKind kindOf(bundle::ElementType type) {
 }
 
 /// Finds the first element that differs. All NaNs are equal, because PTX does not specify the bits of f32 NaNs.
-std::string compareSlot(const bundle::FunctionArgument &slot, const char *got, const char *expected, size_t bytes) {
-  const ElementKind kind = kindOf(slot.type());
+std::string compareArgument(const bundle::FunctionArgument &argument, const char *got, const char *expected, size_t bytes) {
+  const ElementKind kind = kindOf(argument.type());
   for (size_t at = 0; at + kind.bytes <= bytes; at += kind.bytes)
     if (std::memcmp(got + at, expected + at, kind.bytes) != 0 && !(kind.isNaN(got + at) && kind.isNaN(expected + at))) {
       uint64_t bits[2] = {};
@@ -56,20 +56,20 @@ std::string compareSlot(const bundle::FunctionArgument &slot, const char *got, c
       std::memcpy(&bits[1], got + at, kind.bytes);
       char text[160];
       std::snprintf(text, sizeof text, "element %zu of slot kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
-                    int(slot.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
+                    int(argument.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
       return text;
     }
   return "";
 }
 
-size_t sizeOf(const bundle::FunctionArgument &slot, int64_t rows) { return size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows); }
+size_t sizeOf(const bundle::FunctionArgument &argument, int64_t rows) { return size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows); }
 
 /// Copies of slots at multiples of 128 bytes.
-class Slots {
+class Arguments {
 public:
-  Slots(const bundle::CompiledFunction &function, int64_t rows) {
-    for (const bundle::FunctionArgument &slot : function.arguments()) {
-      sizes.push_back(sizeOf(slot, rows));
+  Arguments(const bundle::CompiledFunction &function, int64_t rows) {
+    for (const bundle::FunctionArgument &argument : function.arguments()) {
+      sizes.push_back(sizeOf(argument, rows));
       memory.emplace_back(sizes.back() / sizeof(Line) + 1);
       addresses.push_back(memory.back().data()->bytes);
     }
@@ -92,11 +92,11 @@ private:
   std::vector<std::vector<Line>> memory;
 };
 
-std::string compareSlots(const bundle::CompiledFunction &function, const std::vector<char *> &got, const std::vector<const char *> &expected,
-                         int64_t rows) {
+std::string compareArguments(const bundle::CompiledFunction &function, const std::vector<char *> &got, const std::vector<const char *> &expected,
+                             int64_t rows) {
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &slot = function.arguments(s); slot.mode() != bundle::READ)
-      if (std::string problem = compareSlot(slot, got[size_t(s)], expected[size_t(s)], sizeOf(slot, rows)); !problem.empty())
+    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ)
+      if (std::string problem = compareArgument(argument, got[size_t(s)], expected[size_t(s)], sizeOf(argument, rows)); !problem.empty())
         return problem;
   return "";
 }
@@ -122,22 +122,23 @@ public:
 
   std::string run(int index, const Call &call) override {
     const bundle::CompiledFunction &function = library.functions(index);
-    Slots slots(function, call.rows);
-    for (size_t s = 0; s < slots.sizes.size(); ++s)
-      std::memcpy(slots.addresses[s], call.slots[s], slots.sizes[s]);
-    const std::vector<std::vector<char>> before = slots.contents(call.slots);
+    Arguments arguments(function, call.rows);
+    for (size_t s = 0; s < arguments.sizes.size(); ++s)
+      std::memcpy(arguments.addresses[s], call.arguments[s], arguments.sizes[s]);
+    const std::vector<std::vector<char>> before = arguments.contents(call.arguments);
     Call other = call;
-    other.slots = slots.addresses;
+    other.arguments = arguments.addresses;
     if (std::string problem = bitcode->run(index, other); !problem.empty())
       return "the emulator of bitcode: " + problem;
     if (!program)
       return "";
-    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.slots, call.overwrite};
+    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.arguments, call.overwrite};
     const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, function, emulated, options.seed + 1000 * runs++);
     if (options.recording)
       options.recording->runs.push_back(
-          {function, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, slots.contents(slots.addresses)});
-    return findings.empty() ? compareSlots(function, call.slots, {other.slots.begin(), other.slots.end()}, call.rows) : findings.front();
+          {function, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, arguments.contents(arguments.addresses)});
+    return findings.empty() ? compareArguments(function, call.arguments, {other.arguments.begin(), other.arguments.end()}, call.rows)
+                            : findings.front();
   }
 
 private:
@@ -164,13 +165,13 @@ std::string conformance::runAgain(const std::string &text, const RecordedRun &ru
   const auto program = ptx::Program::load(text, error);
   if (!program)
     return error;
-  Slots slots(run.function, run.rows);
+  Arguments arguments(run.function, run.rows);
   std::vector<const char *> expected;
-  for (size_t s = 0; s < slots.sizes.size(); ++s) {
-    std::memcpy(slots.addresses[s], run.before[s].data(), slots.sizes[s]);
+  for (size_t s = 0; s < arguments.sizes.size(); ++s) {
+    std::memcpy(arguments.addresses[s], run.before[s].data(), arguments.sizes[s]);
     expected.push_back(run.after[s].data());
   }
-  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.instanceBase, slots.addresses, run.overwrite};
+  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.instanceBase, arguments.addresses, run.overwrite};
   const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.function, call, seed);
-  return findings.empty() ? compareSlots(run.function, slots.addresses, expected, run.rows) : findings.front();
+  return findings.empty() ? compareArguments(run.function, arguments.addresses, expected, run.rows) : findings.front();
 }

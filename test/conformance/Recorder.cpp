@@ -34,7 +34,7 @@ public:
     for (int s = 0; s < function.arguments_size(); ++s) {
       run.bytes.push_back(uint64_t(function.arguments(s).bytes().fixed() + function.arguments(s).bytes().per_row() * call.rows));
       if (!timed)
-        run.slots.emplace_back(call.slots[size_t(s)], run.bytes.back());
+        run.arguments.emplace_back(call.arguments[size_t(s)], run.bytes.back());
     }
     return "";
   }

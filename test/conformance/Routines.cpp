@@ -46,8 +46,8 @@ struct Routines {
 
   void prepare(const bundle::CompiledFunction &function) {
     buffers.clear();
-    for (const bundle::FunctionArgument &slot : function.arguments())
-      buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+    for (const bundle::FunctionArgument &argument : function.arguments())
+      buffers.emplace_back(size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
     for (double &sum : sums)
       sum = number();
     sums[0] = special(std::fabs(sums[0]) * std::ldexp(1.0, int(sizes.below(60)) - 20));
@@ -72,7 +72,7 @@ struct Routines {
   bool run(int function) {
     Machine::Call call{rows, 0, 0, {}, std::vector<uint8_t>(buffers.size(), 0)};
     for (test::Buffer &buffer : buffers)
-      call.slots.push_back(buffer.data.get());
+      call.arguments.push_back(buffer.data.get());
     outcome.kernels += compiled.library.functions(function).launches_size();
     outcome.problem = machine.run(function, call);
     return outcome.problem.empty();

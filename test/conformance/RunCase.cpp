@@ -1,6 +1,6 @@
 #include "RunCase.h"
 
-#include "../../lib/Codegen/Common/Slots.h"
+#include "../../lib/Codegen/Common/ArgumentLayout.h"
 
 #include "CodegenHarness.h"
 #include "TensorBytes.h"
@@ -88,24 +88,24 @@ struct Runner {
     return tensor;
   }
 
-  char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
-    const bool scalars = isSlot(slot, SlotKind::Scalars);
+  char *address(std::vector<Buffer> &buffers, ArgumentAttr attribute) {
+    const bool scalars = isOfKind(attribute, ArgumentKind::Scalars);
     for (int i = 0; i < compiled.arguments_size(); ++i)
-      if (int(compiled.arguments(i).kind()) == int(slot.getKind()) && (scalars || compiled.arguments(i).index() == slot.getIndex()))
-        return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(slot) : 0);
+      if (int(compiled.arguments(i).kind()) == int(attribute.getKind()) && (scalars || compiled.arguments(i).index() == attribute.getIndex()))
+        return buffers[size_t(i)].data.get() + (scalars ? codegen::offsetOfScalar(attribute) : 0);
     return nullptr;
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
-  bool accumulates(unsigned result) { return isSlot(slotOfResult(function, result), SlotKind::ParameterGradient); }
+  bool accumulates(unsigned result) { return isOfKind(attributeOfResult(function, result), ArgumentKind::ParameterGradient); }
 
   std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
     Machine::Call call{rows, options.sampleBase, options.instanceBase, {}, {}};
-    for (const bundle::FunctionArgument &slot : compiled.arguments()) {
-      Buffer &buffer = buffers.emplace_back(size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
-      call.slots.push_back(buffer.data.get());
-      if (slot.kind() == bundle::SCALARS) {
+    for (const bundle::FunctionArgument &argument : compiled.arguments()) {
+      Buffer &buffer = buffers.emplace_back(size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
+      call.arguments.push_back(buffer.data.get());
+      if (argument.kind() == bundle::SCALARS) {
         abi::StepScalars scalars{};
         scalars.step = options.step;
         scalars.seed = options.seed;
@@ -114,7 +114,7 @@ struct Runner {
     }
     call.overwrite.assign(buffers.size(), !add);
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      char *to = address(buffers, slotOfArgument(function, i));
+      char *to = address(buffers, attributeOfArgument(function, i));
       if (!to)
         return "no slot for argument " + std::to_string(i);
       write(to, getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
@@ -122,10 +122,10 @@ struct Runner {
     if (add)
       for (unsigned i = 0; i < function.getNumResults(); ++i)
         if (accumulates(i))
-          write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
+          write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(expected[i].values.size(), kBefore));
     std::string problem = machine.run(0, call);
     for (unsigned i = 0; problem.empty() && i < function.getNumResults(); ++i) {
-      const char *from = address(buffers, slotOfResult(function, i));
+      const char *from = address(buffers, attributeOfResult(function, i));
       const double before = add && accumulates(i) ? kBefore : 0;
       if (machine.records())
         machine.expect(expectation(i, from, buffers, expected[i].values, bands[i], before));
@@ -156,7 +156,7 @@ struct Runner {
     ExpectedResult out;
     for (const Buffer &buffer : buffers)
       if (from >= buffer.data.get() && from < buffer.data.get() + buffer.size) {
-        out.slot = uint32_t(&buffer - buffers.data());
+        out.argument = uint32_t(&buffer - buffers.data());
         out.offset = uint64_t(from - buffer.data.get());
       }
     const Type type = element(result);

@@ -34,7 +34,7 @@ public:
   struct Call {
     int64_t rows, sampleBase;
     uint64_t instanceBase;
-    std::vector<char *> slots; ///< one per slot of the body, aligned to 64 bytes
+    std::vector<char *> arguments; ///< one per slot of the body, aligned to 64 bytes
     std::vector<uint8_t> overwrite;
   };
   virtual std::string run(int function, const Call &call) = 0;

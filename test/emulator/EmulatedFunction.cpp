@@ -22,16 +22,17 @@ static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Compi
     accumulate |= uint64_t(!call.overwrite[kernel.operands(int(operand)).argument()]) << operand;
   grid.parameters = {uint64_t(call.rows), accumulate, uint64_t(call.sampleBase), call.instanceBase};
   for (const bundle::Pointer &pointer : kernel.operands()) {
-    const bundle::FunctionArgument &slot = function.arguments(int(pointer.argument()));
-    const auto begin = reinterpret_cast<uintptr_t>(call.slots[pointer.argument()]);
+    const bundle::FunctionArgument &argument = function.arguments(int(pointer.argument()));
+    const auto begin = reinterpret_cast<uintptr_t>(call.arguments[pointer.argument()]);
     grid.parameters.push_back(begin + uint64_t(pointer.fixed() + pointer.per_row() * call.rows));
-    grid.operands.push_back({begin, begin + uint64_t(at(slot.bytes(), call.rows)), slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE});
+    grid.operands.push_back(
+        {begin, begin + uint64_t(at(argument.bytes(), call.rows)), argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE});
   }
   return grid;
 }
 
 static char *addressOf(const bundle::Pointer &pointer, const EmulatedCall &call) {
-  return call.slots[pointer.argument()] + pointer.fixed() + pointer.per_row() * call.rows;
+  return call.arguments[pointer.argument()] + pointer.fixed() + pointer.per_row() * call.rows;
 }
 
 /// C = the product's f32 sums plus its bias, rounded once.
@@ -61,29 +62,29 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Co
   bundle::CompiledFunction one = function;
   one.clear_launches();
   *one.add_launches() = launch;
-  std::vector<runtime::DeviceAddress> slots;
-  slots.reserve(call.slots.size() + 1);
-  for (char *slot : call.slots)
-    slots.push_back(runtime::DeviceAddress::ofHost(slot));
+  std::vector<runtime::DeviceAddress> addresses;
+  addresses.reserve(call.arguments.size() + 1);
+  for (char *argument : call.arguments)
+    addresses.push_back(runtime::DeviceAddress::ofHost(argument));
   std::vector<float> sums;
   if (launch.matmul().has_bias()) {
     bundle::Matmul &product = *one.mutable_launches(0)->mutable_matmul();
     const int64_t m = at(product.m(), call.rows), n = at(product.n(), call.rows);
     sums.resize(size_t(m * n));
-    bundle::FunctionArgument &slot = *one.add_arguments();
-    slot.set_kind(bundle::WORKSPACE), slot.set_mode(bundle::WRITE);
-    slot.mutable_bytes()->set_fixed(product.m().fixed() * n * 4), slot.mutable_bytes()->set_per_row(product.m().per_row() * n * 4);
+    bundle::FunctionArgument &argument = *one.add_arguments();
+    argument.set_kind(bundle::WORKSPACE), argument.set_mode(bundle::WRITE);
+    argument.mutable_bytes()->set_fixed(product.m().fixed() * n * 4), argument.mutable_bytes()->set_per_row(product.m().per_row() * n * 4);
     product.clear_c();
     product.mutable_c()->set_argument(uint32_t(one.arguments_size() - 1));
     if (product.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED)
       product.set_operand_type(product.type());
     product.set_type(bundle::F32), product.set_ldc(n);
     product.clear_bias();
-    slots.push_back(runtime::DeviceAddress::ofHost(sums.data()));
+    addresses.push_back(runtime::DeviceAddress::ofHost(sums.data()));
   }
   std::vector<uint8_t> overwrite = call.overwrite;
-  overwrite.resize(slots.size(), 1);
-  runtime::Status status = products.runFunction(one, {{call.rows, call.sampleBase, call.instanceBase}, slots.data(), overwrite.data()});
+  overwrite.resize(addresses.size(), 1);
+  runtime::Status status = products.runFunction(one, {{call.rows, call.sampleBase, call.instanceBase}, addresses.data(), overwrite.data()});
   if (status.succeeded() && !sums.empty())
     addBias(launch.matmul(), sums, call);
   return status;

@@ -13,7 +13,7 @@ namespace zorse::emulator {
 struct EmulatedCall {
   int64_t rows = 1, sampleBase = 0;
   uint64_t instanceBase = 0;
-  std::vector<char *> slots;
+  std::vector<char *> arguments;
   std::vector<uint8_t> overwrite;
 };
 

@@ -65,19 +65,19 @@ int main(int argc, char **argv) {
     std::vector<std::vector<uint64_t>> buffers;
     emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
     std::mt19937 random(1); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
-    for (const bundle::FunctionArgument &slot : function.arguments()) {
-      const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+    for (const bundle::FunctionArgument &argument : function.arguments()) {
+      const size_t bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
       std::vector<uint64_t> &buffer = buffers.emplace_back(bytes / 8 + 32);
       auto *begin = reinterpret_cast<char *>(buffer.data());
       begin += (256 - reinterpret_cast<uintptr_t>(begin) % 256) % 256;
       buffer.resize(buffer.size() + 32);
       begin = reinterpret_cast<char *>(buffer.data());
       begin += (256 - reinterpret_cast<uintptr_t>(begin) % 256) % 256;
-      call.slots.push_back(begin);
-      if (slot.type() == bundle::F32)
+      call.arguments.push_back(begin);
+      if (argument.type() == bundle::F32)
         for (size_t i = 0; i < bytes / 4; ++i)
           reinterpret_cast<float *>(begin)[i] = float(random() % 1000) / 1000 - 0.5f;
-      else if (slot.kind() == bundle::INPUT)
+      else if (argument.kind() == bundle::INPUT)
         for (size_t i = 0; i < bytes / 8; ++i)
           reinterpret_cast<int64_t *>(begin)[i] = int64_t(random() % 50);
     }

@@ -35,8 +35,8 @@ bool interpret::readsSeeds(const bundle::ModelSummary &summary, uint32_t body) {
   return false;
 }
 
-int64_t interpret::slotBytes(const bundle::FunctionArgument &slot, int64_t rows) {
-  __int128 bytes = __int128(slot.bytes().per_row()) * rows + slot.bytes().fixed();
+int64_t interpret::argumentBytes(const bundle::FunctionArgument &argument, int64_t rows) {
+  __int128 bytes = __int128(argument.bytes().per_row()) * rows + argument.bytes().fixed();
   return bytes < 0 || bytes > (1 << 30) ? -1 : int64_t(bytes);
 }
 
@@ -66,48 +66,49 @@ static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, c
 /// \param saves  the body that recomputes the saved block, which then depends only on the slots of this body; null: it
 /// depends on all slots
 static void unit(const bundle::CompiledFunction &function, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
-                 int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+                 int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, instanceBase), forSaved = common;
-  std::vector<size_t> perRow(slots.size());
-  auto isForSaved = [&](const bundle::FunctionArgument &slot) {
-    return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(),
-                                 [&](const bundle::FunctionArgument &other) { return other.kind() == slot.kind() && other.index() == slot.index(); });
+  std::vector<size_t> perRow(arguments.size());
+  auto isForSaved = [&](const bundle::FunctionArgument &argument) {
+    return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(), [&](const bundle::FunctionArgument &other) {
+      return other.kind() == argument.kind() && other.index() == argument.index();
+    });
   };
   for (int s = 0; s < function.arguments_size(); ++s) {
-    const auto &slot = function.arguments(s);
-    perRow[s] = size_t(slot.bytes().per_row()) / 4;
+    const auto &argument = function.arguments(s);
+    perRow[s] = size_t(argument.bytes().per_row()) / 4;
     for (uint64_t *hash : {&common, &forSaved}) {
-      if (hash == &forSaved && !isForSaved(slot))
+      if (hash == &forSaved && !isForSaved(argument))
         continue;
-      if (slot.kind() == bundle::PARAMETER)
-        *hash = hashWords(*hash, slots[s], 0, slots[s].size());
-      if (slot.kind() == bundle::SCALARS)
-        *hash = hashWords(hashWords(*hash, slots[s], 0, kDecidedBegin), slots[s], kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
+      if (argument.kind() == bundle::PARAMETER)
+        *hash = hashWords(*hash, arguments[s], 0, arguments[s].size());
+      if (argument.kind() == bundle::SCALARS)
+        *hash = hashWords(hashWords(*hash, arguments[s], 0, kDecidedBegin), arguments[s], kSeedsBegin, seeds ? kScalarWords : kSeedsBegin);
     }
-    if (slot.kind() == bundle::PARAMETER_GRADIENT && overwrite[s])
-      slots[s].assign(slots[s].size(), 0);
+    if (argument.kind() == bundle::PARAMETER_GRADIENT && overwrite[s])
+      arguments[s].assign(arguments[s].size(), 0);
   }
   for (int64_t r = 0; r < rows; ++r) {
     uint64_t row = mix(common, uint64_t(sampleBase + r)), savedRow = mix(forSaved, uint64_t(sampleBase + r));
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).mode() == bundle::READ && perRow[s]) {
-        row = hashWords(row, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
+        row = hashWords(row, arguments[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
         if (isForSaved(function.arguments(s)))
-          savedRow = hashWords(savedRow, slots[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
+          savedRow = hashWords(savedRow, arguments[s], size_t(r) * perRow[s], size_t(r + 1) * perRow[s]);
       }
     for (int s = 0; s < function.arguments_size(); ++s) {
-      const auto &slot = function.arguments(s);
-      if (slot.mode() == bundle::READ || slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::SCALARS)
+      const auto &argument = function.arguments(s);
+      if (argument.mode() == bundle::READ || argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::SCALARS)
         continue;
-      uint64_t name = mix(slot.kind() == bundle::SAVED ? savedRow : row, uint64_t(slot.kind()), slot.index());
-      if (slot.kind() == bundle::PARAMETER_GRADIENT) {
-        for (size_t j = 0; j < slots[s].size(); ++j)
-          slots[s][j] += mix(name, j);
+      uint64_t name = mix(argument.kind() == bundle::SAVED ? savedRow : row, uint64_t(argument.kind()), argument.index());
+      if (argument.kind() == bundle::PARAMETER_GRADIENT) {
+        for (size_t j = 0; j < arguments[s].size(); ++j)
+          arguments[s][j] += mix(name, j);
         continue;
       }
-      bool adds = slot.mode() == bundle::ACCUMULATE && !overwrite[s];
+      bool adds = argument.mode() == bundle::ACCUMULATE && !overwrite[s];
       for (size_t j = 0; j < perRow[s]; ++j) {
-        uint64_t &word = slots[s][size_t(r) * perRow[s] + j];
+        uint64_t &word = arguments[s][size_t(r) * perRow[s] + j];
         word = (adds ? word : 0) + mix(name, j);
       }
     }
@@ -115,7 +116,7 @@ static void unit(const bundle::CompiledFunction &function, const bundle::Compile
 }
 
 void interpret::execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index, int64_t rows,
-                        int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite) {
+                        int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
   const auto &function = functions.functions(int(index));
   auto find = [&](bundle::ArgumentKind kind, uint32_t i) -> int {
     for (int s = 0; s < function.arguments_size(); ++s)
@@ -127,34 +128,34 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
   case Role::Unit: {
     const std::optional<Repeated> repeated = repeatedOf(summary, functions, index);
     return unit(function, repeated ? repeated->function : nullptr, readsSeeds(summary, index), repeated ? repeated->forward : index, rows, sampleBase,
-                instanceBase, slots, overwrite);
+                instanceBase, arguments, overwrite);
   }
   case Role::Update: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
-    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), slots[scalars], 0, kSeedsBegin) : mix(20, index);
+    uint64_t common = scalars >= 0 ? hashWords(mix(20, index), arguments[scalars], 0, kSeedsBegin) : mix(20, index);
     if (step >= 0)
-      common = hashWords(common, slots[step], 0, 2);
+      common = hashWords(common, arguments[step], 0, 2);
     std::vector<int> states;
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).kind() == bundle::STATE)
         states.push_back(s);
-    for (size_t e = 0; !states.empty() && e < slots[states[0]].size(); ++e) {
+    for (size_t e = 0; !states.empty() && e < arguments[states[0]].size(); ++e) {
       uint64_t all = common;
       for (int s : states)
-        all = mix(all, slots[s][e]);
+        all = mix(all, arguments[s][e]);
       for (int s : states)
         if (function.arguments(s).mode() != bundle::READ)
-          slots[s][e] = mix(all, function.arguments(s).index());
+          arguments[s][e] = mix(all, function.arguments(s).index());
     }
     return;
   }
   case Role::Norm: {
     int gradients = find(bundle::STATE, 1), sums = find(bundle::LOCAL_METRICS, 0);
     for (size_t w = 0; w < kNormWords; ++w) {
-      uint64_t total = overwrite[sums] ? 0 : slots[sums][w];
-      for (uint64_t word : slots[gradients])
+      uint64_t total = overwrite[sums] ? 0 : arguments[sums][w];
+      for (uint64_t word : arguments[gradients])
         total += mix(30, w, word);
-      slots[sums][w] = total;
+      arguments[sums][w] = total;
     }
     return;
   }
@@ -163,31 +164,31 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
     for (int s = 0; s < function.arguments_size(); ++s)
       if (function.arguments(s).kind() == bundle::LOSS)
         for (size_t w = 0; w < 2; ++w) {
-          uint64_t &word = slots[sums][kNormWords + 2 * function.arguments(s).index() + w];
+          uint64_t &word = arguments[sums][kNormWords + 2 * function.arguments(s).index() + w];
           word = overwrite[sums] ? 0 : word;
-          for (uint64_t loss : slots[s])
+          for (uint64_t loss : arguments[s])
             word += mix(40, w, loss);
         }
     return;
   }
   case Role::Decide: {
     int sums = find(bundle::LOCAL_METRICS, 0), scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
-    uint64_t all = hashWords(mix(50), slots[sums], 0, kSumWords);
-    all = hashWords(all, slots[scalars], 0, kDecidedBegin);
+    uint64_t all = hashWords(mix(50), arguments[sums], 0, kSumWords);
+    all = hashWords(all, arguments[scalars], 0, kDecidedBegin);
     if (step >= 0)
-      all = hashWords(all, slots[step], 2, slots[step].size());
+      all = hashWords(all, arguments[step], 2, arguments[step].size());
     for (size_t w = kDecidedBegin; w < kDecidedEnd; ++w)
-      slots[scalars][w] = mix(all, w);
+      arguments[scalars][w] = mix(all, w);
     if (step >= 0)
-      for (size_t w = 0; w < slots[step].size(); ++w)
-        slots[step][w] = w < 2 ? slots[step][w] + 1 : mix(all, 51, w);
+      for (size_t w = 0; w < arguments[step].size(); ++w)
+        arguments[step][w] = w < 2 ? arguments[step][w] + 1 : mix(all, 51, w);
     return;
   }
   case Role::ScaleSeeds: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);
-    uint64_t scale = hashWords(mix(60), slots[step], 2, 4);
+    uint64_t scale = hashWords(mix(60), arguments[step], 2, 4);
     for (size_t w = kSeedsBegin; w < kScalarWords; ++w)
-      slots[scalars][w] = mix(scale, slots[scalars][w]);
+      arguments[scalars][w] = mix(scale, arguments[scalars][w]);
     return;
   }
   }

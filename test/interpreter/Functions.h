@@ -41,10 +41,10 @@ Role roleOf(const bundle::ModelSummary &summary, uint32_t function);
 bool readsSeeds(const bundle::ModelSummary &summary, uint32_t function);
 
 /// Bytes of a slot for `rows` rows, independent of its binding; -1 if invalid.
-int64_t slotBytes(const bundle::FunctionArgument &slot, int64_t rows);
+int64_t argumentBytes(const bundle::FunctionArgument &argument, int64_t rows);
 
-/// Computes one call in place. `slots` hold the words of each slot; `overwrite` is per slot.
+/// Computes one call in place. `arguments` hold the words of each slot; `overwrite` is per slot.
 void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t function, int64_t rows, int64_t sampleBase,
-             uint64_t instanceBase, std::vector<Words> &slots, const std::vector<bool> &overwrite);
+             uint64_t instanceBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite);
 
 } // namespace zorse::interpret

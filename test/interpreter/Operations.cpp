@@ -1,6 +1,6 @@
 #include "Machine.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <algorithm>
 
@@ -17,21 +17,21 @@ void Machine::startCall(const Half &half, Active &work) {
   if (call.function() >= uint32_t(functions.functions_size()) || call.rows() < 1 || call.rows() > (1 << 20))
     invalid("impossible call");
   const auto &function = functions.functions(int(call.function()));
-  const bundle::SlotBindings bindings(programs[half.program], call);
+  const bundle::ArgumentBindings bindings(programs[half.program], call);
   if (bindings.size() != function.arguments_size())
     invalid("slots do not fit the body");
   Role role = roleOf(summary, call.function());
-  std::vector<Words> slots;
+  std::vector<Words> arguments;
   std::vector<bool> overwrite;
   std::vector<Span> places;
   std::vector<Span> touched;
   for (int s = 0; s < function.arguments_size(); ++s) {
-    const auto &slot = function.arguments(s);
+    const auto &argument = function.arguments(s);
     const auto &region = bindings[s].region;
-    int64_t bytes = slotBytes(slot, call.rows());
+    int64_t bytes = argumentBytes(argument, call.rows());
     if (bytes < 0)
       invalid("impossible slot");
-    bool writes = slot.mode() != bundle::READ || slot.kind() == bundle::WORKSPACE;
+    bool writes = argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE;
     Span where = span(half.program, region, 0, bytes, writes);
     places.push_back(where);
     // Scalars and sums share a block; calls access only their part of it.
@@ -43,35 +43,35 @@ void Machine::startCall(const Half &half, Active &work) {
       if (part.begin < part.end)
         touched.push_back(part);
     };
-    if (slot.kind() == bundle::SCALARS) {
+    if (argument.kind() == bundle::SCALARS) {
       touch(0, 64, false);
       if (role == Role::Update || role == Role::Decide)
         touch(64, 128, writes);
       touch(128, kScalarWords * 4, role == Role::ScaleSeeds);
-    } else if (slot.kind() == bundle::LOCAL_METRICS && role == Role::Norm) {
+    } else if (argument.kind() == bundle::LOCAL_METRICS && role == Role::Norm) {
       touch(0, 16, true);
-    } else if (slot.kind() == bundle::LOCAL_METRICS && role == Role::SumLoss) {
+    } else if (argument.kind() == bundle::LOCAL_METRICS && role == Role::SumLoss) {
       touch(16, 128, true);
     } else {
       touch(0, bytes, writes);
     }
     Words words = fetch(where);
-    if (slot.mode() == bundle::WRITE || slot.kind() == bundle::WORKSPACE)
+    if (argument.mode() == bundle::WRITE || argument.kind() == bundle::WORKSPACE)
       for (uint64_t &word : words)
         word = poison();
-    slots.push_back(std::move(words));
-    overwrite.push_back(bindings[s].overwrite || slot.mode() == bundle::WRITE);
+    arguments.push_back(std::move(words));
+    overwrite.push_back(bindings[s].overwrite || argument.mode() == bundle::WRITE);
   }
   for (size_t a = 0; a < touched.size(); ++a)
     for (size_t b = a + 1; b < touched.size(); ++b)
       if (touched[a].conflicts(touched[b]))
         throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.instruction) + " overlap"};
-  execute(summary, functions, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), slots, overwrite);
+  execute(summary, functions, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), arguments, overwrite);
   for (const Span &part : touched)
     if (part.write)
       for (size_t s = 0; s < places.size(); ++s)
         if (places[s].write && places[s].arena == part.arena && places[s].begin <= part.begin && part.end <= places[s].end) {
-          Words words(slots[s].begin() + (part.begin - places[s].begin) / 4, slots[s].begin() + (part.end - places[s].begin) / 4);
+          Words words(arguments[s].begin() + (part.begin - places[s].begin) / 4, arguments[s].begin() + (part.end - places[s].begin) / 4);
           if (function.arguments(int(s)).kind() == bundle::WORKSPACE)
             for (uint64_t &word : words)
               word = poison();

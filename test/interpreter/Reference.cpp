@@ -50,11 +50,11 @@ public:
     for (int u = 0; u < summary.units_size(); ++u)
       unit(u, functionOf(summary, summary.units(u), bundle::UnitFunction::FORWARD).function());
     call(summary.sum_loss_function(), 0,
-         [&](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::LOSS ? &loss[slot.index()] : &sums; });
+         [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::LOSS ? &loss[argument.index()] : &sums; });
     if (training) {
       if (summary.training().loss_scale() != 0)
         call(summary.scale_loss_gradient_function(), 0,
-             [&](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
+             [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::SCALARS ? &scalars : &optimizerStep; });
       for (int u = summary.units_size() - 1; u >= 0; --u) {
         const auto &info = summary.units(u);
         using Function = bundle::UnitFunction;
@@ -66,22 +66,24 @@ public:
       for (int p = 0; p < summary.parameters_size(); ++p)
         if (summary.parameters(p).trainable())
           call(summary.norm_function(), int64_t(parameters[p].size()),
-               [&](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::STATE ? &gradients[p] : &sums; });
+               [&](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::STATE ? &gradients[p] : &sums; });
       Words none(kSumWords, 0); // the sums of a decision that precedes all sums
-      call(summary.clip_and_check_function(), 0, [&](const bundle::FunctionArgument &slot) {
-        return slot.kind() == bundle::LOCAL_METRICS ? (commitsByGroup ? &none : &sums) : slot.kind() == bundle::SCALARS ? &scalars : &optimizerStep;
+      call(summary.clip_and_check_function(), 0, [&](const bundle::FunctionArgument &argument) {
+        return argument.kind() == bundle::LOCAL_METRICS ? (commitsByGroup ? &none : &sums)
+               : argument.kind() == bundle::SCALARS     ? &scalars
+                                                        : &optimizerStep;
       });
       for (int p = 0; p < summary.parameters_size(); ++p) {
         const auto &info = summary.parameters(p);
         if (info.trainable())
           call(info.offset() < summary.groups(int(info.group())).decaying_elements() ? summary.update_function_decay()
                                                                                      : summary.update_function_plain(),
-               int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &slot) {
-                 if (slot.kind() == bundle::SCALARS)
+               int64_t(parameters[p].size()), [&](const bundle::FunctionArgument &argument) {
+                 if (argument.kind() == bundle::SCALARS)
                    return &scalars;
-                 if (slot.kind() == bundle::OPTIMIZER_STEP)
+                 if (argument.kind() == bundle::OPTIMIZER_STEP)
                    return &optimizerStep;
-                 return slot.index() == 0 ? &parameters[p] : slot.index() == 1 ? &gradients[p] : &moments[slot.index() - 2][p];
+                 return argument.index() == 0 ? &parameters[p] : argument.index() == 1 ? &gradients[p] : &moments[argument.index() - 2][p];
                });
       }
     }
@@ -125,19 +127,19 @@ private:
   }
 
   template <typename Find> void call(uint32_t function, int64_t rows, Find find, uint64_t instanceBase = 0) {
-    std::vector<Words> slots;
+    std::vector<Words> arguments;
     std::vector<bool> overwrite;
-    for (const auto &slot : functions.functions(int(function)).arguments()) {
-      Words *words = find(slot);
-      slots.push_back(words ? *words : Words());
-      slots.back().resize(words && rows == 0 ? words->size() : size_t(slotBytes(slot, rows)) / 4);
+    for (const auto &argument : functions.functions(int(function)).arguments()) {
+      Words *words = find(argument);
+      arguments.push_back(words ? *words : Words());
+      arguments.back().resize(words && rows == 0 ? words->size() : size_t(argumentBytes(argument, rows)) / 4);
       overwrite.push_back(false); // every accumulator starts at zero
     }
-    execute(summary, functions, function, rows, 0, instanceBase, slots, overwrite);
+    execute(summary, functions, function, rows, 0, instanceBase, arguments, overwrite);
     int s = 0;
-    for (const auto &slot : functions.functions(int(function)).arguments()) {
-      if (Words *words = find(slot); words && slot.mode() != bundle::READ)
-        *words = slots[s];
+    for (const auto &argument : functions.functions(int(function)).arguments()) {
+      if (Words *words = find(argument); words && argument.mode() != bundle::READ)
+        *words = arguments[s];
       ++s;
     }
   }
@@ -146,9 +148,9 @@ private:
     const auto &info = summary.units(u);
     call(
         function, batch,
-        [&](const bundle::FunctionArgument &slot) -> Words * {
-          int i = int(slot.index());
-          switch (slot.kind()) {
+        [&](const bundle::FunctionArgument &argument) -> Words * {
+          int i = int(argument.index());
+          switch (argument.kind()) {
           case bundle::PARAMETER:
             return &parameters[info.parameters(i)];
           case bundle::PARAMETER_GRADIENT:

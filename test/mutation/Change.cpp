@@ -10,7 +10,7 @@ bundle::Region *Change::regionOf(bundle::ArgumentKind kind, int index) const {
   const auto &function = original.model.functions.functions(int(first.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
     if (function.arguments(s).kind() == kind && (index < 0 || int(function.arguments(s).index()) == index))
-      return EditedSlot(program(), first, s).mutable_region();
+      return EditedArgument(program(), first, s).mutable_region();
   return nullptr;
 }
 
@@ -36,16 +36,16 @@ Instruction *Change::other(const Wanted &wanted, const char *word) const {
   return &instructionAt(programs, found);
 }
 
-Pick test::slotWhere(SlotWanted wanted) {
+Pick test::argumentWhere(ArgumentWanted wanted) {
   return [wanted = std::move(wanted)](Change &m) {
-    SlotPlace found = pickSlot(m.programs, m.original.model.functions, m.random, wanted);
+    ArgumentPlace found = pickArgument(m.programs, m.original.model.functions, m.random, wanted);
     m.call = found.call;
-    m.slot = found.slot;
+    m.argument = found.argument;
     return found.place;
   };
 }
 
-Pick test::slotOf(const std::vector<bundle::ArgumentKind> &kinds) { return slotWhere(ofKinds(kinds)); }
+Pick test::argumentOf(const std::vector<bundle::ArgumentKind> &kinds) { return argumentWhere(ofKinds(kinds)); }
 
 void test::addRows(MutationList &list, const char *fault, const std::vector<Row> &rows) {
   for (const Row &row : rows)
@@ -133,20 +133,20 @@ bool test::swapWith(Change &m, const Wanted &wanted) {
   return true;
 }
 
-std::optional<EditedSlot> test::otherSlot(Change &m, const SlotWanted &wanted, const char *word) {
-  SlotPlace found = pickSlot(m.programs, m.original.model.functions, m.random, wanted, m.place.program);
-  EditedSlot slot = slotAt(m.programs, found);
+std::optional<EditedArgument> test::otherArgument(Change &m, const ArgumentWanted &wanted, const char *word) {
+  ArgumentPlace found = pickArgument(m.programs, m.original.model.functions, m.random, wanted, m.place.program);
+  EditedArgument argument = argumentAt(m.programs, found);
   const auto &own = m.binding().region();
-  if (own.bytes() != slot.region().bytes() || own.offset() == slot.region().offset())
+  if (own.bytes() != argument.region().bytes() || own.offset() == argument.region().offset())
     return {};
   m.what += word + at(m.programs, found.place);
-  return slot;
+  return argument;
 }
 
-Row test::swapSlots(const char *name, const SlotWanted &wanted) {
-  return {name, slotWhere(wanted),
+Row test::swapArguments(const char *name, const ArgumentWanted &wanted) {
+  return {name, argumentWhere(wanted),
           [wanted](Change &m) {
-            auto other = otherSlot(m, wanted);
+            auto other = otherArgument(m, wanted);
             if (!other)
               return false;
             m.binding().mutable_region()->Swap(other->mutable_region());

@@ -18,13 +18,13 @@ struct Change {
   const RealCase &original;
   Random &random;
   std::string &what;
-  Place place = {};                    ///< the entry picked
-  int call = -1, slot = -1, wait = -1; ///< indices in that entry, set by picks that choose one
+  Place place = {};                        ///< the entry picked
+  int call = -1, argument = -1, wait = -1; ///< indices in that entry, set by picks that choose one
 
   bundle::Program &program() const { return programs[size_t(place.program)]; }
   Instruction &instruction() const { return instructionAt(programs, place); }
   Compute &compute() const { return *instruction().mutable_compute(); }
-  EditedSlot binding() const { return {program(), *compute().mutable_calls(call), slot}; }
+  EditedArgument binding() const { return {program(), *compute().mutable_calls(call), argument}; }
 
   /// Region of the first slot in the first call that has this kind and, unless -1, this index; null if there is none.
   bundle::Region *regionOf(bundle::ArgumentKind kind, int index = -1) const;
@@ -54,8 +54,8 @@ struct Pick {
   }
   std::function<Place(Change &)> find;
 };
-Pick slotWhere(SlotWanted wanted);
-Pick slotOf(const std::vector<bundle::ArgumentKind> &kinds);
+Pick argumentWhere(ArgumentWanted wanted);
+Pick argumentOf(const std::vector<bundle::ArgumentKind> &kinds);
 
 struct Row {
   std::string name;
@@ -81,8 +81,8 @@ bool freshRegion(Change &m);                     ///< moves the slot to unused b
 bool swapWith(Change &m, const Wanted &wanted);
 /// Picks another slot of the program, of equal size at another offset; none if the random slot is not. Appends `word`
 /// and its name to `what`.
-std::optional<EditedSlot> otherSlot(Change &m, const SlotWanted &wanted, const char *word = " and ");
+std::optional<EditedArgument> otherArgument(Change &m, const ArgumentWanted &wanted, const char *word = " and ");
 /// Swaps two slots of the wanted kinds.
-Row swapSlots(const char *name, const SlotWanted &wanted);
+Row swapArguments(const char *name, const ArgumentWanted &wanted);
 
 } // namespace zorse::test

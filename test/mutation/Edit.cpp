@@ -5,8 +5,9 @@
 using namespace zorse;
 using namespace zorse::test;
 
-SlotPlace test::pickSlot(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const SlotWanted &wanted, int program) {
-  SlotPlace chosen;
+ArgumentPlace test::pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const ArgumentWanted &wanted,
+                                 int program) {
+  ArgumentPlace chosen;
   size_t count = 0;
   for (size_t p = 0; p < programs.size(); ++p) {
     if (program >= 0 && int(p) != program)
@@ -14,7 +15,7 @@ SlotPlace test::pickSlot(const Programs &programs, const bundle::FunctionLibrary
     for (int e = 0; e < programs[p].instructions_size(); ++e)
       for (int c = 0; c < programs[p].instructions(e).compute().calls_size(); ++c) {
         const auto &call = programs[p].instructions(e).compute().calls(c);
-        const bundle::SlotBindings bindings(programs[p], call);
+        const bundle::ArgumentBindings bindings(programs[p], call);
         for (int s = 0; s < bindings.size(); ++s)
           if (bindings[s].region.bytes() && wanted(programs[p].instructions(e), functions.functions(int(call.function())).arguments(s)) &&
               random() % ++count == 0)

@@ -1,7 +1,7 @@
 // Edits of programs that keep the rest of the programs consistent.
 #pragma once
 
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 
 #include <algorithm>
 #include <functional>
@@ -84,11 +84,11 @@ inline void insertInstruction(bundle::Program &program, int index, const bundle:
 /// Copies an entry of program `from` for `program`, bound to the same bytes.
 inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &instruction, const bundle::Program &from) {
   bundle::Instruction copy = instruction;
-  bundle::SlotBinder binder(program);
+  bundle::ArgumentBinder binder(program);
   for (int c = 0; c < instruction.compute().calls_size(); ++c) {
     bundle::Call &call = *copy.mutable_compute()->mutable_calls(c);
     unbind(call);
-    const bundle::SlotBindings bindings(from, instruction.compute().calls(c));
+    const bundle::ArgumentBindings bindings(from, instruction.compute().calls(c));
     for (int s = 0; s < bindings.size(); ++s)
       binder.bind(call, bindings[s].region, bindings[s].value, bindings[s].overwrite);
   }
@@ -150,8 +150,8 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
   for (auto &instruction : *program.mutable_instructions()) {
     if (instruction.has_compute())
       for (auto &call : *instruction.mutable_compute()->mutable_calls())
-        for (EditedSlot slot : slotsOf(program, call))
-          add(slot.mutable_region());
+        for (EditedArgument argument : argumentsOf(program, call))
+          add(argument.mutable_region());
     if (instruction.has_copy()) {
       add(instruction.mutable_copy()->mutable_from());
       add(instruction.mutable_copy()->mutable_to());
@@ -239,20 +239,21 @@ inline Place pickOther(const Programs &programs, Random &random, Place place, co
 }
 
 /// A slot of a call.
-struct SlotPlace {
+struct ArgumentPlace {
   Place place;
-  int call = -1, slot = -1;
-  explicit operator bool() const { return slot >= 0; }
+  int call = -1, argument = -1;
+  explicit operator bool() const { return argument >= 0; }
 };
-using SlotWanted = std::function<bool(const Instruction &, const bundle::FunctionArgument &)>;
-inline SlotWanted ofKinds(const std::vector<bundle::ArgumentKind> &kinds) {
-  return [kinds](const Instruction &, const bundle::FunctionArgument &slot) {
-    return std::find(kinds.begin(), kinds.end(), slot.kind()) != kinds.end();
+using ArgumentWanted = std::function<bool(const Instruction &, const bundle::FunctionArgument &)>;
+inline ArgumentWanted ofKinds(const std::vector<bundle::ArgumentKind> &kinds) {
+  return [kinds](const Instruction &, const bundle::FunctionArgument &argument) {
+    return std::find(kinds.begin(), kinds.end(), argument.kind()) != kinds.end();
   };
 }
-SlotPlace pickSlot(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const SlotWanted &wanted, int program = -1);
-inline EditedSlot slotAt(Programs &programs, const SlotPlace &p) {
-  return {programs[size_t(p.place.program)], *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.slot};
+ArgumentPlace pickArgument(const Programs &programs, const bundle::FunctionLibrary &functions, Random &random, const ArgumentWanted &wanted,
+                           int program = -1);
+inline EditedArgument argumentAt(Programs &programs, const ArgumentPlace &p) {
+  return {programs[size_t(p.place.program)], *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.argument};
 }
 
 /// Calls `f` with every half of entry `id`.

@@ -27,7 +27,7 @@ bool test::keepsSizesAndOrder(const RealCase &original, const Programs &programs
           return false;
       for (const auto &call : instruction.compute().calls()) {
         const auto &function = original.model.functions.functions(int(call.function()));
-        const bundle::SlotBindings bindings(program, call);
+        const bundle::ArgumentBindings bindings(program, call);
         if (function.arguments_size() != bindings.size())
           return false;
         for (int s = 0; s < bindings.size(); ++s)

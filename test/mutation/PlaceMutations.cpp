@@ -52,8 +52,8 @@ std::vector<Use> usesOf(bundle::Program &program) {
     switch (instruction.what_case()) {
     case Instruction::kCompute:
       for (auto &call : *instruction.mutable_compute()->mutable_calls())
-        for (EditedSlot slot : slotsOf(program, call))
-          use(slot.mutable_region(), slot.value());
+        for (EditedArgument argument : argumentsOf(program, call))
+          use(argument.mutable_region(), argument.value());
       break;
     case Instruction::kCopy:
       use(instruction.mutable_copy()->mutable_from(), instruction.copy().value());
@@ -162,7 +162,7 @@ bool moveScalars(Change &m) {
   return moveRegion(m, m.program(), region, m.coin());
 }
 
-bool isNoWorkspace(const Instruction &, const bundle::FunctionArgument &slot) { return slot.kind() != bundle::WORKSPACE; }
+bool isNoWorkspace(const Instruction &, const bundle::FunctionArgument &argument) { return argument.kind() != bundle::WORKSPACE; }
 
 bool anotherArena(Change &m) {
   auto &program = m.program();
@@ -272,8 +272,8 @@ void test::addPlaceMutations(MutationList &list) {
               {"collective's offset shifted", isCollective, shiftCollective},
               {"state moved", nullptr, moveState},
               {"scalars or report elsewhere", [](const Instruction &e) { return loadsScalars(e) || isReport(e); }, moveScalars},
-              swapSlots("equal slots swapped", isNoWorkspace),
-              {"slot in another arena", slotWhere(isNoWorkspace), anotherArena},
+              swapArguments("equal slots swapped", isNoWorkspace),
+              {"slot in another arena", argumentWhere(isNoWorkspace), anotherArena},
           });
   addRows(list, "sizes",
           {
@@ -293,7 +293,7 @@ void test::addPlaceMutations(MutationList &list) {
               sharing("gradients share bytes too early", {Value::GRADIENTS, Value::REDUCED_GRADIENTS}),
               sharing("parameters share bytes", {Value::PARAMETERS}),
               sharing("optimizer state shares bytes", {Value::MOMENTS, Value::OPTIMIZER_STEP}),
-              {"workspace on a live buffer", slotOf({bundle::WORKSPACE}),
+              {"workspace on a live buffer", argumentOf({bundle::WORKSPACE}),
                [](Change &m) { return moveRegion(m, m.program(), *m.binding().mutable_region(), true); }},
               {"load before the last reader", [](const Instruction &e) { return (loadsInput(e) || isReceive(e)) && hasWaits(e); }, loadEarly},
               {"load dropped", isLoad, dropInstruction},

@@ -134,7 +134,7 @@ bool moveToDevice(Change &m) {
 // Device or host of an update, and the decision that is copied there.
 
 bool isByHost(const bundle::Program &program, const Instruction &e) {
-  return kindOf(program, bundle::SlotBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
+  return kindOf(program, bundle::ArgumentBindings(program, e.compute().calls(0))[0].region) != bundle::DEVICE;
 }
 
 Pick updateBy(bool host) {
@@ -145,7 +145,7 @@ Pick updateBy(bool host) {
 }
 
 /// Moves all slots of an update, or one of them, to the memory in which the update does not run.
-bool moveSlots(Change &m, bool all) {
+bool moveArguments(Change &m, bool all) {
   auto &program = m.program();
   const bool toHost = !isByHost(program, m.instruction());
   int other = 0;
@@ -155,11 +155,11 @@ bool moveSlots(Change &m, bool all) {
     return false;
   auto *calls = m.compute().mutable_calls();
   const auto *one = &m.drawCall();
-  const int chosen = m.draw(bundle::SlotBindings(program, *one).size());
+  const int chosen = m.draw(bundle::ArgumentBindings(program, *one).size());
   for (auto &call : *calls)
-    for (int s = 0; s < bundle::SlotBindings(program, call).size(); ++s)
+    for (int s = 0; s < bundle::ArgumentBindings(program, call).size(); ++s)
       if (all || (&call == one && s == chosen)) {
-        auto *region = EditedSlot(program, call, s).mutable_region();
+        auto *region = EditedArgument(program, call, s).mutable_region();
         region->set_offset(freshBytes(program, uint32_t(other), region->bytes()));
         region->set_arena(uint32_t(other));
       }
@@ -227,10 +227,10 @@ void test::addResidencyMutations(MutationList &list) {
           onRepeated("repeated call of other samples", [](Calls &calls, int c) { calls[c].set_sample_base(calls[c].sample_base() + 1); }),
           onRepeated("repeated call of other random instances", [](Calls &calls, int c) { calls[c].set_rng_id_base(calls[c].rng_id_base() + 1); }),
           {"state of the host on the device", nullptr, moveToDevice},
-          {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveSlots(m, true); }},
-          {"update of the host with a slot on the device", updateBy(true), [](Change &m) { return moveSlots(m, false); }},
-          {"update of the device in memory of the host", updateBy(false), [](Change &m) { return moveSlots(m, true); }},
-          {"update of the device with a slot on the host", updateBy(false), [](Change &m) { return moveSlots(m, false); }},
+          {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveArguments(m, true); }},
+          {"update of the host with a slot on the device", updateBy(true), [](Change &m) { return moveArguments(m, false); }},
+          {"update of the device in memory of the host", updateBy(false), [](Change &m) { return moveArguments(m, true); }},
+          {"update of the device with a slot on the host", updateBy(false), [](Change &m) { return moveArguments(m, false); }},
           {"update on the host dropped", updateBy(true), dropHalf},
           {"update on the host without its waits", updateBy(true), dropWaits},
           {"update on the host of a copy", updateBy(true), updateCopy},

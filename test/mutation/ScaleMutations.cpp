@@ -9,7 +9,7 @@ namespace {
 bool isScaling(const Instruction &e) { return isTask(e, Compute::SCALE_LOSS_GRADIENT); }
 
 /// Moves the slot of `kind` by `by` bytes, backwards if possible.
-bool moveSlot(Change &m, bundle::ArgumentKind kind, uint64_t by) {
+bool moveArgument(Change &m, bundle::ArgumentKind kind, uint64_t by) {
   auto *region = m.regionOf(kind);
   region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);
   return true;
@@ -34,7 +34,7 @@ bool scaleTwice(Change &m) {
 bool scaleOtherBytes(Change &m) {
   const bundle::ArgumentKind kind = m.coin() ? bundle::SCALARS : bundle::OPTIMIZER_STEP;
   const uint64_t by = kind == bundle::SCALARS ? 64 * (1 + m.draw(uint64_t(4))) : 8 * (1 + m.draw(uint64_t(3)));
-  return m.pick(isScaling) && moveSlot(m, kind, by);
+  return m.pick(isScaling) && moveArgument(m, kind, by);
 }
 
 bool dropScale(Change &m) {
@@ -57,7 +57,7 @@ bool dropLastDecision(Change &m) {
 
 bool decideByOtherBytes(Change &m) {
   return pickInstruction(m.programs, m.random, isScaling) && m.pick(isDecision) &&
-         moveSlot(m, m.coin() ? bundle::OPTIMIZER_STEP : bundle::LOCAL_METRICS, 32);
+         moveArgument(m, m.coin() ? bundle::OPTIMIZER_STEP : bundle::LOCAL_METRICS, 32);
 }
 
 } // namespace

@@ -44,11 +44,11 @@ bool pickParts(Change &m, Parts &parts) {
   return false;
 }
 
-std::optional<bundle::SlotBinding> findSlot(Change &m, const bundle::Call &call, const bundle::FunctionArgument &wanted) {
+std::optional<bundle::ArgumentBinding> findArgument(Change &m, const bundle::Call &call, const bundle::FunctionArgument &wanted) {
   const auto &function = m.original.model.functions.functions(int(call.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
     if (function.arguments(s).kind() == wanted.kind() && function.arguments(s).index() == wanted.index())
-      return bundle::SlotBindings(m.program(), call)[s];
+      return bundle::ArgumentBindings(m.program(), call)[s];
   return {};
 }
 
@@ -72,9 +72,9 @@ bool swapParts(Change &m) {
 
 /// Makes W use the block of another task.
 Row otherBlock(const char *name, bundle::ArgumentKind kind) {
-  return {name, slotWhere([kind](const Instruction &e, const bundle::FunctionArgument &slot) { return isW(e) && slot.kind() == kind; }),
+  return {name, argumentWhere([kind](const Instruction &e, const bundle::FunctionArgument &argument) { return isW(e) && argument.kind() == kind; }),
           [kind](Change &m) {
-            auto other = otherSlot(m, ofKinds({kind}), " with that of ");
+            auto other = otherArgument(m, ofKinds({kind}), " with that of ");
             if (!other)
               return false;
             *m.binding().mutable_region() = other->region();
@@ -93,14 +93,14 @@ bool gradientsTwice(Change &m) {
   bundle::Call whole = *parts.inBackward;
   whole.set_function(backward);
   unbind(whole);
-  bundle::SlotBinder binder(m.program());
-  for (const auto &slot : m.original.model.functions.functions(int(backward)).arguments()) {
-    const auto inBackward = findSlot(m, *parts.inBackward, slot);
-    const auto found = inBackward ? inBackward : findSlot(m, *parts.inWeights, slot);
-    if (!found && slot.kind() != bundle::WORKSPACE)
+  bundle::ArgumentBinder binder(m.program());
+  for (const auto &argument : m.original.model.functions.functions(int(backward)).arguments()) {
+    const auto inBackward = findArgument(m, *parts.inBackward, argument);
+    const auto found = inBackward ? inBackward : findArgument(m, *parts.inWeights, argument);
+    if (!found && argument.kind() != bundle::WORKSPACE)
       return false;
     bundle::Region region = found ? found->region : bundle::Region();
-    const uint64_t bytes = uint64_t(slot.bytes().fixed() + slot.bytes().per_row() * whole.rows());
+    const uint64_t bytes = uint64_t(argument.bytes().fixed() + argument.bytes().per_row() * whole.rows());
     if (region.bytes() != bytes) { // a separate workspace
       region.set_bytes(bytes);
       region.set_offset(freshBytes(m.program(), 0, bytes));
@@ -126,7 +126,7 @@ void test::addSplitMutations(MutationList &list) {
               otherBlock("deferred block of another task", bundle::SAVED_FOR_WEIGHT_GRAD),
               otherBlock("W with another saved block", bundle::SAVED),
               otherBlock("W with another gradient", bundle::BOUNDARY_OUT_GRADIENT),
-              {"deferred block that was never written", slotOf({bundle::SAVED_FOR_WEIGHT_GRAD}), freshRegion},
+              {"deferred block that was never written", argumentOf({bundle::SAVED_FOR_WEIGHT_GRAD}), freshRegion},
               {"gradients of parameters in B and in W", nullptr, gradientsTwice},
               {"call of W dropped", [](const Instruction &e) { return isW(e) && hasCalls(e); }, dropCall},
           });

@@ -78,10 +78,10 @@ bool wrongGroup(Change &m, bool everywhere) {
     } else {
       e.mutable_compute()->set_group(int(fresh));
       for (auto &call : *e.mutable_compute()->mutable_calls())
-        for (EditedSlot slot : slotsOf(program, call))
-          if (slot.value().kind() == bundle::Value::PARAMETERS || slot.value().kind() == bundle::Value::REDUCED_GRADIENTS ||
-              slot.value().kind() == bundle::Value::MOMENTS)
-            slot.mutable_value()->set_id(fresh);
+        for (EditedArgument argument : argumentsOf(program, call))
+          if (argument.value().kind() == bundle::Value::PARAMETERS || argument.value().kind() == bundle::Value::REDUCED_GRADIENTS ||
+              argument.value().kind() == bundle::Value::MOMENTS)
+            argument.mutable_value()->set_id(fresh);
     }
   });
   return true;
@@ -120,10 +120,10 @@ bool swapBuffers(Change &m) {
   return true;
 }
 
-bool isUpdatedState(const Instruction &e, const bundle::FunctionArgument &slot) { return isUpdate(e) && slot.kind() == bundle::STATE; }
+bool isUpdatedState(const Instruction &e, const bundle::FunctionArgument &argument) { return isUpdate(e) && argument.kind() == bundle::STATE; }
 
 bool takeOtherState(Change &m) {
-  auto other = otherSlot(m, isUpdatedState, " from ");
+  auto other = otherArgument(m, isUpdatedState, " from ");
   if (!other)
     return false;
   *m.binding().mutable_region() = other->region();
@@ -137,9 +137,9 @@ bool shrinkCall(Change &m) {
   const auto &function = m.original.model.functions.functions(int(call.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
     if (function.arguments(s).kind() == bundle::STATE) {
-      EditedSlot slot(m.program(), call, s);
-      slot.mutable_region()->set_bytes(slot.region().bytes() - 64);
-      slot.mutable_value()->set_end(slot.value().end() - 16);
+      EditedArgument argument(m.program(), call, s);
+      argument.mutable_region()->set_bytes(argument.region().bytes() - 64);
+      argument.mutable_value()->set_end(argument.value().end() - 16);
     }
   call.set_rows(call.rows() - 16);
   return true;
@@ -149,23 +149,23 @@ bool shrinkCall(Change &m) {
 bool shiftCall(Change &m, bool all) {
   auto &call = m.drawCall();
   const auto &function = m.original.model.functions.functions(int(call.function()));
-  std::vector<int> slots;
+  std::vector<int> arguments;
   for (int s = 0; s < function.arguments_size(); ++s)
     if (function.arguments(s).kind() == bundle::STATE)
-      slots.push_back(s);
+      arguments.push_back(s);
   if (!all)
-    slots = {slots[m.draw(slots.size())]};
+    arguments = {arguments[m.draw(arguments.size())]};
   const int64_t by = m.coin() ? 16 : -16;
   auto &program = m.program();
-  for (int s : slots) {
-    EditedSlot slot(program, call, s);
-    const uint64_t offset = slot.region().offset() + uint64_t(by * 4);
-    if (slot.value().begin() + by < 0 || slot.value().end() + by > m.original.model.summary.groups(int(slot.value().id())).elements() ||
-        offset > program.arenas(int(slot.region().arena())).bytes() - slot.region().bytes())
+  for (int s : arguments) {
+    EditedArgument argument(program, call, s);
+    const uint64_t offset = argument.region().offset() + uint64_t(by * 4);
+    if (argument.value().begin() + by < 0 || argument.value().end() + by > m.original.model.summary.groups(int(argument.value().id())).elements() ||
+        offset > program.arenas(int(argument.region().arena())).bytes() - argument.region().bytes())
       return false;
-    slot.mutable_region()->set_offset(offset);
-    slot.mutable_value()->set_begin(slot.value().begin() + by);
-    slot.mutable_value()->set_end(slot.value().end() + by);
+    argument.mutable_region()->set_offset(offset);
+    argument.mutable_value()->set_begin(argument.value().begin() + by);
+    argument.mutable_value()->set_end(argument.value().end() + by);
   }
   return true;
 }
@@ -308,9 +308,9 @@ bool declareNextVersion(Change &m) {
       return;
     }
     for (auto &call : *e.mutable_compute()->mutable_calls())
-      for (EditedSlot slot : slotsOf(program, call))
-        if (slot.value().kind() == bundle::Value::PARAMETERS)
-          slot.mutable_value()->set_version(1);
+      for (EditedArgument argument : argumentsOf(program, call))
+        if (argument.value().kind() == bundle::Value::PARAMETERS)
+          argument.mutable_value()->set_version(1);
   });
   return true;
 }
@@ -328,7 +328,7 @@ void test::addStateMutations(MutationList &list) {
               {"contributor added", [](const Instruction &e) { return isReduceScatter(e) && !e.reduce_scatter().full().bytes(); }, addContributor},
               {"groups of two collectives exchanged", isOwned, swapGroups},
               {"buffers of two groups exchanged", isOwned, swapBuffers, 10},
-              {"update with another group's gradients", slotWhere(isUpdatedState), takeOtherState, 20},
+              {"update with another group's gradients", argumentWhere(isUpdatedState), takeOtherState, 20},
           });
   addRows(list, "extents",
           {

@@ -101,9 +101,9 @@ bool neverOverwrite(Change &m) {
   for (auto &instruction : *m.program().mutable_instructions())
     if (instruction.has_compute())
       for (auto &call : *instruction.mutable_compute()->mutable_calls())
-        for (EditedSlot slot : slotsOf(m.program(), call))
-          if (slot.overwrite() && slot.value().kind() == value.kind() && slot.value().id() == value.id()) {
-            slot.set_overwrite(false);
+        for (EditedArgument argument : argumentsOf(m.program(), call))
+          if (argument.overwrite() && argument.value().kind() == value.kind() && argument.value().id() == value.id()) {
+            argument.set_overwrite(false);
             changed = true;
           }
   return changed;
@@ -131,10 +131,10 @@ bool wrongPhase(Change &m) {
 } // namespace
 
 void test::addStepMutations(MutationList &list) {
-  auto isState = [](const Instruction &e, const bundle::FunctionArgument &slot) {
-    return isUpdate(e) && slot.kind() == bundle::STATE && slot.index() == 0;
+  auto isState = [](const Instruction &e, const bundle::FunctionArgument &argument) {
+    return isUpdate(e) && argument.kind() == bundle::STATE && argument.index() == 0;
   };
-  auto accumulates = [](const Instruction &, const bundle::FunctionArgument &slot) { return slot.mode() == bundle::ACCUMULATE; };
+  auto accumulates = [](const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; };
   addRows(
       list, "step boundary",
       {
@@ -143,9 +143,9 @@ void test::addStepMutations(MutationList &list) {
            [](Change &m) { return waitEarlier(m, *m.instruction().mutable_waits(m.wait)); }},
           {"no waits for the step before on a device", pickPrevious, dropAllPrevious},
           {"parameters loaded once instead of gathered", isGather, loadOnce},
-          {"update of a copy of the state", slotWhere(isState), updateCopy},
+          {"update of a copy of the state", argumentWhere(isState), updateCopy},
           {"scalars loaded late", loadsScalars, loadLate},
-          {"accumulator of the step before", slotWhere(accumulates), neverOverwrite},
+          {"accumulator of the step before", argumentWhere(accumulates), neverOverwrite},
           {"first entry moved to the end", [](const Instruction &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; }, moveToEnd},
           {"last entry moved to the front", [](const Instruction &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
           {"wrong phase", isAny, wrongPhase},

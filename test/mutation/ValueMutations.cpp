@@ -10,7 +10,7 @@ using namespace zorse::test;
 namespace {
 
 bool isSent(const Instruction &e) { return isSend(e) || isCopy(e); }
-bool accumulates(const Instruction &, const bundle::FunctionArgument &slot) { return slot.mode() == bundle::ACCUMULATE; }
+bool accumulates(const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; }
 
 // ---- rows ----
 
@@ -51,10 +51,10 @@ bool fewerRows(Change &m) {
     call.set_rows(call.rows() - 1);
     for (int s = 0; s < function.arguments_size(); ++s)
       if (uint64_t row = uint64_t(function.arguments(s).bytes().per_row())) {
-        EditedSlot slot(m.program(), call, s);
-        slot.mutable_region()->set_bytes(slot.region().bytes() - row);
-        if (slot.value().end() > slot.value().begin())
-          slot.mutable_value()->set_end(slot.value().end() - 1);
+        EditedArgument argument(m.program(), call, s);
+        argument.mutable_region()->set_bytes(argument.region().bytes() - row);
+        if (argument.value().end() > argument.value().begin())
+          argument.mutable_value()->set_end(argument.value().end() - 1);
       }
   }
   return true;
@@ -164,7 +164,7 @@ bool wrongFunction(Change &m) {
   const auto &functions = m.original.model.functions;
   std::vector<uint32_t> fitting;
   for (int b = 0; b < functions.functions_size(); ++b)
-    if (uint32_t(b) != call.function() && functions.functions(b).arguments_size() == bundle::SlotBindings(m.program(), call).size())
+    if (uint32_t(b) != call.function() && functions.functions(b).arguments_size() == bundle::ArgumentBindings(m.program(), call).size())
       fitting.push_back(uint32_t(b));
   if (fitting.empty())
     return false;
@@ -265,13 +265,13 @@ void test::addValueMutations(MutationList &list) {
               {"another value sent or copied", isSent, sendOtherValue},
               {"gradient of other units sent or copied", sendsGradient, sendOtherCut},
               {"another kind declared", isSent, declareOtherKind},
-              swapSlots("saved blocks of two tasks exchanged", ofKinds({bundle::SAVED})),
-              swapSlots("activations of two tasks exchanged", ofKinds({bundle::BOUNDARY_IN, bundle::BOUNDARY_OUT, bundle::INPUT, bundle::LOSS})),
-              swapSlots("gradients of two tasks exchanged",
-                        ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT, bundle::PARAMETER_GRADIENT})),
-              swapSlots("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
-              {"overwrite and accumulate exchanged", slotWhere(accumulates), changeOverwrite},
-              {"contribution elsewhere", slotOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
+              swapArguments("saved blocks of two tasks exchanged", ofKinds({bundle::SAVED})),
+              swapArguments("activations of two tasks exchanged", ofKinds({bundle::BOUNDARY_IN, bundle::BOUNDARY_OUT, bundle::INPUT, bundle::LOSS})),
+              swapArguments("gradients of two tasks exchanged",
+                            ofKinds({bundle::BOUNDARY_IN_GRADIENT, bundle::BOUNDARY_OUT_GRADIENT, bundle::PARAMETER_GRADIENT})),
+              swapArguments("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
+              {"overwrite and accumulate exchanged", argumentWhere(accumulates), changeOverwrite},
+              {"contribution elsewhere", argumentOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
               {"wrong body", isCompute, wrongFunction},
               {"wrong unit", isUnitTask, wrongUnit},
               {"wrong random instances", isUnitTask, wrongInstances},

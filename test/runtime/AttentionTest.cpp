@@ -1,6 +1,6 @@
 // Compares blocked attention with the definition: the forward in f32 and f64, the gradients with the softmax gradient
 // written out and with finite differences.
-#include "HostSlots.h"
+#include "HostArguments.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/CpuDevice.h"
 #include "zorse/runtime/abi/Library.h"
@@ -159,7 +159,7 @@ template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s,
     bool absent = name.empty() || (name == "mask" && s.mask == Mask::None) || (name == "scalars" && s.dropout == 0);
     function.add_arguments()->mutable_bytes()->set_fixed(1 << 30);
     function.mutable_arguments(function.arguments_size() - 1)->mutable_bytes()->set_per_row(1 << 30);
-    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentSlot : uint32_t(function.arguments_size() - 1));
+    call.add_operands()->set_argument(absent ? zorse::abi::kAbsentArgument : uint32_t(function.arguments_size() - 1));
   }
   auto &integers = *call.mutable_integers();
   integers["query_length"] = s.queries;
@@ -182,16 +182,16 @@ template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s,
 
 template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostSlots slots{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
-  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, slots});
+  zorse::runtime::test::HostArguments memory{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
+  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
 template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
-  zorse::runtime::test::HostSlots slots{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
-                                        t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
-  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, slots});
+  zorse::runtime::test::HostArguments memory{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
+                                             t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
+  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 

@@ -1,6 +1,6 @@
 // Tests bodies built by hand on the CPU device: kernels, products, reductions, the clip/skip decision, and refusals.
 #include "zorse/runtime/CpuDevice.h"
-#include "HostSlots.h"
+#include "HostArguments.h"
 #include "bundle.pb.h"
 #include "zorse/runtime/abi/StepScalars.h"
 
@@ -26,20 +26,20 @@ std::unique_ptr<CpuDevice> makeDevice(int threads, const std::string &gemm = "")
   return std::move(*device);
 }
 
-uint32_t addSlot(bundle::CompiledFunction &function, bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
-  bundle::FunctionArgument &slot = *function.add_arguments();
-  slot.set_kind(kind);
-  slot.set_mode(mode);
-  slot.mutable_bytes()->set_fixed(fixed);
-  slot.mutable_bytes()->set_per_row(perRow);
+uint32_t addArgument(bundle::CompiledFunction &function, bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t fixed, int64_t perRow) {
+  bundle::FunctionArgument &argument = *function.add_arguments();
+  argument.set_kind(kind);
+  argument.set_mode(mode);
+  argument.mutable_bytes()->set_fixed(fixed);
+  argument.mutable_bytes()->set_per_row(perRow);
   return function.arguments_size() - 1;
 }
 
 bundle::CompiledFunction doubleFunction(int64_t perRow) {
   bundle::CompiledFunction function;
   function.set_name("double");
-  addSlot(function, bundle::BOUNDARY_IN, bundle::READ, 0, perRow * 4);
-  addSlot(function, bundle::BOUNDARY_OUT, bundle::ACCUMULATE, 0, perRow * 4);
+  addArgument(function, bundle::BOUNDARY_IN, bundle::READ, 0, perRow * 4);
+  addArgument(function, bundle::BOUNDARY_OUT, bundle::ACCUMULATE, 0, perRow * 4);
   bundle::KernelLaunch &kernel = *function.add_launches()->mutable_kernel();
   kernel.set_symbol("zorse_test_double");
   kernel.add_operands()->set_argument(0);
@@ -50,14 +50,14 @@ bundle::CompiledFunction doubleFunction(int64_t perRow) {
   return function;
 }
 
-bundle::CompiledFunction libraryFunction(const std::string &name, const std::vector<int64_t> &slotBytes, bundle::ElementType type = bundle::F32) {
+bundle::CompiledFunction libraryFunction(const std::string &name, const std::vector<int64_t> &argumentBytes, bundle::ElementType type = bundle::F32) {
   bundle::CompiledFunction function;
   function.set_name(name);
   bundle::LibraryCall &call = *function.add_launches()->mutable_library();
   call.set_name(name);
   call.set_type(type);
-  for (int64_t bytes : slotBytes)
-    call.add_operands()->set_argument(addSlot(function, bundle::STATE, bundle::UPDATE, bytes, 8));
+  for (int64_t bytes : argumentBytes)
+    call.add_operands()->set_argument(addArgument(function, bundle::STATE, bundle::UPDATE, bytes, 8));
   return function;
 }
 
@@ -69,12 +69,12 @@ TEST(CpuDevice, KernelsAreSplitAndAccumulateByBinding) {
     for (size_t i = 0; i < x.size(); ++i)
       x[i] = float(i % 1000);
     bundle::CompiledFunction function = doubleFunction(perRow);
-    zorse::runtime::test::HostSlots slots{x.data(), y.data()};
+    zorse::runtime::test::HostArguments memory{x.data(), y.data()};
     uint8_t overwrite[] = {0, 1};
-    ASSERT_FALSE(device->runFunction(function, {{rows}, slots}).failed());
+    ASSERT_FALSE(device->runFunction(function, {{rows}, memory}).failed());
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_EQ(y[i], 1.0f + 2.0f * x[i]);
-    ASSERT_FALSE(device->runFunction(function, {{rows}, slots, overwrite}).failed());
+    ASSERT_FALSE(device->runFunction(function, {{rows}, memory, overwrite}).failed());
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_EQ(y[i], 2.0f * x[i]);
   }
@@ -83,15 +83,15 @@ TEST(CpuDevice, KernelsAreSplitAndAccumulateByBinding) {
 TEST(CpuDevice, KernelsLearnTheirSamplesAndInstances) {
   auto device = makeDevice(1);
   bundle::CompiledFunction function;
-  addSlot(function, bundle::LOSS, bundle::WRITE, 16, 8);
+  addArgument(function, bundle::LOSS, bundle::WRITE, 16, 8);
   bundle::KernelLaunch &kernel = *function.add_launches()->mutable_kernel();
   kernel.set_symbol("zorse_test_identify");
   kernel.add_operands()->set_fixed(16);
   kernel.mutable_iterations()->set_per_row(1);
   std::vector<double> y(5, -1);
-  zorse::runtime::test::HostSlots slots{y.data()};
+  zorse::runtime::test::HostArguments memory{y.data()};
   FunctionArguments arguments;
-  arguments.slots = slots;
+  arguments.addresses = memory;
   arguments.rows = 3;
   arguments.sampleBase = 40;
   arguments.instanceBase = 2;
@@ -112,8 +112,8 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
   for (int threads : {1, 2, 3}) {
     auto device = makeDevice(threads);
     double sums[2] = {1.0, 0.0};
-    zorse::runtime::test::HostSlots slots{x.data(), sums};
-    ASSERT_FALSE(device->runFunction(function, {{int64_t(x.size())}, slots}).failed());
+    zorse::runtime::test::HostArguments memory{x.data(), sums};
+    ASSERT_FALSE(device->runFunction(function, {{int64_t(x.size())}, memory}).failed());
     EXPECT_NEAR(sums[0], 1.0 + expected, 1e-9 * expected);
     EXPECT_EQ(sums[1], 0.0);
     if (threads == 1)
@@ -123,8 +123,8 @@ TEST(CpuDevice, SquaredNormCountsNonFiniteElementsAndIgnoresThreads) {
   x[5] = std::numeric_limits<float>::infinity();
   x[300000] = std::nanf("");
   double sums[2] = {0, 0};
-  zorse::runtime::test::HostSlots slots{x.data(), sums};
-  ASSERT_FALSE(makeDevice(2)->runFunction(function, {{int64_t(x.size())}, slots}).failed());
+  zorse::runtime::test::HostArguments memory{x.data(), sums};
+  ASSERT_FALSE(makeDevice(2)->runFunction(function, {{int64_t(x.size())}, memory}).failed());
   EXPECT_EQ(sums[1], 2.0);
 }
 
@@ -133,8 +133,8 @@ TEST(CpuDevice, SumLossAddsEveryTermInRowOrder) {
   float a[] = {1, 2, 4}, b[] = {0.5f, 0, 0.25f};
   double sums[16] = {};
   sums[2] = 10;
-  zorse::runtime::test::HostSlots slots{a, b, sums};
-  ASSERT_FALSE(makeDevice(1)->runFunction(function, {{3}, slots}).failed());
+  zorse::runtime::test::HostArguments memory{a, b, sums};
+  ASSERT_FALSE(makeDevice(1)->runFunction(function, {{3}, memory}).failed());
   EXPECT_EQ(sums[2], 17.0);
   EXPECT_EQ(sums[3], 0.75);
 }
@@ -148,8 +148,8 @@ TEST(CpuDevice, DecideClipsAsTorchAndSkipsWholeSteps) {
     scalars.skipNonFinite = skipNonFinite;
     scalars.lossGradient[1] = seed;
     double sums[16] = {squares, bad, loss};
-    zorse::runtime::test::HostSlots slots{sums, &scalars, &optimizerStep};
-    EXPECT_FALSE(device->runFunction(function, {{1}, slots}).failed());
+    zorse::runtime::test::HostArguments memory{sums, &scalars, &optimizerStep};
+    EXPECT_FALSE(device->runFunction(function, {{1}, memory}).failed());
     return scalars.decided;
   };
   double step = 0, infinity = std::numeric_limits<double>::infinity();
@@ -182,8 +182,8 @@ TEST(CpuDevice, DecideKeepsTheScale) {
     scalars.skipNonFinite = 1;
     scalars.lossGradient[13] = seed;
     double sums[16] = {squares, bad, loss};
-    zorse::runtime::test::HostSlots slots{sums, &scalars, &state};
-    EXPECT_FALSE(device->runFunction(function, {{1}, slots}).failed());
+    zorse::runtime::test::HostArguments memory{sums, &scalars, &state};
+    EXPECT_FALSE(device->runFunction(function, {{1}, memory}).failed());
     return scalars.decided;
   };
   auto expect = [&](double updates, double scale, double good, double overflows) {
@@ -217,8 +217,8 @@ TEST(CpuDevice, DecideKeepsTheScale) {
   scalars.lossGradient[0] = 0.25;
   scalars.lossGradient[13] = 0.5;
   state.lossScale = 1024;
-  zorse::runtime::test::HostSlots slots{&scalars, &state};
-  EXPECT_FALSE(device->runFunction(libraryFunction("scale_seeds", {1024, 32}), {{1}, slots}).failed());
+  zorse::runtime::test::HostArguments memory{&scalars, &state};
+  EXPECT_FALSE(device->runFunction(libraryFunction("scale_seeds", {1024, 32}), {{1}, memory}).failed());
   EXPECT_EQ(scalars.lossGradient[0], 256.0);
   EXPECT_EQ(scalars.lossGradient[13], 512.0);
   EXPECT_EQ(scalars.learningRate, 3.0);
@@ -239,9 +239,9 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   bundle::CompiledFunction unknownSymbol = doubleFunction(1);
   unknownSymbol.mutable_launches(0)->mutable_kernel()->set_symbol("nowhere");
   EXPECT_NE(message(unknownSymbol).find("kernel 'nowhere' is in none of the bundle's kernel objects"), std::string::npos);
-  bundle::CompiledFunction badSlot = doubleFunction(1);
-  badSlot.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_argument(2);
-  EXPECT_NE(message(badSlot).find("slot 2 of 2 is named"), std::string::npos);
+  bundle::CompiledFunction badArgument = doubleFunction(1);
+  badArgument.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_argument(2);
+  EXPECT_NE(message(badArgument).find("slot 2 of 2 is named"), std::string::npos);
   bundle::CompiledFunction outside = doubleFunction(1);
   outside.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_fixed(400);
   EXPECT_NE(message(outside).find("outside slot 1 of 0 + 4 per row bytes"), std::string::npos);
@@ -303,9 +303,9 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   };
   // (rows x 8) times (8 x 4).
   bundle::CompiledFunction product;
-  addSlot(product, bundle::BOUNDARY_IN, bundle::READ, 0, 32);
-  addSlot(product, bundle::PARAMETER, bundle::READ, 128, 0);
-  addSlot(product, bundle::BOUNDARY_OUT, bundle::WRITE, 0, 16);
+  addArgument(product, bundle::BOUNDARY_IN, bundle::READ, 0, 32);
+  addArgument(product, bundle::PARAMETER, bundle::READ, 128, 0);
+  addArgument(product, bundle::BOUNDARY_OUT, bundle::WRITE, 0, 16);
   bundle::Matmul &p = *product.add_launches()->mutable_matmul();
   p.set_type(bundle::F32);
   p.mutable_m()->set_per_row(1);
@@ -347,12 +347,12 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   // Two heads of size 8 at 4 positions: per row, 256 bytes each for q, k, v and out, and 32 for the log-sum-exp.
   bundle::CompiledFunction attention;
   for (int64_t bytes : {256, 256, 256, 256, 32})
-    addSlot(attention, bundle::WORKSPACE, bundle::WRITE, 0, bytes);
+    addArgument(attention, bundle::WORKSPACE, bundle::WRITE, 0, bytes);
   bundle::LibraryCall &call = *attention.add_launches()->mutable_library();
   call.set_name("attention_forward");
   call.set_type(bundle::F32);
-  for (uint32_t slot : {0u, 1u, 2u, 0xffffffffu, 3u, 4u})
-    call.add_operands()->set_argument(slot);
+  for (uint32_t argument : {0u, 1u, 2u, 0xffffffffu, 3u, 4u})
+    call.add_operands()->set_argument(argument);
   for (auto [name, value] : {std::pair("query_length", 4), {"key_length", 4}, {"heads", 2}, {"head_size", 8}})
     (*call.mutable_integers())[name] = value;
   EXPECT_EQ(message(attention), "accepted");

@@ -229,8 +229,8 @@ TEST_F(CudaDriver, ProductsThatAreWarmWaitForNoOtherStream) {
   ASSERT_FALSE(arena.failed()) << arena.message();
   Silent observer;
   ASSERT_TRUE(device.openQueues({0}, observer).succeeded());
-  const DeviceAddress base = (*arena)->base(), slots[] = {base, base + 512, base + 1024};
-  const FunctionCall warm{0, {{1, 0, 0}, slots, nullptr}}, cold{1, {{1, 0, 0}, slots, nullptr}};
+  const DeviceAddress base = (*arena)->base(), addresses[] = {base, base + 512, base + 1024};
+  const FunctionCall warm{0, {{1, 0, 0}, addresses, nullptr}}, cold{1, {{1, 0, 0}, addresses, nullptr}};
   Result<bool> ran = device.warmUp(0, &warm, 1);
   ASSERT_FALSE(ran.failed()) << ran.message();
   EXPECT_TRUE(*ran);

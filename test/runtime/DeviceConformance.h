@@ -421,13 +421,13 @@ inline bundle::CompiledFunction productFunction(int64_t n, int64_t k) {
   function.set_name("product");
   const int64_t fixed[] = {0, k * n * 4, 0}, perRow[] = {k * 4, 0, n * 4};
   for (int i = 0; i < 3; ++i) {
-    bundle::FunctionArgument &slot = *function.add_arguments();
-    slot.set_kind(bundle::WORKSPACE);
-    slot.set_index(uint32_t(i));
-    slot.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
-    slot.set_type(bundle::F32);
-    slot.mutable_bytes()->set_fixed(fixed[i]);
-    slot.mutable_bytes()->set_per_row(perRow[i]);
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_kind(bundle::WORKSPACE);
+    argument.set_index(uint32_t(i));
+    argument.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
+    argument.set_type(bundle::F32);
+    argument.mutable_bytes()->set_fixed(fixed[i]);
+    argument.mutable_bytes()->set_per_row(perRow[i]);
   }
   bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
@@ -463,9 +463,9 @@ TEST_P(DeviceComputing, ProductsFollowRowsAndOverwrite) {
         expected[size_t(i * kN + j)] += a[size_t(i * kK + k)] * b[size_t(k * kN + j)];
   auto ma = allocate(a.size() * 4), mb = allocate(b.size() * 4), mc = allocate(c.size() * 4);
   open({0, 1});
-  const DeviceAddress slots[] = {ma->base(), mb->base(), mc->base()};
+  const DeviceAddress addresses[] = {ma->base(), mb->base(), mc->base()};
   const uint8_t none[] = {0, 0, 0}, first[] = {0, 0, 1};
-  FunctionCall add{1, {{kRows}, slots, none}}, overwrite{1, {{kRows}, slots, first}};
+  FunctionCall add{1, {{kRows}, addresses, none}}, overwrite{1, {{kRows}, addresses, first}};
   Event inputs[] = {put(1, {}, WriteWork{ma->base(), a.data(), a.size() * 4}), put(1, {}, WriteWork{mb->base(), b.data(), b.size() * 4}),
                     put(1, {}, WriteWork{mc->base(), c.data(), c.size() * 4})};
   uint64_t before = device->launches();

@@ -1,6 +1,6 @@
 // Tests loading of bundles from disk. A good bundle loads; every kind of damage or contradiction is an error that names
 // the place.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "TemporaryDirectory.h"
 #include "TwoDevices.h"
 
@@ -291,7 +291,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("lie outside an arena of 4096", 0,
        [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_offset(UINT64_MAX - 8); });
   says("starts at byte 2 of its arena, expected a multiple of 4", 0, [](Program &p) {
-    zorse::test::EditedSlot(p, *instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
+    zorse::test::EditedArgument(p, *instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0), 0).mutable_region()->set_offset(2);
   });
   says("arena 1 of 1", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->mutable_region()->set_arena(1); });
   says("at least 48 are needed", 0,

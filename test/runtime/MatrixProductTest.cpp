@@ -1,6 +1,6 @@
 // Compares products of a body with three nested loops: both libraries, both types, every transpose, odd sizes, batches,
 // accumulation, threads.
-#include "HostSlots.h"
+#include "HostArguments.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"
 #include "device/cpu/Matmul.h"
@@ -27,9 +27,9 @@ template <typename T> T element(uint64_t i) { return T(int64_t((i * 2654435761u)
 template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool tb, bool accumulate, std::vector<T> *out = nullptr) {
   bundle::CompiledFunction function;
   for (int i = 0; i < 3; ++i) {
-    bundle::FunctionArgument &slot = *function.add_arguments();
-    slot.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
-    slot.mutable_bytes()->set_fixed(1 << 30);
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_mode(i == 2 ? bundle::ACCUMULATE : bundle::READ);
+    argument.mutable_bytes()->set_fixed(1 << 30);
   }
   bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(sizeof(T) == 4 ? bundle::F32 : bundle::F64);
@@ -60,10 +60,10 @@ template <typename T> void check(CpuDevice &device, const Case &c, bool ta, bool
     b[i] = element<T>(3 * i + 7);
   if (!accumulate)
     std::fill(result.begin(), result.end(), T(NAN)); // must not be read
-  zorse::runtime::test::HostSlots slots{a.data(), b.data(), result.data()};
+  zorse::runtime::test::HostArguments memory{a.data(), b.data(), result.data()};
   uint8_t overwrite[] = {0, 0, uint8_t(!accumulate)};
   FunctionArguments arguments;
-  arguments.slots = slots;
+  arguments.addresses = memory;
   arguments.overwrite = overwrite;
   Status status = device.runFunction(function, arguments);
   ASSERT_FALSE(status.failed()) << status.message();

@@ -152,10 +152,10 @@ private:
         call.instruction.compute().task() != (loss ? bundle::Compute::SUM_LOSS : bundle::Compute::NORM))
       return;
     for (int s = 0; s < call.function.arguments_size(); ++s)
-      if (const bundle::FunctionArgument &slot = call.function.arguments(s); slot.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
+      if (const bundle::FunctionArgument &argument = call.function.arguments(s); argument.kind() == (loss ? bundle::LOSS : bundle::STATE)) {
         const double wide = loss ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
         const float narrow = float(wide);
-        must(slot.type() == bundle::F64 ? call.memory.write(call.slots[s], &wide, 8) : call.memory.write(call.slots[s], &narrow, 4));
+        must(argument.type() == bundle::F64 ? call.memory.write(call.addresses[s], &wide, 8) : call.memory.write(call.addresses[s], &narrow, 4));
       }
   }
 

@@ -7,7 +7,7 @@
 // covers the executor and not overlap.
 #pragma once
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 
@@ -77,15 +77,15 @@ private:
     s.mutable_training()->set_schedule(bundle::TrainingOptions::CONSTANT);
   }
 
-  static void slot(bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
-                   int64_t perRow) {
-    bundle::FunctionArgument &slot = *function.add_arguments();
-    slot.set_kind(kind);
-    slot.set_index(index);
-    slot.set_mode(mode);
-    slot.mutable_bytes()->set_fixed(fixed);
-    slot.mutable_bytes()->set_per_row(perRow);
-    slot.set_type(bundle::F32);
+  static void argument(bundle::CompiledFunction &function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
+                       int64_t perRow) {
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_kind(kind);
+    argument.set_index(index);
+    argument.set_mode(mode);
+    argument.mutable_bytes()->set_fixed(fixed);
+    argument.mutable_bytes()->set_per_row(perRow);
+    argument.set_type(bundle::F32);
   }
   static void kernel(bundle::CompiledFunction &function, const char *symbol, int64_t fixed, int64_t perRow) {
     bundle::KernelLaunch &launch = *function.add_launches()->mutable_kernel();
@@ -115,37 +115,37 @@ private:
     };
     using namespace bundle;
     bundle::CompiledFunction &twice = add("double");
-    slot(twice, INPUT, 0, READ, 0, 16);
-    slot(twice, BOUNDARY_OUT, 0, WRITE, 0, 16);
+    argument(twice, INPUT, 0, READ, 0, 16);
+    argument(twice, BOUNDARY_OUT, 0, WRITE, 0, 16);
     kernel(twice, "zorse_test_double", 0, 4);
     bundle::CompiledFunction &dot = add("dot");
-    slot(dot, BOUNDARY_IN, 0, READ, 0, 16);
-    slot(dot, PARAMETER, 0, READ, 16, 0);
-    slot(dot, LOSS, 0, WRITE, 0, 4);
+    argument(dot, BOUNDARY_IN, 0, READ, 0, 16);
+    argument(dot, PARAMETER, 0, READ, 16, 0);
+    argument(dot, LOSS, 0, WRITE, 0, 4);
     kernel(dot, "zorse_test_dot", 0, 1);
     bundle::CompiledFunction &gradient = add("dot gradient");
-    slot(gradient, BOUNDARY_IN, 0, READ, 0, 16);
-    slot(gradient, SCALARS, 0, READ, kScalarsBytes, 0);
-    slot(gradient, PARAMETER_GRADIENT, 0, ACCUMULATE, 16, 0);
+    argument(gradient, BOUNDARY_IN, 0, READ, 0, 16);
+    argument(gradient, SCALARS, 0, READ, kScalarsBytes, 0);
+    argument(gradient, PARAMETER_GRADIENT, 0, ACCUMULATE, 16, 0);
     kernel(gradient, "zorse_test_dot_gradient", 4, 0);
     gradient.mutable_launches(0)->mutable_kernel()->add_accumulates(2);
     bundle::CompiledFunction &sum = add("sum loss");
-    slot(sum, LOSS, 0, READ, 0, 4);
-    slot(sum, LOCAL_METRICS, 0, ACCUMULATE, kSumsBytes, 0);
+    argument(sum, LOSS, 0, READ, 0, 4);
+    argument(sum, LOCAL_METRICS, 0, ACCUMULATE, kSumsBytes, 0);
     library(sum, "sum_loss");
     bundle::CompiledFunction &norm = add("norm");
-    slot(norm, STATE, 1, READ, 0, 4);
-    slot(norm, LOCAL_METRICS, 0, ACCUMULATE, kSumsBytes, 0);
+    argument(norm, STATE, 1, READ, 0, 4);
+    argument(norm, LOCAL_METRICS, 0, ACCUMULATE, kSumsBytes, 0);
     library(norm, "squared_norm");
     bundle::CompiledFunction &decide = add("decide");
-    slot(decide, LOCAL_METRICS, 0, READ, kSumsBytes, 0);
-    slot(decide, SCALARS, 0, UPDATE, kScalarsBytes, 0);
-    slot(decide, OPTIMIZER_STEP, 0, UPDATE, 8, 0);
+    argument(decide, LOCAL_METRICS, 0, READ, kSumsBytes, 0);
+    argument(decide, SCALARS, 0, UPDATE, kScalarsBytes, 0);
+    argument(decide, OPTIMIZER_STEP, 0, UPDATE, 8, 0);
     library(decide, "decide");
     bundle::CompiledFunction &update = add("update");
-    slot(update, STATE, 0, UPDATE, 0, 4);
-    slot(update, STATE, 1, READ, 0, 4);
-    slot(update, SCALARS, 0, READ, kScalarsBytes, 0);
+    argument(update, STATE, 0, UPDATE, 0, 4);
+    argument(update, STATE, 1, READ, 0, 4);
+    argument(update, SCALARS, 0, READ, kScalarsBytes, 0);
     kernel(update, "zorse_test_sgd", 0, 1);
   }
 
@@ -182,7 +182,7 @@ private:
 
   /// Appends an entry with one call.
   void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t function, int32_t unit, int64_t rows,
-            int64_t base, const std::vector<Bound> &slots) {
+            int64_t base, const std::vector<Bound> &arguments) {
     bundle::Compute &compute = *instruction(device, id, 0, phase).mutable_compute();
     compute.set_task(task);
     compute.set_cell(cell);
@@ -191,9 +191,9 @@ private:
     c.set_unit(unit);
     c.set_rows(rows);
     c.set_sample_base(base);
-    bundle::SlotBinder binder(bundle.programs[device]);
-    for (const Bound &slot : slots)
-      binder.bind(c, slot.region, slot.value, slot.overwrite);
+    bundle::ArgumentBinder binder(bundle.programs[device]);
+    for (const Bound &argument : arguments)
+      binder.bind(c, argument.region, argument.value, argument.overwrite);
   }
 
   void programs() {

@@ -1,6 +1,6 @@
 #include "SerialPrograms.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 #include "zorse/Base/Runs.h"
 #include "zorse/Summary/Summary.h"
 
@@ -80,8 +80,8 @@ private:
   const bundle::FunctionLibrary &functions;
   const SerialPlan &plan;
   std::vector<bundle::Program> programs;
-  std::vector<bundle::SlotBinder> binders; ///< per program
-  std::vector<int> last;                   ///< per device: index of its latest entry
+  std::vector<bundle::ArgumentBinder> binders; ///< per program
+  std::vector<int> last;                       ///< per device: index of its latest entry
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
@@ -309,18 +309,18 @@ private:
     call->set_rows(rows);
     call->set_sample_base(cell.firstSample);
     call->set_rng_id_base(unit.rng_id_base());
-    for (const auto &slot : functions.functions(int(call->function())).arguments()) {
-      int i = int(slot.index());
+    for (const auto &argument : functions.functions(int(call->function())).arguments()) {
+      int i = int(argument.index());
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what, bool overwrite = false) {
         binders[d].bind(*call, where, what, overwrite);
       };
       auto rowsOf = [&](Kind kind, uint32_t id, uint32_t cut) { return value(kind, id, cut, cell.firstSample, cell.endSample); };
-      int64_t bytes = slot.bytes().fixed() + slot.bytes().per_row() * rows;
-      switch (slot.kind()) {
+      int64_t bytes = argument.bytes().fixed() + argument.bytes().per_row() * rows;
+      switch (argument.kind()) {
       case bundle::PARAMETER:
       case bundle::PARAMETER_GRADIENT: {
         const auto &p = summary.parameters(int(unit.parameters(i)));
-        bool gradient = slot.kind() == bundle::PARAMETER_GRADIENT;
+        bool gradient = argument.kind() == bundle::PARAMETER_GRADIENT;
         const Compact places = wholeOf(p.group());
         bundle::Region whole = region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), places.elements() * 4);
         bindTo(part(whole, places.place(p.offset(), p.offset() + p.shape(0)) * 4, p.shape(0) * 4),
@@ -421,7 +421,7 @@ private:
     call->set_unit(-1);
     call->set_rows(cell.endSample - cell.firstSample);
     call->set_sample_base(cell.firstSample);
-    bundle::SlotBinder &binder = binders[cell.device];
+    bundle::ArgumentBinder &binder = binders[cell.device];
     for (int k = 0; k < summary.loss_size(); ++k)
       binder.bind(*call, region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4),
                   value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample));
@@ -542,7 +542,7 @@ private:
         call->set_function(summary.norm_function());
         call->set_unit(-1);
         call->set_rows(end - begin);
-        bundle::SlotBinder &binder = binders[shard.device];
+        bundle::ArgumentBinder &binder = binders[shard.device];
         binder.bind(*call, gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
         binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
                     value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));

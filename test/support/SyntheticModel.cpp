@@ -88,8 +88,8 @@ struct Maker {
     }
   }
 
-  bundle::FunctionArgument *slot(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
-                                 int64_t fixed, int64_t perRow, const std::string &name) {
+  bundle::FunctionArgument *argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode,
+                                     int64_t fixed, int64_t perRow, const std::string &name) {
     auto *s = function->add_arguments();
     s->set_kind(kind);
     s->set_index(index);
@@ -140,37 +140,37 @@ struct Maker {
         const bool copy = summary.groups(int(p.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
         if (task == Function::RECOMPUTE && i > 0 && i + 1 == unit->parameters_size() && draw % 2)
           continue; // a matmul that only results need
-        slot(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
+        argument(body, bundle::PARAMETER, uint32_t(i), bundle::READ, p.shape(0) * (copy ? 2 : 4), 0, p.name());
         if (!forward && task != Function::INPUT_GRADIENTS && p.trainable())
-          slot(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
+          argument(body, bundle::PARAMETER_GRADIENT, uint32_t(i), bundle::ACCUMULATE, p.shape(0) * 4, 0, "d_" + p.name());
       }
       if (forward || backwardReadsInputs)
         for (int i = 0; i < unit->inputs_size(); ++i)
-          slot(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(),
-               summary.inputs(int(unit->inputs(i))).name());
+          argument(body, bundle::INPUT, uint32_t(i), bundle::READ, 0, summary.inputs(int(unit->inputs(i))).bytes_per_row(),
+                   summary.inputs(int(unit->inputs(i))).name());
       for (int i = 0; i < unit->values_in_size(); ++i) {
         const auto &v = summary.values(int(unit->values_in(i)));
         if (forward || keepsInput)
-          slot(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
+          argument(body, bundle::BOUNDARY_IN, uint32_t(i), bundle::READ, 0, v.bytes_per_row(), v.name());
         if (!forward && task != Function::WEIGHT_GRADIENTS && v.needs_gradient())
-          slot(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
+          argument(body, bundle::BOUNDARY_IN_GRADIENT, uint32_t(i), bundle::ACCUMULATE, 0, v.bytes_per_row(), "d_" + v.name());
       }
       for (int i = 0; i < unit->values_out_size() && task != Function::RECOMPUTE; ++i) {
         const auto &v = summary.values(int(unit->values_out(i)));
         if (forward || v.needs_gradient())
-          slot(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
-               v.bytes_per_row(), v.name());
+          argument(body, forward ? bundle::BOUNDARY_OUT : bundle::BOUNDARY_OUT_GRADIENT, uint32_t(i), forward ? bundle::WRITE : bundle::READ, 0,
+                   v.bytes_per_row(), v.name());
       }
       if (saved)
-        slot(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, saved, "saved");
+        argument(body, bundle::SAVED, 0, forward ? bundle::WRITE : bundle::READ, 0, saved, "saved");
       if (const int64_t deferred = unitClass.saved_for_weight_grad_bytes().per_row(); part && deferred)
-        slot(body, bundle::SAVED_FOR_WEIGHT_GRAD, 0, task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred, "deferred");
+        argument(body, bundle::SAVED_FOR_WEIGHT_GRAD, 0, task == Function::INPUT_GRADIENTS ? bundle::WRITE : bundle::READ, 0, deferred, "deferred");
       if (function.workspace().per_row())
-        slot(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(), "workspace");
-      slot(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
+        argument(body, bundle::WORKSPACE, 0, bundle::WRITE, 0, function.workspace().per_row(), "workspace");
+      argument(body, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
       if (task == Function::FORWARD)
         for (int i = 0; i < unit->loss_terms_size(); ++i)
-          slot(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
+          argument(body, bundle::LOSS, uint32_t(i), bundle::WRITE, 0, 4, "loss");
     }
   }
 
@@ -180,37 +180,37 @@ struct Maker {
       auto *function = model.functions.add_functions();
       function->set_name(decay ? "update_decay" : "update_plain");
       for (int s = 0; s < 2 + options.moments; ++s)
-        slot(function, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
-             s == 0   ? "parameters"
-             : s == 1 ? "gradients"
-                      : "moments");
-      slot(function, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
-      slot(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
+        argument(function, bundle::STATE, uint32_t(s), s == 1 ? bundle::READ : bundle::UPDATE, 0, 4,
+                 s == 0   ? "parameters"
+                 : s == 1 ? "gradients"
+                          : "moments");
+      argument(function, bundle::SCALARS, 0, bundle::READ, kScalarsBytes, 0, "scalars");
+      argument(function, bundle::OPTIMIZER_STEP, 0, bundle::READ, 8, 0, "step");
       (decay ? summary.set_update_function_decay(model.functions.functions_size() - 1)
              : summary.set_update_function_plain(model.functions.functions_size() - 1));
     }
     auto *norm = model.functions.add_functions();
     norm->set_name("norm");
-    slot(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
-    slot(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
+    argument(norm, bundle::STATE, 1, bundle::READ, 0, 4, "gradients");
+    argument(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
     summary.set_norm_function(model.functions.functions_size() - 1);
     auto *loss = model.functions.add_functions();
     loss->set_name("sum_loss");
     for (int k = 0; k < options.lossTerms; ++k)
-      slot(loss, bundle::LOSS, uint32_t(k), bundle::READ, 0, 4, "loss");
-    slot(loss, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
+      argument(loss, bundle::LOSS, uint32_t(k), bundle::READ, 0, 4, "loss");
+    argument(loss, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, 128, 0, "sums");
     summary.set_sum_loss_function(model.functions.functions_size() - 1);
     auto *decide = model.functions.add_functions();
     decide->set_name("decide");
-    slot(decide, bundle::LOCAL_METRICS, 0, bundle::READ, 128, 0, "sums");
-    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
-    slot(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
+    argument(decide, bundle::LOCAL_METRICS, 0, bundle::READ, 128, 0, "sums");
+    argument(decide, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
+    argument(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, options.scales ? 32 : 8, 0, "step");
     summary.set_clip_and_check_function(model.functions.functions_size() - 1);
     if (options.scales) {
       auto *scale = model.functions.add_functions();
       scale->set_name("scale_seeds");
-      slot(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
-      slot(scale, bundle::OPTIMIZER_STEP, 0, bundle::READ, 32, 0, "step");
+      argument(scale, bundle::SCALARS, 0, bundle::UPDATE, kScalarsBytes, 0, "scalars");
+      argument(scale, bundle::OPTIMIZER_STEP, 0, bundle::READ, 32, 0, "step");
       summary.set_scale_loss_gradient_function(model.functions.functions_size() - 1);
       summary.mutable_training()->set_loss_scale(1024);
       summary.mutable_training()->set_loss_scale_interval(2000);
@@ -220,8 +220,8 @@ struct Maker {
         auto *sum = model.functions.add_functions();
         sum->set_name("sum");
         for (uint32_t term = 0; term < terms; ++term)
-          slot(sum, bundle::CONTRIBUTION, term, bundle::READ, 0, size, "part");
-        slot(sum, bundle::SUM, 0, bundle::WRITE, 0, size, "sum");
+          argument(sum, bundle::CONTRIBUTION, term, bundle::READ, 0, size, "part");
+        argument(sum, bundle::SUM, 0, bundle::WRITE, 0, size, "sum");
         for (auto &made : *sum->mutable_arguments())
           made.set_type(type);
         auto *known = summary.add_sums();
@@ -233,8 +233,8 @@ struct Maker {
       return;
     auto *cast = model.functions.add_functions();
     cast->set_name("cast");
-    slot(cast, bundle::STATE, 0, bundle::READ, 0, 4, "parameters");
-    slot(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, 2, "copy");
+    argument(cast, bundle::STATE, 0, bundle::READ, 0, 4, "parameters");
+    argument(cast, bundle::PARAMETER, 0, bundle::WRITE, 0, 2, "copy");
     summary.set_cast_function(model.functions.functions_size() - 1);
   }
 

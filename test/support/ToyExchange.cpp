@@ -94,19 +94,19 @@ private:
   }
   uint32_t latest() const { return uint32_t(functions.functions_size() - 1); }
 
-  static void slot(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
-                   int64_t perRow) {
-    auto *slot = function->add_arguments();
-    slot->set_kind(kind);
-    slot->set_index(index);
-    slot->set_mode(mode);
-    slot->mutable_bytes()->set_fixed(fixed);
-    slot->mutable_bytes()->set_per_row(perRow);
-    slot->set_type(bundle::F32);
-    slot->set_name(bundle::ArgumentKind_Name(kind) + std::to_string(index));
+  static void argument(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, int64_t fixed,
+                       int64_t perRow) {
+    auto *argument = function->add_arguments();
+    argument->set_kind(kind);
+    argument->set_index(index);
+    argument->set_mode(mode);
+    argument->mutable_bytes()->set_fixed(fixed);
+    argument->mutable_bytes()->set_per_row(perRow);
+    argument->set_type(bundle::F32);
+    argument->set_name(bundle::ArgumentKind_Name(kind) + std::to_string(index));
   }
   static void rows(bundle::CompiledFunction *function, bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode) {
-    slot(function, kind, index, mode, 0, ToyExchange::kRow);
+    argument(function, kind, index, mode, 0, ToyExchange::kRow);
   }
 
   /// \param perColumn  a point is one of the 16 columns, else a row. \param accumulated  operand that may be added to;
@@ -115,8 +115,8 @@ private:
                      int accumulated = -1) {
     auto *launch = function->add_launches()->mutable_kernel();
     launch->set_symbol(symbol);
-    for (uint32_t slot : operands)
-      launch->add_operands()->set_argument(slot);
+    for (uint32_t argument : operands)
+      launch->add_operands()->set_argument(argument);
     launch->mutable_iterations()->set_fixed(perColumn ? ToyExchange::kWidth : 0);
     launch->mutable_iterations()->set_per_row(!perColumn);
     if (accumulated >= 0)
@@ -146,14 +146,14 @@ private:
   void addScale() {
     auto *forward = addFunction("scale.forward");
     rows(forward, bundle::INPUT, 0, bundle::READ);
-    slot(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
+    argument(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
     rows(forward, bundle::BOUNDARY_OUT, 0, bundle::WRITE);
     kernel(forward, "toy_scale", {0, 1, 2});
     mutableFunction(summary, 0, UnitFunction::FORWARD).set_function(latest());
     auto *backward = addFunction("scale.backward");
     rows(backward, bundle::INPUT, 0, bundle::READ);
     rows(backward, bundle::BOUNDARY_OUT_GRADIENT, 0, bundle::READ);
-    slot(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
+    argument(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
     kernel(backward, "toy_scale_gradient", {0, 1, 2}, /*perColumn=*/true, 2);
     mutableFunction(summary, 0, UnitFunction::BACKWARD).set_function(latest());
   }
@@ -216,16 +216,16 @@ private:
   void addLoss() {
     auto *forward = addFunction("loss.forward");
     rows(forward, bundle::BOUNDARY_IN, 0, bundle::READ);
-    slot(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
-    slot(forward, bundle::LOSS, 0, bundle::WRITE, 0, 4);
+    argument(forward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
+    argument(forward, bundle::LOSS, 0, bundle::WRITE, 0, 4);
     kernel(forward, "toy_loss", {0, 1, 2});
     mutableFunction(summary, 3, UnitFunction::FORWARD).set_function(latest());
     auto *backward = addFunction("loss.backward");
     rows(backward, bundle::BOUNDARY_IN, 0, bundle::READ);
-    slot(backward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
-    slot(backward, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
+    argument(backward, bundle::PARAMETER, 0, bundle::READ, ToyExchange::kRow, 0);
+    argument(backward, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
     rows(backward, bundle::BOUNDARY_IN_GRADIENT, 0, bundle::ACCUMULATE);
-    slot(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
+    argument(backward, bundle::PARAMETER_GRADIENT, 0, bundle::ACCUMULATE, ToyExchange::kRow, 0);
     kernel(backward, "toy_loss_gradient", {1, 2, 3}, /*perColumn=*/false, 2);
     kernel(backward, "toy_weight_gradient", {0, 2, 4}, /*perColumn=*/true, 2);
     mutableFunction(summary, 3, UnitFunction::BACKWARD).set_function(latest());
@@ -233,25 +233,25 @@ private:
 
   void addState() {
     auto *sum = addFunction("sum_loss");
-    slot(sum, bundle::LOSS, 0, bundle::READ, 0, 4);
-    slot(sum, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
+    argument(sum, bundle::LOSS, 0, bundle::READ, 0, 4);
+    argument(sum, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
     library(sum, "sum_loss");
     summary.set_sum_loss_function(latest());
     auto *norm = addFunction("norm");
-    slot(norm, bundle::STATE, 1, bundle::READ, 0, 4);
-    slot(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
+    argument(norm, bundle::STATE, 1, bundle::READ, 0, 4);
+    argument(norm, bundle::LOCAL_METRICS, 0, bundle::ACCUMULATE, int64_t(kSumsBytes), 0);
     library(norm, "squared_norm");
     summary.set_norm_function(latest());
     auto *decide = addFunction("decide");
-    slot(decide, bundle::LOCAL_METRICS, 0, bundle::READ, int64_t(kSumsBytes), 0);
-    slot(decide, bundle::SCALARS, 0, bundle::UPDATE, int64_t(kScalarsBytes), 0);
-    slot(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, 8, 0);
+    argument(decide, bundle::LOCAL_METRICS, 0, bundle::READ, int64_t(kSumsBytes), 0);
+    argument(decide, bundle::SCALARS, 0, bundle::UPDATE, int64_t(kScalarsBytes), 0);
+    argument(decide, bundle::OPTIMIZER_STEP, 0, bundle::UPDATE, 8, 0);
     library(decide, "decide");
     summary.set_clip_and_check_function(latest());
     auto *update = addFunction("update");
-    slot(update, bundle::STATE, 0, bundle::UPDATE, 0, 4);
-    slot(update, bundle::STATE, 1, bundle::READ, 0, 4);
-    slot(update, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
+    argument(update, bundle::STATE, 0, bundle::UPDATE, 0, 4);
+    argument(update, bundle::STATE, 1, bundle::READ, 0, 4);
+    argument(update, bundle::SCALARS, 0, bundle::READ, int64_t(kScalarsBytes), 0);
     kernel(update, "toy_sgd", {0, 1, 2});
     summary.set_update_function_decay(latest());
     summary.set_update_function_plain(latest());

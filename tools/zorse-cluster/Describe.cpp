@@ -302,12 +302,12 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
   bundle::CompiledFunction function;
   function.set_name("product");
   for (uint32_t i = 0; i < 3; ++i) {
-    bundle::FunctionArgument &slot = *function.add_arguments();
-    slot.set_kind(bundle::WORKSPACE);
-    slot.set_index(i);
-    slot.set_mode(bundle::UPDATE);
-    slot.set_type(bundle::F32);
-    slot.mutable_bytes()->set_fixed(n * n * 4);
+    bundle::FunctionArgument &argument = *function.add_arguments();
+    argument.set_kind(bundle::WORKSPACE);
+    argument.set_index(i);
+    argument.set_mode(bundle::UPDATE);
+    argument.set_type(bundle::F32);
+    argument.mutable_bytes()->set_fixed(n * n * 4);
   }
   bundle::Matmul &product = *function.add_launches()->mutable_matmul();
   product.set_type(bundle::F32);
@@ -322,7 +322,7 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
   product.set_ldc(n);
   product.set_alpha(1);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
-  std::vector<DeviceAddress> slots;
+  std::vector<DeviceAddress> addresses;
   std::vector<float> numbers(n * n, 0.25f);
   for (int i = 0; i < 3; ++i) {
     Result<std::unique_ptr<DeviceMemory>> allocated = (*device)->allocate(bundle::DEVICE, n * n * 4, {});
@@ -330,11 +330,11 @@ Result<double> zorse::cluster::measureMatmuls(int threads) {
       return allocated.error();
     if (Status status = (*device)->write((*allocated)->base(), numbers.data(), n * n * 4); status.failed())
       return status;
-    slots.push_back((*allocated)->base());
+    addresses.push_back((*allocated)->base());
     memory.push_back(std::move(*allocated));
   }
   FunctionArguments arguments;
-  arguments.slots = slots.data();
+  arguments.addresses = addresses.data();
   Status failure = (*device)->runFunction(function, arguments); // warm-up
   CpuQuota quota = cpuQuota();
   std::vector<double> samples;

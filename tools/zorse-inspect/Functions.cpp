@@ -55,10 +55,10 @@ void printFunctions(const bundle::BundleView &bundle) {
       printf("   %s FLOPs a row", amount(function.flops_per_row()).c_str());
     puts("");
     std::vector<std::vector<std::string>> table = {{"slot", "", "", ">bytes", ">a row"}};
-    for (const bundle::FunctionArgument &slot : function.arguments())
-      table.push_back({lower(bundle::AccessMode_Name(slot.mode())),
-                       lower(bundle::ArgumentKind_Name(slot.kind())) + " " + std::to_string(slot.index()), slot.name(), bytes(slot.bytes().fixed()),
-                       slot.bytes().per_row() ? bytes(slot.bytes().per_row()) : ""});
+    for (const bundle::FunctionArgument &argument : function.arguments())
+      table.push_back({lower(bundle::AccessMode_Name(argument.mode())),
+                       lower(bundle::ArgumentKind_Name(argument.kind())) + " " + std::to_string(argument.index()), argument.name(),
+                       bytes(argument.bytes().fixed()), argument.bytes().per_row() ? bytes(argument.bytes().per_row()) : ""});
     printTable(table);
     for (int i = 0; i < function.launches_size(); ++i)
       printf("   %s %s   %s\n", dim(fit(std::to_string(i), 3, true)).c_str(), describe(function.launches(i)).c_str(),

@@ -1,6 +1,6 @@
 #include "FunctionTimer.h"
 
-#include "Slots.h"
+#include "Arguments.h"
 
 #include "zorse/runtime/Measure.h"
 
@@ -37,7 +37,7 @@ struct UnitClass {
   int32_t unit = 0; ///< first unit of the class
   int units = 0;
   std::vector<std::pair<Task, uint32_t>> tasks;
-  std::vector<Slots> sets;
+  std::vector<Arguments> sets;
   std::vector<int64_t> rows;
   std::vector<uint32_t> functions() const {
     std::vector<uint32_t> all;
@@ -115,7 +115,7 @@ private:
     auto measure = [&] {
       workspace = min = 0;
       for (const UnitClass &c : classes)
-        min += Slots::bytesOf(bundle, c.functions(), rows.back(), &workspace);
+        min += Arguments::bytesOf(bundle, c.functions(), rows.back(), &workspace);
       return min + workspace;
     };
     while (measure() > options.memory && rows.size() > 1) {
@@ -134,16 +134,16 @@ private:
     uint64_t left = options.memory - min - workspace;
     for (UnitClass &c : classes) {
       c.rows = rows;
-      uint64_t ignored = 0, one = Slots::bytesOf(bundle, c.functions(), rows.back(), &ignored);
+      uint64_t ignored = 0, one = Arguments::bytesOf(bundle, c.functions(), rows.back(), &ignored);
       for (size_t set = 0; set < std::min<size_t>(kMaxSets, static_cast<size_t>(c.units)); ++set) {
         if (set > 0 && one > left)
           break;
         left -= set > 0 ? one : 0;
-        Result<Slots> slots =
-            Slots::make(device, bundle, c.unit, c.functions(), rows.back(), scratch->base(), static_cast<uint32_t>(7 * c.unit + set));
-        if (slots.failed())
-          return slots.error();
-        c.sets.push_back(std::move(*slots));
+        Result<Arguments> arguments =
+            Arguments::make(device, bundle, c.unit, c.functions(), rows.back(), scratch->base(), static_cast<uint32_t>(7 * c.unit + set));
+        if (arguments.failed())
+          return arguments.error();
+        c.sets.push_back(std::move(*arguments));
       }
     }
     return Status::success();
@@ -152,7 +152,7 @@ private:
   Status call(const UnitClass &c, size_t set, uint32_t function, int64_t rows) {
     std::vector<DeviceAddress> addresses = c.sets[set].of(bundle.functions.functions(static_cast<int>(function)));
     FunctionArguments arguments;
-    arguments.slots = addresses.data();
+    arguments.addresses = addresses.data();
     arguments.rows = rows;
     return device.runFunction(function, arguments);
   }
@@ -320,13 +320,13 @@ private:
     auto elementwise = [&](const char *name, uint32_t function, double &each, double &fixed) -> Status {
       if (elements < 4096 || function >= static_cast<uint32_t>(bundle.functions.functions_size()))
         return Status::success();
-      Result<Slots> slots = Slots::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
+      Result<Arguments> slots = Arguments::make(device, bundle, -1, {function}, elements, scratch->base(), 11);
       if (slots.failed())
         return slots.error();
       std::vector<DeviceAddress> addresses = slots->of(bundle.functions.functions(static_cast<int>(function)));
       Status status = line(elements / 16, elements, each, fixed, [&](int64_t n) {
         FunctionArguments arguments;
-        arguments.slots = addresses.data();
+        arguments.addresses = addresses.data();
         arguments.rows = n;
         return device.runFunction(function, arguments);
       });
@@ -360,7 +360,7 @@ private:
     if (bundle.summary.clip_and_check_function() < static_cast<uint32_t>(bundle.functions.functions_size()) &&
         bundle.functions.functions(static_cast<int>(bundle.summary.clip_and_check_function())).arguments_size() > 0) {
       uint32_t function = bundle.summary.clip_and_check_function();
-      Result<Slots> slots = Slots::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
+      Result<Arguments> slots = Arguments::make(device, bundle, -1, {function}, 1, scratch->base(), 13);
       if (slots.failed())
         return slots.error();
       std::vector<DeviceAddress> addresses = slots->of(bundle.functions.functions(static_cast<int>(function)));
@@ -369,7 +369,7 @@ private:
       for (int round = 0; round < 5; ++round)
         samples.push_back(timed([&] {
           FunctionArguments arguments;
-          arguments.slots = addresses.data();
+          arguments.addresses = addresses.data();
           if (Status called = device.runFunction(function, arguments); called.failed())
             failure = called;
         }));

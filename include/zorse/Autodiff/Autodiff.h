@@ -113,8 +113,8 @@ mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forwar
 
 /// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
 /// units wait for; whether it is a gradient that only the reduction waits for.
-inline bool isForwardSlot(SlotKind kind) { return kind == SlotKind::BoundaryOut || kind == SlotKind::Loss; }
-inline bool isGradientSlot(SlotKind kind) { return kind == SlotKind::BoundaryInGradient || kind == SlotKind::ParameterGradient; }
+inline bool isForwardKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss; }
+inline bool isGradientKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryInGradient || kind == ArgumentKind::ParameterGradient; }
 
 /// A backward in two parts, for plans that split it. Functions are null if the backward has results
 /// of one kind only.

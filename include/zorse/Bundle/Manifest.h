@@ -39,7 +39,7 @@ std::string stagedFile(uint32_t device);
 
 /// Returns the reason why the libraries of two targets cannot be in one bundle: programs, plan and
 /// verifier need one list of bodies with one list of slots. Empty if they can.
-std::string differentSlots(const FunctionLibrary &one, const FunctionLibrary &other);
+std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other);
 
 struct Manifest {
   std::string digest; ///< SHA-256 of manifest.json, which contains the SHA-256 of every other file: the digest of the whole bundle

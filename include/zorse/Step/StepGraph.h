@@ -94,7 +94,7 @@ private:
 /// One slot of a call. Calls list every slot that the function could have, ordered by (kind,
 /// index). writeProgram looks up the slots of the Body by (kind, index) and drops those that the
 /// body does not have (for example the boundary input of a backward that does not read it).
-struct Slot {
+struct FunctionArgument {
   Region region;
   Value value;
   uint32_t index = 0;
@@ -102,7 +102,7 @@ struct Slot {
   bundle::AccessMode mode : 8;
   bool overwrite : 1; ///< ACCUMULATE: first contribution of the step in list order.
 
-  Slot() : kind(bundle::ARGUMENT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
+  FunctionArgument() : kind(bundle::ARGUMENT_UNSPECIFIED), mode(bundle::ACCESS_UNSPECIFIED), overwrite(false) {}
 };
 
 struct Call {
@@ -111,7 +111,7 @@ struct Call {
   int64_t rows = 0;
   int64_t sampleBase = 0;
   uint64_t instanceBase = 0;
-  Span slots;
+  Span arguments;
 };
 
 enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, ReadMetrics };
@@ -226,7 +226,7 @@ struct StepGraph {
   std::vector<Instruction> instructions;
   std::vector<Wait> waits;
   std::vector<Call> calls;
-  std::vector<Slot> slots;
+  std::vector<FunctionArgument> arguments;
   std::vector<Collective> collectives;
   std::vector<PersistentState> state;
   uint32_t numInstructions = 0;    ///< ids are [0, numInstructions)

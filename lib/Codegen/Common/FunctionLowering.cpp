@@ -1,10 +1,10 @@
 #include "FunctionLowering.h"
 
+#include "ArgumentLayout.h"
 #include "Decompose.h"
 #include "Fusion.h"
 #include "LibraryOps.h"
 #include "Prepare.h"
-#include "Slots.h"
 #include "Workspace.h"
 
 #include "zorse/Dialect/Zorse/EraseDeadOps.h"
@@ -81,30 +81,30 @@ struct Lowering {
   Emitter &emitter;
   bundle::CompiledFunction &compiled;
   FunctionSizes &sizes;
-  Slots slots;
+  ArgumentLayout arguments;
   BufferAliases aliases;
   FusionPlan plan;
   Workspace workspace;
   Place workspacePlace;
 
   Lowering(func::FuncOp function, Emitter &emitter, bundle::CompiledFunction &compiled, FunctionSizes &sizes)
-      : function(function), emitter(emitter), compiled(compiled), sizes(sizes), slots(compiled) {}
+      : function(function), emitter(emitter), compiled(compiled), sizes(sizes), arguments(compiled) {}
 
   Place placeOf(Value root) {
     auto alias = aliases.find(root);
     if (alias != aliases.end())
-      return alias->second.container ? placeOf(alias->second.container) : slots.results[alias->second.result];
+      return alias->second.container ? placeOf(alias->second.container) : arguments.results[alias->second.result];
     if (auto argument = dyn_cast<BlockArgument>(root))
-      return slots.arguments[argument.getArgNumber()];
+      return arguments.arguments[argument.getArgNumber()];
     Place place = workspace.places.lookup(root);
-    place.slot = workspacePlace.slot;
+    place.argument = workspacePlace.argument;
     return place;
   }
 
   bundle::Pointer pointer(Value root, int64_t offset) {
-    Place place = root ? placeOf(root) : slots.scalars();
+    Place place = root ? placeOf(root) : arguments.scalars();
     bundle::Pointer pointer;
-    pointer.set_argument(place.slot);
+    pointer.set_argument(place.argument);
     pointer.set_fixed(place.fixed + (root ? offset * elementBytes(root.getType()) : 0));
     pointer.set_per_row(place.perRow);
     return pointer;
@@ -131,7 +131,7 @@ struct Lowering {
 
   bool accumulates(Value root) {
     auto alias = aliases.find(root);
-    return alias != aliases.end() && !alias->second.container && slots.resultAccumulates(alias->second.result);
+    return alias != aliases.end() && !alias->second.container && arguments.resultAccumulates(alias->second.result);
   }
 
   void addBytes(const bundle::AffineSize &bytes) { sizes.bytesPerRow += bytes.per_row(); }
@@ -172,7 +172,7 @@ struct Lowering {
   KernelBuilder::Place scratchOf(int cluster) {
     const Place place = workspace.scratch.lookup(cluster);
     KernelBuilder::Place scratch;
-    scratch.pointer.set_argument(workspacePlace.slot);
+    scratch.pointer.set_argument(workspacePlace.argument);
     scratch.pointer.set_fixed(place.fixed);
     scratch.pointer.set_per_row(place.perRow);
     scratch.reach.set_per_row(emitter.attentionScratch(plan.fusionGroups[size_t(cluster)].ops.front()));
@@ -204,7 +204,7 @@ struct Lowering {
     AttentionPlan plan = *planAttention(op, aliases);
     bundle::LibraryCall &call = *launch.mutable_library();
     call = plan.call;
-    auto absent = [&] { call.add_operands()->set_argument(abi::kAbsentSlot); };
+    auto absent = [&] { call.add_operands()->set_argument(abi::kAbsentArgument); };
     for (auto [position, value] : llvm::enumerate(plan.operands)) {
       if (!value) {
         absent();
@@ -232,13 +232,13 @@ struct Lowering {
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, alias] : aliases)
-      if (!alias.container && compiled.arguments(slots.results[alias.result].slot).mode() == bundle::UPDATE)
-        writer[slots.results[alias.result].slot] = plan.availableAfter(value);
+      if (!alias.container && compiled.arguments(arguments.results[alias.result].argument).mode() == bundle::UPDATE)
+        writer[arguments.results[alias.result].argument] = plan.availableAfter(value);
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups))
       for (Operation *op : fusionGroup.ops)
         for (Value operand : op->getOperands())
           if (auto argument = dyn_cast<BlockArgument>(rootOf(operand))) {
-            auto found = writer.find(slots.arguments[argument.getArgNumber()].slot);
+            auto found = writer.find(arguments.arguments[argument.getArgNumber()].argument);
             if (found != writer.end() && static_cast<int>(index) > found->second)
               return op->emitOpError("reads argument ")
                      << argument.getArgNumber() << " after its slot was updated in place; expects updates to be one elementwise kernel";
@@ -273,7 +273,7 @@ struct Lowering {
       return fusionGroup.kind == FusionGroup::Attention && !fusionGroup.ops.empty() ? emitter.attentionScratch(fusionGroup.ops.front()) : 0;
     });
     if (workspace.bytes.fixed() != 0 || workspace.bytes.per_row() != 0)
-      workspacePlace = slots.workspace(workspace.bytes);
+      workspacePlace = arguments.workspace(workspace.bytes);
 
     const KernelContext context = kernelContext();
     for (auto [index, fusionGroup] : llvm::enumerate(plan.fusionGroups)) {
@@ -302,7 +302,7 @@ struct Lowering {
         break; // lowered above
       }
     }
-    sizes.saved = slots.savedBytes();
+    sizes.saved = arguments.savedBytes();
     sizes.workspace = workspace.bytes;
     compiled.set_flops_per_row(sizes.flopsPerRow);
     return success();
@@ -322,7 +322,7 @@ LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emit
   Lowering lowering(clone, emitter, compiled, sizes);
   // Slots are assigned from the original function: its module contains the forward that lays out
   // the saved tensors.
-  if (failed(lowering.slots.assign(function)))
+  if (failed(lowering.arguments.assign(function)))
     return failure();
   return lowering.run();
 }

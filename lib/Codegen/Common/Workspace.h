@@ -1,8 +1,8 @@
 // Offsets of temporaries. Two temporaries overlap only if no launch needs both.
 #pragma once
 
+#include "ArgumentLayout.h"
 #include "Fusion.h"
-#include "Slots.h"
 
 namespace zorse::codegen {
 

@@ -12,8 +12,8 @@ std::string zorse::runtime::problemOfUse(const bundle::CompiledFunction &functio
                                          const std::string &what) {
   // Both ends are linear in the rows. Checking one row and the slope therefore covers every number
   // of rows.
-  const bundle::FunctionArgument &slot = function.arguments(int(pointer.argument()));
-  const bundle::AffineSize &bytes = slot.bytes();
+  const bundle::FunctionArgument &argument = function.arguments(int(pointer.argument()));
+  const bundle::AffineSize &bytes = argument.bytes();
   const __int128 end = reach.fixed + pointer.fixed(), slope = reach.perRow + pointer.per_row();
   auto text = [](__int128 n) {
     return n > INT64_MAX ? std::string("more than 2^63") : n < 0 ? "-" + std::to_string(int64_t(-n)) : std::to_string(int64_t(n));
@@ -23,7 +23,7 @@ std::string zorse::runtime::problemOfUse(const bundle::CompiledFunction &functio
       end + slope > __int128(bytes.fixed()) + bytes.per_row())
     return what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + name + " of " + std::to_string(bytes.fixed()) +
            " + " + std::to_string(bytes.per_row()) + " per row bytes";
-  if (written && slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE)
+  if (written && argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE)
     return what + " is written to, but slot " + name + " is only read";
   return "";
 }

@@ -1,7 +1,7 @@
 #include "DeviceProgram.h"
 
+#include "ArgumentBindings.h"
 #include "Collectives.h"
-#include "SlotBindings.h"
 #include "zorse/runtime/HostCpu.h"
 #include "zorse/runtime/Workers.h"
 
@@ -103,17 +103,18 @@ bool DeviceProgram::isReady(const PreparedInstruction &instruction, uint64_t ste
 
 void DeviceProgram::prepareCalls(PreparedInstruction &prepared) {
   for (const bundle::Call &call : prepared.instruction->compute().calls()) {
-    const bundle::SlotBindings bindings(program, call);
+    const bundle::ArgumentBindings bindings(program, call);
     for (int s = 0; s < bindings.size(); ++s) {
-      prepared.slots.push_back(address(bindings[s].region));
+      prepared.addresses.push_back(address(bindings[s].region));
       prepared.overwrite.push_back(bindings[s].overwrite);
     }
   }
   size_t first = 0;
   for (const bundle::Call &call : prepared.instruction->compute().calls()) {
     prepared.calls.push_back(
-        {call.function(), {{call.rows(), call.sample_base(), call.rng_id_base()}, prepared.slots.data() + first, prepared.overwrite.data() + first}});
-    first += size_t(bundle::SlotBindings(program, call).size());
+        {call.function(),
+         {{call.rows(), call.sample_base(), call.rng_id_base()}, prepared.addresses.data() + first, prepared.overwrite.data() + first}});
+    first += size_t(bundle::ArgumentBindings(program, call).size());
   }
 }
 

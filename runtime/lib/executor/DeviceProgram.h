@@ -38,8 +38,8 @@ struct PreparedInstruction final : HostTask, StreamTask {
   bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was pre-posted
   std::vector<PreparedWait> waits;
-  std::vector<FunctionCall> calls; ///< calls of a compute entry; they point into `slots` and `overwrite`
-  std::vector<DeviceAddress> slots;
+  std::vector<FunctionCall> calls; ///< calls of a compute entry; they point into `addresses` and `overwrite`
+  std::vector<DeviceAddress> addresses;
   std::vector<uint8_t> overwrite;
   bool deviceToDevice = false; ///< whether it is on a queue of kind DIRECT
   bool beside = false;         ///< whether the host's CPU runs its calls for the device

@@ -134,12 +134,12 @@ public:
           request.afterStep->onStateQuiescent(device.program->index, request.scalars.step);
         }
     uint64_t step = 0;
-    Slot *slot = nullptr;
+    Slot *argument = nullptr;
     {
       std::lock_guard<std::mutex> lock(mutex);
       step = requested++;
-      slot = &ring[step % ring.size()];
-      *slot = {std::move(request), {}, queuesInUse};
+      argument = &ring[step % ring.size()];
+      *argument = {std::move(request), {}, queuesInUse};
       for (DeviceStep &device : running) {
         device.releasesNeeded[step % ring.size()] = device.latch.acquired();
         device.changingQueuesLeft[step % ring.size()] = device.program->changingQueues;
@@ -148,22 +148,22 @@ public:
         return;
     }
     for (DeviceStep &device : running)
-      enqueue(device, step, *slot);
+      enqueue(device, step, *argument);
   }
 
   Result<StepResult> wait() {
     std::unique_lock<std::mutex> lock(mutex);
-    Slot &slot = ring[waited % ring.size()];
+    Slot &argument = ring[waited % ring.size()];
     if (waited == requested)
       return internalError("no step is in progress");
-    stepDone.wait(lock, [&] { return failure || slot.queuesLeft == 0; });
+    stepDone.wait(lock, [&] { return failure || argument.queuesLeft == 0; });
     if (failure)
       return *failure;
     for (const DeviceStep &device : running)
-      device.staging.takeReport(waited, slot.result);
+      device.staging.takeReport(waited, argument.result);
     ++waited;
-    slot.request.batch.reset();
-    return slot.result;
+    argument.request.batch.reset();
+    return argument.result;
   }
 
   void fail(const Error &error) {
@@ -267,26 +267,27 @@ private:
   }
 
   /// Enqueues all entries of a step on the queues of one device, in list order.
-  void enqueue(DeviceStep &device, uint64_t step, Slot &slot) {
+  void enqueue(DeviceStep &device, uint64_t step, Slot &argument) {
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
-    device.staging.fill(step, slot.request);
+    device.staging.fill(step, argument.request);
     for (PreparedInstruction &instruction : program.instructions) {
       waits.clear();
       for (const PreparedWait &wait : instruction.waits)
         if (!wait.previousStep || step > 0)
           waits.push_back(program.event(wait, step));
-      const bool runs = !slot.request.evaluation || instruction.inEvaluation;
-      for (uint32_t before : poisonsAfterLastUse(device, instruction, slot) ? device.lastUses[instruction.index].after : std::vector<uint32_t>()) {
+      const bool runs = !argument.request.evaluation || instruction.inEvaluation;
+      for (uint32_t before :
+           poisonsAfterLastUse(device, instruction, argument) ? device.lastUses[instruction.index].after : std::vector<uint32_t>()) {
         const PreparedInstruction &other = program.instructions[before];
         waits.push_back(program.event({other.instruction->queue(), other.placeInQueue, false}, step));
       }
       const bool notify = instruction.firstOfQueue || instruction.lastOfQueue || (runs && traced(step));
       program.device.enqueue(instruction.instruction->queue(), waits.data(), waits.size(),
-                             runs ? workOf(device, instruction, step, slot) : Work(NoWork{}), step * program.instructions.size() + instruction.index,
-                             notify);
+                             runs ? workOf(device, instruction, step, argument) : Work(NoWork{}),
+                             step * program.instructions.size() + instruction.index, notify);
     }
-    if (slot.request.afterStep && program.changingQueues > 0)
+    if (argument.request.afterStep && program.changingQueues > 0)
       device.latch.acquire();
     program.device.flush();
   }
@@ -295,24 +296,25 @@ private:
 
   /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
   /// entries on direct queues.
-  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction, const Slot &slot) const {
-    return !device.lastUses.empty() && !slot.request.evaluation && !instruction.deviceToDevice && !device.lastUses[instruction.index].regions.empty();
+  bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction, const Slot &argument) const {
+    return !device.lastUses.empty() && !argument.request.evaluation && !instruction.deviceToDevice &&
+           !device.lastUses[instruction.index].regions.empty();
   }
 
   bool observed(const Instruction &instruction, bool evaluation) const {
     return options.beforeCall && (!options.observes || options.observes(instruction, evaluation));
   }
 
-  Work workOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &slot) {
+  Work workOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
     const Instruction &instruction = *prepared.instruction;
-    if (poisonsAfterLastUse(device, prepared, slot)) {
-      slot.result.reported = slot.result.reported || instruction.has_read_metrics();
+    if (poisonsAfterLastUse(device, prepared, argument)) {
+      argument.result.reported = argument.result.reported || instruction.has_read_metrics();
       return HostWork{&prepared, step};
     }
-    return usualWorkOf(device, prepared, step, slot);
+    return usualWorkOf(device, prepared, step, argument);
   }
 
-  Work usualWorkOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &slot) {
+  Work usualWorkOf(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
     DeviceProgram &program = *device.program;
     const Instruction &instruction = *prepared.instruction;
     switch (instruction.what_case()) {
@@ -320,7 +322,7 @@ private:
       if (prepared.beside)
         return HostWork{&prepared, step};
       bool held = prepared.changesState && !device.latch.released(device.releasesNeeded[step % ring.size()]);
-      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(instruction, slot.request.evaluation) ? &prepared : nullptr,
+      return CallWork{prepared.calls.data(), prepared.calls.size(), held || observed(instruction, argument.request.evaluation) ? &prepared : nullptr,
                       step};
     }
     case Instruction::kCopy:
@@ -329,15 +331,15 @@ private:
       const bundle::LoadInput &load = instruction.load_input();
       const InputBytes bytes = inputBytes(bundle, load);
       return WriteWork{program.address(load.region()),
-                       device.staging.from(prepared, step, slot.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
+                       device.staging.from(prepared, step, argument.request.batch->inputs[load.input()].data() + bytes.offset), bytes.bytes};
     }
     case Instruction::kLoadScalars:
-      return WriteWork{program.address(instruction.load_scalars().region()), device.staging.from(prepared, step, &slot.request.scalars),
-                       sizeof slot.request.scalars};
+      return WriteWork{program.address(instruction.load_scalars().region()), device.staging.from(prepared, step, &argument.request.scalars),
+                       sizeof argument.request.scalars};
     case Instruction::kReadMetrics:
-      slot.result.reported = true;
-      return ReadWork{device.staging.to(prepared, step, &slot.result.report), program.address(instruction.read_metrics().region()),
-                      sizeof slot.result.report};
+      argument.result.reported = true;
+      return ReadWork{device.staging.to(prepared, step, &argument.result.report), program.address(instruction.read_metrics().region()),
+                      sizeof argument.result.report};
     default:
       return prepared.deviceToDevice ? Work(StreamWork{&prepared, step}) : Work(HostWork{&prepared, step});
     }
@@ -348,23 +350,23 @@ private:
     const uint64_t step = tag / device.program->instructions.size();
     const PreparedInstruction &instruction = device.program->instructions[tag % device.program->instructions.size()];
     const uint32_t queue = instruction.instruction->queue();
-    Slot &slot = ring[step % ring.size()];
-    if (traced(step) && (!slot.request.evaluation || instruction.inEvaluation))
+    Slot &argument = ring[step % ring.size()];
+    if (traced(step) && (!argument.request.evaluation || instruction.inEvaluation))
       device.traces[queue].push_back({device.program->index, instruction.index, step, begin - start, end - start});
     if (!instruction.firstOfQueue && !instruction.lastOfQueue)
       return;
     std::unique_lock<std::mutex> lock(mutex);
     if (instruction.firstOfQueue)
-      slot.result.begin = slot.result.begin == 0 ? begin - start : std::min(slot.result.begin, begin - start);
+      argument.result.begin = argument.result.begin == 0 ? begin - start : std::min(argument.result.begin, begin - start);
     if (!instruction.lastOfQueue)
       return;
-    if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && slot.request.afterStep) {
+    if (device.program->queueChangesState[queue] && --device.changingQueuesLeft[step % ring.size()] == 0 && argument.request.afterStep) {
       lock.unlock();
-      slot.request.afterStep->onStateQuiescent(device.program->index, slot.request.scalars.step);
+      argument.request.afterStep->onStateQuiescent(device.program->index, argument.request.scalars.step);
       lock.lock();
     }
-    if (--slot.queuesLeft == 0) {
-      slot.result.end = end - start;
+    if (--argument.queuesLeft == 0) {
+      argument.result.end = end - start;
       stepDone.notify_all();
     }
   }
@@ -384,10 +386,10 @@ private:
   /// call.
   Status run(DeviceProgram &program, PreparedInstruction &prepared, uint64_t step, size_t call) override {
     DeviceStep &device = at(program.index);
-    Slot &slot = ring[step % ring.size()];
-    if (!poisonsAfterLastUse(device, prepared, slot))
+    Slot &argument = ring[step % ring.size()];
+    if (!poisonsAfterLastUse(device, prepared, argument))
       return runOnHost(device, prepared, step, call);
-    if (Status status = runAndWait(device, prepared, step, slot); status.failed())
+    if (Status status = runAndWait(device, prepared, step, argument); status.failed())
       return status;
     for (const bundle::Region &region : device.lastUses[prepared.index].regions)
       if (Status status = program.device.fill(program.address(region), std::byte(0xff), region.bytes()); status.failed()) // NaNs of every type
@@ -396,8 +398,8 @@ private:
   }
 
   /// Executes a complete entry in this thread.
-  Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &slot) {
-    const Work work = usualWorkOf(device, prepared, step, slot);
+  Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
+    const Work work = usualWorkOf(device, prepared, step, argument);
     QueuedDevice &here = device.program->device;
     if (std::holds_alternative<HostWork>(work))
       return runOnHost(device, prepared, step, 0);
@@ -415,13 +417,13 @@ private:
       return computeOn(*device.beside, device, prepared, step);
     if (prepared.instruction->has_compute())
       return beforeCall(device, prepared, step, call);
-    const Slot &slot = ring[step % ring.size()];
+    const Slot &argument = ring[step % ring.size()];
     const bool ahead = device.transport.gainsFromExpecting();
     if (ahead) // receives that became free while this entry waited, then those that this entry frees
-      expectAhead(device.transport, prepared, 0, step, slot.request.evaluation);
+      expectAhead(device.transport, prepared, 0, step, argument.request.evaluation);
     Status status = communicate(device.transport, prepared, {prepared.instruction->id(), step});
     if (ahead && status.succeeded())
-      expectAhead(device.transport, prepared, prepared.place + 1, step, slot.request.evaluation);
+      expectAhead(device.transport, prepared, prepared.place + 1, step, argument.request.evaluation);
     return status;
   }
 
@@ -446,7 +448,7 @@ private:
     if (observed(*prepared.instruction, ring[step % ring.size()].request.evaluation)) {
       const bundle::Call &source = prepared.instruction->compute().calls(int(call));
       options.beforeCall({step, ring[step % ring.size()].request.evaluation, device.program->index, *prepared.instruction, source,
-                          bundle.functions.functions(source.function()), prepared.calls[call].arguments.slots, device.program->device});
+                          bundle.functions.functions(source.function()), prepared.calls[call].arguments.addresses, device.program->device});
     }
     return Status::success();
   }

@@ -1,6 +1,6 @@
 #include "zorse/runtime/HostCpu.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 #include "zorse/runtime/Workers.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ bool zorse::runtime::runsBeside(const Bundle &bundle, uint32_t device, const bun
   if (kind.hostCpus)
     return isBeside(program.queues(int(instruction.queue())));
   for (const bundle::Call &call : instruction.compute().calls()) {
-    const bundle::SlotBindings bindings(program, call);
+    const bundle::ArgumentBindings bindings(program, call);
     for (int s = 0; s < bindings.size(); ++s)
       if (const bundle::Region &region = bindings[s].region; region.bytes())
         return program.arenas(int(region.arena())).kind() != bundle::DEVICE;

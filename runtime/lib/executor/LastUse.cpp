@@ -1,6 +1,6 @@
 #include "LastUse.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <algorithm>
 
@@ -48,10 +48,10 @@ private:
     switch (instruction.what_case()) {
     case Instruction::kCompute:
       for (const bundle::Call &call : instruction.compute().calls()) {
-        const bundle::SlotBindings bindings(program_, call);
+        const bundle::ArgumentBindings bindings(program_, call);
         for (int s = 0; s < bindings.size(); ++s) {
-          const bundle::FunctionArgument &slot = functions_.functions(int(call.function())).arguments(s);
-          add(bindings[s].region, slot.kind() == bundle::WORKSPACE || slot.mode() == bundle::WRITE || bindings[s].overwrite);
+          const bundle::FunctionArgument &argument = functions_.functions(int(call.function())).arguments(s);
+          add(bindings[s].region, argument.kind() == bundle::WORKSPACE || argument.mode() == bundle::WRITE || bindings[s].overwrite);
         }
       }
       return;

@@ -1,6 +1,6 @@
 #include "zorse/runtime/Buffers.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <algorithm>
 #include <map>
@@ -16,7 +16,7 @@ template <typename Visit> void forEachTouch(const bundle::Program &program, cons
   switch (e.what_case()) {
   case bundle::Instruction::kCompute:
     for (const auto &call : e.compute().calls()) {
-      const bundle::SlotBindings bindings(program, call);
+      const bundle::ArgumentBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
         visit(bindings[s].region, bindings[s].value);
     }

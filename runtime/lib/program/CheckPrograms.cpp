@@ -1,6 +1,6 @@
 // Nothing a program says may lead outside: indices, ranges, regions, halves of transfers. What the bytes mean is the compiler's verifier's business.
+#include "ArgumentBindings.h"
 #include "Collectives.h"
-#include "SlotBindings.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Expression.h"
@@ -216,7 +216,7 @@ private:
     if (!below("body", call.function(), bundle_.functions.functions_size()))
       return;
     const bundle::CompiledFunction &function = bundle_.functions.functions(call.function());
-    const bundle::SlotBindings bindings(p, call);
+    const bundle::ArgumentBindings bindings(p, call);
     if (bindings.size() != function.arguments_size())
       return fail("binds " + std::to_string(bindings.size()) + " slots of body '" + function.name() + "', which has " +
                   std::to_string(function.arguments_size()));

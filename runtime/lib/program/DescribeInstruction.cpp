@@ -1,6 +1,6 @@
 #include "zorse/runtime/Bundle.h"
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <cctype>
 
@@ -120,7 +120,7 @@ bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
       if (instruction.compute().task() != bundle::Compute::CLIP_AND_CHECK || instruction.compute().calls_size() == 0)
         continue;
       const bundle::Call &call = instruction.compute().calls(0);
-      const bundle::SlotBindings bindings(program, call);
+      const bundle::ArgumentBindings bindings(program, call);
       for (int s = 0; s < bindings.size(); ++s)
         if (bundle.functions.functions(int(call.function())).arguments(s).kind() == bundle::LOCAL_METRICS)
           return bindings[s].region.offset() != block + kScalarsBytes;

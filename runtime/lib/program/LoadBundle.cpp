@@ -217,7 +217,7 @@ private:
       bundle::FunctionLibrary &functions = target == 0 ? bundle_.functions : bundle_.otherTargets[target - 1];
       if (Status status = readMessage(file, functions); status.failed())
         return status;
-      if (std::string problem = bundle::differentSlots(bundle_.functions, functions); !problem.empty())
+      if (std::string problem = bundle::differentArguments(bundle_.functions, functions); !problem.empty())
         return userError(path(file) + ": " + problem + "; compile the model again");
       for (const std::string &object : functions.objects())
         if (std::string name = "kernels/" + functions.arch() + "/" + object; !manifest_.files.count(name))

@@ -20,23 +20,23 @@ const bundle::CompiledFunction &logitsFunction(const Bundle &bundle) { return bu
 const bundle::UnitInfo &headOf(const Bundle &bundle) { return bundle.summary.units(int(bundle.summary.logits().unit())); }
 uint32_t forwardFunction(const Bundle &bundle) { return functionOf(bundle.summary, headOf(bundle), bundle::UnitFunction::FORWARD).function(); }
 
-bool isPosition(const Bundle &bundle, const bundle::FunctionArgument &slot) {
-  return slot.kind() == bundle::INPUT && slot.index() == uint32_t(headOf(bundle).inputs_size());
+bool isPosition(const Bundle &bundle, const bundle::FunctionArgument &argument) {
+  return argument.kind() == bundle::INPUT && argument.index() == uint32_t(headOf(bundle).inputs_size());
 }
 
-bool isOwn(const Bundle &bundle, const bundle::FunctionArgument &slot) {
-  return slot.kind() == bundle::WORKSPACE || slot.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, slot);
+bool isOwn(const Bundle &bundle, const bundle::FunctionArgument &argument) {
+  return argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, argument);
 }
 
-/// The slot of `function` with the kind and index of `slot`, or -1.
-int same(const bundle::CompiledFunction &function, const bundle::FunctionArgument &slot) {
+/// The slot of `function` with the kind and index of `argument`, or -1.
+int same(const bundle::CompiledFunction &function, const bundle::FunctionArgument &argument) {
   for (int i = 0; i < function.arguments_size(); ++i)
-    if (function.arguments(i).kind() == slot.kind() && function.arguments(i).index() == slot.index())
+    if (function.arguments(i).kind() == argument.kind() && function.arguments(i).index() == argument.index())
       return i;
   return -1;
 }
 
-uint64_t bytesOfRow(const bundle::FunctionArgument &slot) { return uint64_t(slot.bytes().fixed()) + uint64_t(slot.bytes().per_row()); }
+uint64_t bytesOfRow(const bundle::FunctionArgument &argument) { return uint64_t(argument.bytes().fixed()) + uint64_t(argument.bytes().per_row()); }
 
 } // namespace
 
@@ -54,19 +54,20 @@ Status TextGenerator::check() const {
     return bad("does not exist");
   const bundle::CompiledFunction &forward = bundle_.functions.functions(int(forwardFunction(bundle_))), &function = logitsFunction(bundle_);
   bool position = false, result = false;
-  for (const bundle::FunctionArgument &slot : function.arguments()) {
-    if (slot.bytes().fixed() < 0 || slot.bytes().per_row() < 0 || uint64_t(slot.bytes().fixed()) > kMaxBytes ||
-        uint64_t(slot.bytes().per_row()) > kMaxBytes)
+  for (const bundle::FunctionArgument &argument : function.arguments()) {
+    if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 || uint64_t(argument.bytes().fixed()) > kMaxBytes ||
+        uint64_t(argument.bytes().per_row()) > kMaxBytes)
       return bad("has a slot of an impossible size");
-    if (isPosition(bundle_, slot)) {
-      position = slot.type() == bundle::I64 && bytesOfRow(slot) >= 8;
-    } else if (slot.kind() == bundle::BOUNDARY_OUT) {
-      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes && slot.type() == logits.type() &&
-               bytesOfRow(slot) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
-    } else if (slot.kind() != bundle::WORKSPACE) {
-      int found = same(forward, slot);
-      if (found < 0 || bytesOfRow(forward.arguments(found)) < bytesOfRow(slot) ||
-          (slot.kind() != bundle::PARAMETER && slot.kind() != bundle::INPUT && slot.kind() != bundle::BOUNDARY_IN && slot.kind() != bundle::SCALARS))
+    if (isPosition(bundle_, argument)) {
+      position = argument.type() == bundle::I64 && bytesOfRow(argument) >= 8;
+    } else if (argument.kind() == bundle::BOUNDARY_OUT) {
+      result = logits.vocabulary() > 0 && uint64_t(logits.vocabulary()) <= kMaxBytes && argument.type() == logits.type() &&
+               bytesOfRow(argument) >= uint64_t(logits.vocabulary()) * elementBytes(logits.type()) && elementBytes(logits.type()) > 0;
+    } else if (argument.kind() != bundle::WORKSPACE) {
+      int found = same(forward, argument);
+      if (found < 0 || bytesOfRow(forward.arguments(found)) < bytesOfRow(argument) ||
+          (argument.kind() != bundle::PARAMETER && argument.kind() != bundle::INPUT && argument.kind() != bundle::BOUNDARY_IN &&
+           argument.kind() != bundle::SCALARS))
         return bad("reads what the unit's forward does not have");
     }
   }
@@ -128,32 +129,32 @@ Status TextGenerator::run(const ObservedCall &call) {
   const bundle::CompiledFunction &function = logitsFunction(bundle_);
   if (!memory_) {
     size_t bytes = 0;
-    for (const bundle::FunctionArgument &slot : function.arguments()) {
+    for (const bundle::FunctionArgument &argument : function.arguments()) {
       places_.push_back(bytes);
-      if (isOwn(bundle_, slot))
-        bytes += (bytesOfRow(slot) + 511) / 512 * 512;
+      if (isOwn(bundle_, argument))
+        bytes += (bytesOfRow(argument) + 511) / 512 * 512;
     }
     Result<std::unique_ptr<DeviceMemory>> memory = call.memory.allocate(bundle::DEVICE, bytes, {});
     if (memory.failed())
       return memory.error();
     memory_ = std::move(*memory);
   }
-  std::vector<DeviceAddress> slots;
+  std::vector<DeviceAddress> addresses;
   DeviceAddress result;
   for (int i = 0; i < function.arguments_size(); ++i) {
-    const bundle::FunctionArgument &slot = function.arguments(i);
-    slots.push_back(isOwn(bundle_, slot) ? memory_->base() + places_[size_t(i)] : call.slots[same(call.function, slot)]);
-    if (isPosition(bundle_, slot))
-      if (Status status = call.memory.write(slots.back(), &*position_, sizeof *position_); status.failed())
+    const bundle::FunctionArgument &argument = function.arguments(i);
+    addresses.push_back(isOwn(bundle_, argument) ? memory_->base() + places_[size_t(i)] : call.addresses[same(call.function, argument)]);
+    if (isPosition(bundle_, argument))
+      if (Status status = call.memory.write(addresses.back(), &*position_, sizeof *position_); status.failed())
         return status;
-    if (slot.kind() == bundle::BOUNDARY_OUT)
-      result = slots.back();
+    if (argument.kind() == bundle::BOUNDARY_OUT)
+      result = addresses.back();
   }
-  std::vector<uint8_t> overwrite(slots.size(), 1);
+  std::vector<uint8_t> overwrite(addresses.size(), 1);
   FunctionArguments arguments;
   arguments.rows = 1;
   arguments.instanceBase = call.call.rng_id_base();
-  arguments.slots = slots.data();
+  arguments.addresses = addresses.data();
   arguments.overwrite = overwrite.data();
   if (Status status = call.memory.runFunction(bundle_.summary.logits().function(), arguments); status.failed())
     return status;

@@ -46,20 +46,20 @@ Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Co
   emulator::EmulatedCall call{1, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), 1)};
   std::mt19937 random(7); // NOLINT(bugprone-random-generator-seed): the same numbers in every run
   std::normal_distribution<float> normal;
-  for (const bundle::FunctionArgument &slot : function.arguments()) {
-    const auto bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row());
+  for (const bundle::FunctionArgument &argument : function.arguments()) {
+    const auto bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row());
     std::vector<Line> &buffer = buffers.emplace_back(bytes / sizeof(Line) + 2);
-    call.slots.push_back(buffer.data()->bytes);
-    for (size_t i = 0; slot.type() == bundle::BF16 && i < bytes / 2; ++i) {
+    call.arguments.push_back(buffer.data()->bytes);
+    for (size_t i = 0; argument.type() == bundle::BF16 && i < bytes / 2; ++i) {
       const float x = normal(random);
-      std::memcpy(call.slots.back() + 2 * i, reinterpret_cast<const char *>(&x) + 2, 2);
+      std::memcpy(call.arguments.back() + 2 * i, reinterpret_cast<const char *>(&x) + 2, 2);
     }
   }
   Outcome out;
   out.findings = emulator::runFunction(code, products, function, call);
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &slot = function.arguments(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
-      out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row()));
+    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
+      out.results.append(call.arguments[size_t(s)], size_t(argument.bytes().fixed() + argument.bytes().per_row()));
   return out;
 }
 

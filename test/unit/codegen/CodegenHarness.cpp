@@ -1,6 +1,6 @@
 #include "CodegenHarness.h"
 
-#include "../../../lib/Codegen/Common/Slots.h"
+#include "../../../lib/Codegen/Common/ArgumentLayout.h"
 
 #include "EmulatedFunction.h"
 #include "TensorBytes.h"
@@ -42,8 +42,8 @@ struct Runner {
 
   Runner(func::FuncOp function, const bundle::CompiledFunction &compiled, int64_t rows, const test::RunOptions &options)
       : function(function), compiled(compiled), rows(rows), options(options) {
-    savedPerRow = layOut(SlotKind::Saved);
-    deferredPerRow = layOut(SlotKind::Deferred);
+    savedPerRow = layOut(ArgumentKind::Saved);
+    deferredPerRow = layOut(ArgumentKind::SavedForWeightGrad);
     std::mt19937 random(1234 + rows);
     std::normal_distribution<double> normal;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
@@ -79,7 +79,7 @@ struct Runner {
   }
 
   /// Offsets, in bytes per row, of the tensors of a packed slot in the layout of its writer.
-  std::vector<int64_t> layOut(SlotKind kind) {
+  std::vector<int64_t> layOut(ArgumentKind kind) {
     func::FuncOp owner = function;
     if (auto unitClass = dyn_cast<ClassOp>(function->getParentOp()))
       if (func::FuncOp writer = unitClass.writerOf(kind))
@@ -88,7 +88,7 @@ struct Runner {
     int64_t perRow = 0;
     for (bool result : {true, false})
       for (unsigned i = 0; i < (result ? owner.getNumResults() : owner.getNumArguments()); ++i) {
-        if (!isSlot(result ? slotOfResult(owner, i) : slotOfArgument(owner, i), kind))
+        if (!isOfKind(result ? attributeOfResult(owner, i) : attributeOfArgument(owner, i), kind))
           continue;
         auto type = cast<RankedTensorType>(result ? owner.getResultTypes()[i] : owner.getArgumentTypes()[i]);
         int64_t count = 1;
@@ -101,25 +101,25 @@ struct Runner {
   }
 
   /// Address of an argument or a result.
-  char *address(std::vector<Buffer> &buffers, SlotAttr slot) {
-    const SlotKind kind = slot.getKind();
-    const uint32_t index = slot.getIndex();
-    bool single = kind == SlotKind::Saved || kind == SlotKind::Deferred || kind == SlotKind::Scalars;
+  char *address(std::vector<Buffer> &buffers, ArgumentAttr attribute) {
+    const ArgumentKind kind = attribute.getKind();
+    const uint32_t index = attribute.getIndex();
+    bool single = kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad || kind == ArgumentKind::Scalars;
     for (int i = 0; i < compiled.arguments_size(); ++i)
       if (int(compiled.arguments(i).kind()) == int(kind) && (single || compiled.arguments(i).index() == index)) {
         char *base = buffers[i].data.get();
-        if (kind == SlotKind::Saved || kind == SlotKind::Deferred)
-          return base + (kind == SlotKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
-        return kind == SlotKind::Scalars ? base + codegen::offsetOfScalar(slot) : base;
+        if (kind == ArgumentKind::Saved || kind == ArgumentKind::SavedForWeightGrad)
+          return base + (kind == ArgumentKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
+        return kind == ArgumentKind::Scalars ? base + codegen::offsetOfScalar(attribute) : base;
       }
-    ADD_FAILURE() << "no slot for " << stringifySlotKind(kind).str() << " " << index;
+    ADD_FAILURE() << "no slot for " << stringifyArgumentKind(kind).str() << " " << index;
     return nullptr;
   }
 
   std::vector<Buffer> makeBuffers() {
     std::vector<Buffer> buffers;
-    for (const bundle::FunctionArgument &slot : compiled.arguments())
-      buffers.emplace_back(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+    for (const bundle::FunctionArgument &argument : compiled.arguments())
+      buffers.emplace_back(argument.bytes().fixed() + argument.bytes().per_row() * rows);
     for (int i = 0; i < compiled.arguments_size(); ++i)
       if (compiled.arguments(i).kind() == bundle::SCALARS) {
         zorse::abi::StepScalars scalars{};
@@ -129,7 +129,7 @@ struct Runner {
         std::memcpy(buffers[i].data.get(), &scalars, offsetof(zorse::abi::StepScalars, sums));
       }
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      write(address(buffers, slotOfArgument(function, i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
+      write(address(buffers, attributeOfArgument(function, i)), getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
     return buffers;
   }
 
@@ -151,22 +151,23 @@ struct Runner {
       std::vector<std::vector<char>> outputs;
       for (runtime::CpuDevice *device : {&one, &two}) {
         std::vector<Buffer> buffers = makeBuffers();
-        std::vector<runtime::DeviceAddress> slots;
+        std::vector<runtime::DeviceAddress> addresses;
         std::vector<uint8_t> overwrite;
         for (Buffer &buffer : buffers)
-          slots.push_back(runtime::DeviceAddress::ofHost(buffer.data.get()));
-        overwrite.assign(slots.size(), !accumulate);
+          addresses.push_back(runtime::DeviceAddress::ofHost(buffer.data.get()));
+        overwrite.assign(addresses.size(), !accumulate);
         if (accumulate)
           for (unsigned i = 0; i < function.getNumResults(); ++i)
             if (accumulates(i)) {
               size_t count = (*expected)[i].values.size();
-              write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
+              write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
             }
-        runtime::Status status = device->runFunction(compiled, {{rows, options.sampleBase, options.instanceBase}, slots.data(), overwrite.data()});
+        runtime::Status status =
+            device->runFunction(compiled, {{rows, options.sampleBase, options.instanceBase}, addresses.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {
-          const char *from = address(buffers, slotOfResult(function, i));
+          const char *from = address(buffers, attributeOfResult(function, i));
           size_t count = (*expected)[i].values.size();
           bytes.insert(bytes.end(), from, from + count * bytesOf(element(i)));
           if (device == &one)
@@ -186,24 +187,24 @@ struct Runner {
       std::vector<Buffer> buffers = makeBuffers();
       emulator::EmulatedCall call{rows, options.sampleBase, options.instanceBase, {}, {}};
       for (Buffer &buffer : buffers)
-        call.slots.push_back(buffer.data.get());
+        call.arguments.push_back(buffer.data.get());
       call.overwrite.assign(buffers.size(), !accumulate);
       if (accumulate)
         for (unsigned i = 0; i < function.getNumResults(); ++i)
           if (accumulates(i))
-            write(address(buffers, slotOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
+            write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>((*expected)[i].values.size(), 0.5));
       std::vector<std::string> findings = emulator::runFunction(code, products, compiled, call);
       ASSERT_TRUE(findings.empty()) << findings.front();
       for (unsigned i = 0; i < function.getNumResults(); ++i)
-        compare(i, read(address(buffers, slotOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
+        compare(i, read(address(buffers, attributeOfResult(function, i)), element(i), (*expected)[i].values.size()), (*expected)[i].values,
                 accumulate && accumulates(i) ? 0.5 : 0.0);
     }
   }
 
   Type element(unsigned result) { return getElementTypeOrSelf(function.getResultTypes()[result]); }
   bool accumulates(unsigned result) {
-    const SlotKind kind = slotOfResult(function, result).getKind();
-    return (kind == SlotKind::BoundaryInGradient && !isHalf(element(result))) || kind == SlotKind::ParameterGradient;
+    const ArgumentKind kind = attributeOfResult(function, result).getKind();
+    return (kind == ArgumentKind::BoundaryInGradient && !isHalf(element(result))) || kind == ArgumentKind::ParameterGradient;
   }
 
   void compare(unsigned result, const std::vector<double> &got, const std::vector<double> &expected, double base) {

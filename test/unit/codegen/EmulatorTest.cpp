@@ -91,22 +91,22 @@ Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::Co
   std::vector<std::vector<Line>> buffers;
   emulator::EmulatedCall call{rows, 0, 0, {}, std::vector<uint8_t>(size_t(function.arguments_size()), !setting.add)};
   std::mt19937 random(setting.seed);
-  for (const bundle::FunctionArgument &slot : function.arguments()) {
-    const size_t bytes = size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows);
+  for (const bundle::FunctionArgument &argument : function.arguments()) {
+    const size_t bytes = size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
     std::vector<Line> &buffer = buffers.emplace_back(bytes / sizeof(Line) + 8);
     for (Line &line : buffer)
       for (float &x : line.numbers)
         x = std::normal_distribution<float>()(random);
-    call.slots.push_back(reinterpret_cast<char *>(buffer.data() + 2));
-    if (slot.kind() == bundle::INPUT)
+    call.arguments.push_back(reinterpret_cast<char *>(buffer.data() + 2));
+    if (argument.kind() == bundle::INPUT)
       for (size_t i = 0; i < bytes / 8; ++i)
-        reinterpret_cast<int64_t *>(call.slots.back())[i] = int64_t(random() % 9);
+        reinterpret_cast<int64_t *>(call.arguments.back())[i] = int64_t(random() % 9);
   }
   Outcome out;
   out.findings = emulator::runFunction(code, products, function, call);
   for (int s = 0; s < function.arguments_size(); ++s)
-    if (const bundle::FunctionArgument &slot = function.arguments(s); slot.mode() != bundle::READ && slot.kind() != bundle::WORKSPACE)
-      out.results.append(call.slots[size_t(s)], size_t(slot.bytes().fixed() + slot.bytes().per_row() * rows));
+    if (const bundle::FunctionArgument &argument = function.arguments(s); argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE)
+      out.results.append(call.arguments[size_t(s)], size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
   return out;
 }
 

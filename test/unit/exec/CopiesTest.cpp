@@ -1,7 +1,7 @@
 // Tests that the verifier detects every kind of fault in casts, gathers of copies, and their readers. After each
 // change, some unit reads other bytes than the copy of this step's parameters, or it is not determined which bytes it
 // reads.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "ProgramCases.h"
 
 #include <map>
@@ -23,7 +23,7 @@ bool isCopyGather(const bundle::Instruction &instruction) {
 struct Cast {
   bundle::Program *program = nullptr;
   bundle::Call *call = nullptr;
-  EditedSlot slot(int index) const { return {*program, *call, index}; }
+  EditedArgument argument(int index) const { return {*program, *call, index}; }
 };
 
 Cast cast(Programs &programs, Random &random) {
@@ -36,15 +36,15 @@ Cast cast(Programs &programs, Random &random) {
 }
 
 /// Picks a slot of a unit's call that reads a copy.
-std::optional<EditedSlot> reader(Programs &programs, Random &random) {
-  std::vector<EditedSlot> found;
+std::optional<EditedArgument> reader(Programs &programs, Random &random) {
+  std::vector<EditedArgument> found;
   for (bundle::Program &program : programs)
     for (bundle::Instruction &instruction : *program.mutable_instructions())
       if (instruction.has_compute() && !isCast(instruction))
         for (bundle::Call &call : *instruction.mutable_compute()->mutable_calls())
-          for (const EditedSlot &slot : slotsOf(program, call))
-            if (slot.value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS)
-              found.push_back(slot);
+          for (const EditedArgument &argument : argumentsOf(program, call))
+            if (argument.value().kind() == bundle::Value::LOW_PRECISION_PARAMETERS)
+              found.push_back(argument);
   return found.empty() ? std::nullopt : std::optional(found[random() % found.size()]);
 }
 
@@ -64,9 +64,9 @@ const std::vector<Mistake> &mutations() {
            return false;
          made.call->set_rows(made.call->rows() - 128);
          for (int s : {0, 1}) {
-           EditedSlot slot = made.slot(s);
-           slot.mutable_value()->set_end(slot.value().end() - 128);
-           slot.mutable_region()->set_bytes(slot.region().bytes() - 128 * (s ? 2 : 4));
+           EditedArgument argument = made.argument(s);
+           argument.mutable_value()->set_end(argument.value().end() - 128);
+           argument.mutable_region()->set_bytes(argument.region().bytes() - 128 * (s ? 2 : 4));
          }
          return true;
        }},
@@ -74,28 +74,28 @@ const std::vector<Mistake> &mutations() {
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(1).mutable_region()->set_offset(made.slot(1).region().offset() + 64 * (1 + r() % 4));
+           made.argument(1).mutable_region()->set_offset(made.argument(1).region().offset() + 64 * (1 + r() % 4));
          return made.call != nullptr;
        }},
       {"a cast of other elements",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(0).mutable_region()->set_offset(made.slot(0).region().offset() + 512 * (1 + r() % 2));
+           made.argument(0).mutable_region()->set_offset(made.argument(0).region().offset() + 512 * (1 + r() % 2));
          return made.call != nullptr;
        }},
       {"a cast that declares the parameters it makes",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(1).mutable_value()->set_kind(bundle::Value::PARAMETERS);
+           made.argument(1).mutable_value()->set_kind(bundle::Value::PARAMETERS);
          return made.call != nullptr;
        }},
       {"a cast of the next version",
        [](const ProgramCase &, Programs &p, Random &r) {
          const Cast made = cast(p, r);
          if (made.call)
-           made.slot(0).mutable_value()->set_version(1);
+           made.argument(0).mutable_value()->set_version(1);
          return made.call != nullptr;
        }},
       {"a cast in the phase of updates, which evaluations skip",
@@ -162,17 +162,17 @@ const std::vector<Mistake> &mutations() {
        }},
       {"a unit that reads another part of the copy",
        [](const ProgramCase &, Programs &p, Random &r) {
-         auto slot = reader(p, r);
-         if (slot)
-           slot->mutable_region()->set_offset(slot->region().offset() + 64 * (1 + r() % 3));
-         return slot.has_value();
+         auto argument = reader(p, r);
+         if (argument)
+           argument->mutable_region()->set_offset(argument->region().offset() + 64 * (1 + r() % 3));
+         return argument.has_value();
        }},
       {"a unit that declares the parameters themselves",
        [](const ProgramCase &, Programs &p, Random &r) {
-         auto slot = reader(p, r);
-         if (slot)
-           slot->mutable_value()->set_kind(bundle::Value::PARAMETERS);
-         return slot.has_value();
+         auto argument = reader(p, r);
+         if (argument)
+           argument->mutable_value()->set_kind(bundle::Value::PARAMETERS);
+         return argument.has_value();
        }},
       {"copies kept as state",
        [](const ProgramCase &, Programs &p, Random &r) {
@@ -206,7 +206,7 @@ TEST(Copies, TakeTwoBytesPerParameter) {
       for (const bundle::Instruction &instruction : program.instructions()) {
         if (isCast(instruction)) {
           const bundle::Call &call = instruction.compute().calls(0);
-          const bundle::SlotBindings bindings(program, call);
+          const bundle::ArgumentBindings bindings(program, call);
           EXPECT_EQ(bindings[1].region.bytes(), 2 * uint64_t(call.rows()));
           EXPECT_EQ(state[bindings[0].value.id()], 12 * uint64_t(call.rows()));
         }

@@ -108,7 +108,7 @@ Counts count(int layers, int stages, int replicas, bool direct) {
   counts["simulated tasks"] = graph->numInstructions;
   counts["entries"] = double(graph->instructions.size());
   counts["waits"] = double(graph->waits.size());
-  counts["slots"] = double(graph->slots.size());
+  counts["slots"] = double(graph->arguments.size());
 
   memory.reset();
   std::vector<std::string> programs;

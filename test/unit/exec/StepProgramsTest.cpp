@@ -1,5 +1,5 @@
 // Tests that the verifier accepts the serialized programs of the step graph, for random plans of a synthetic model.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "RandomPlan.h"
 #include "zorse/Step/WriteProgram.h"
 #include "zorse/Verify/Verify.h"
@@ -17,8 +17,8 @@ namespace {
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
     for (bundle::Instruction &instruction : *program.mutable_instructions())
-      if (instruction.has_compute() && instruction.compute().calls_size() && bundle::SlotBindings(program, instruction.compute().calls(0)).size())
-        return test::EditedSlot(program, *instruction.mutable_compute()->mutable_calls(0), 0).mutable_region();
+      if (instruction.has_compute() && instruction.compute().calls_size() && bundle::ArgumentBindings(program, instruction.compute().calls(0)).size())
+        return test::EditedArgument(program, *instruction.mutable_compute()->mutable_calls(0), 0).mutable_region();
   return nullptr;
 }
 

@@ -16,9 +16,10 @@ SyntheticModel modelWithEmbedding() {
   SyntheticModel model = makeModel(options);
   for (bundle::CompiledFunction &function : *model.functions.mutable_functions())
     if (function.name().find(model.summary.units(0).name() + ".backward") == 0) {
-      auto &slots = *function.mutable_arguments();
-      slots.erase(std::remove_if(slots.begin(), slots.end(), [](const bundle::FunctionArgument &slot) { return slot.kind() == bundle::PARAMETER; }),
-                  slots.end());
+      auto &arguments = *function.mutable_arguments();
+      arguments.erase(std::remove_if(arguments.begin(), arguments.end(),
+                                     [](const bundle::FunctionArgument &argument) { return argument.kind() == bundle::PARAMETER; }),
+                      arguments.end());
     }
   return model;
 }

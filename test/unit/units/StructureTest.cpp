@@ -147,8 +147,8 @@ TEST(Units, SavedBytesFollowThePackingRule) {
     mlir::func::FuncOp forward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::FORWARD);
     int64_t bytes = 0, index = 0;
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      if (isSlot(slotOfResult(forward, i), SlotKind::Saved)) {
-        EXPECT_EQ(slotOfResult(forward, i).getIndex(), index++);
+      if (isOfKind(attributeOfResult(forward, i), ArgumentKind::Saved)) {
+        EXPECT_EQ(attributeOfResult(forward, i).getIndex(), index++);
         auto type = mlir::cast<mlir::RankedTensorType>(forward.getResultTypes()[i]);
         EXPECT_TRUE(carriesSamples(type));
         bytes += (elementsPerRow(type) * 8 + 63) / 64 * 64;
@@ -166,7 +166,7 @@ TEST(Units, EveryTrainedParameterAndValueGetsItsGradient) {
       mlir::func::FuncOp backward = functionOp(*b.model, classOf(b.summary(), unit), bundle::UnitFunction::BACKWARD);
       std::multiset<std::pair<std::string, int64_t>> found, expected;
       for (unsigned i = 0; i < backward.getNumResults(); ++i)
-        found.insert(zorse::testing::keyOf(slotOfResult(backward, i)));
+        found.insert(zorse::testing::keyOf(attributeOfResult(backward, i)));
       for (int i = 0; i < unit.parameters_size(); ++i)
         if (b.summary().parameters(unit.parameters(i)).trainable())
           expected.insert({"parameter_gradient", i});

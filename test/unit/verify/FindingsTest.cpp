@@ -1,5 +1,5 @@
 // One test per finding code: the smallest change to correct programs that causes it.
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "SummaryFunctions.h"
 #include "VerifyTestSupport.h"
 
@@ -47,7 +47,7 @@ bool isReceive(const bundle::Instruction &e) { return e.has_receive(); }
 bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); }
 
 /// A slot of an entry of the first program.
-EditedSlot slot(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
+EditedArgument argument(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *instruction.mutable_compute()->mutable_calls(call);
   const auto &function = test.model.functions.functions(int(c.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
@@ -166,14 +166,14 @@ TEST(Findings, Race) {
 TEST(Findings, Alias) {
   Case test({}, oneDevice());
   auto &forward = find(test, 0, task(bundle::Compute::F));
-  *slot(test, forward, bundle::WORKSPACE).mutable_region() = slot(test, forward, bundle::BOUNDARY_OUT).region();
-  slot(test, forward, bundle::WORKSPACE).mutable_region()->set_bytes(64 * 8);
+  *argument(test, forward, bundle::WORKSPACE).mutable_region() = argument(test, forward, bundle::BOUNDARY_OUT).region();
+  argument(test, forward, bundle::WORKSPACE).mutable_region()->set_bytes(64 * 8);
   expectFinding(test, Code::Alias, {"overlap"});
 }
 
 TEST(Findings, Bounds) {
   Case test({}, oneDevice());
-  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   region.set_offset(test.programs[0].arenas(0).bytes() - 64);
   expectFinding(test, Code::Bounds, {"leave arena 0"});
   region.set_offset(std::numeric_limits<uint64_t>::max() - 64);
@@ -211,7 +211,7 @@ TEST(Findings, CommitByGroup) { // a decision that precedes all sums must not re
   test.view.commitsByGroup = true;
   expectFinding(test, Code::WrongValue, {"decides by bytes that hold", "expects sums without anything added"});
   auto decides = task(bundle::Compute::CLIP_AND_CHECK);
-  auto &region = *slot(test, find(test, 0, decides), bundle::LOCAL_METRICS).mutable_region();
+  auto &region = *argument(test, find(test, 0, decides), bundle::LOCAL_METRICS).mutable_region();
   region.set_offset(region.offset() + region.bytes());
   EXPECT_TRUE(test.findings().empty()) << test.text();
   test.view.commitsByGroup = false;
@@ -229,7 +229,7 @@ TEST(Findings, TasksReachTheDeviceAlone) {
   auto &program = test.programs[0];
   auto &host = *program.add_arenas();
   host.set_kind(bundle::PINNED_HOST);
-  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   host.set_bytes(region.bytes());
   region.set_arena(uint32_t(program.arenas_size() - 1));
   region.set_offset(0);
@@ -240,16 +240,16 @@ TEST(Findings, Alignment) {
   Case test({}, oneDevice());
   test.programs[0].mutable_arenas(0)->set_bytes(test.programs[0].arenas(0).bytes() + 64);
   test.programs[0].set_planned_bytes(test.programs[0].arenas(0).bytes());
-  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   region.set_offset(region.offset() + 32);
   expectFinding(test, Code::Alignment, {"multiple of 64"});
 }
 
 TEST(Findings, Size) {
-  Case shortSlot({}, oneDevice()); // a short accumulator
-  auto &region = *slot(shortSlot, find(shortSlot, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).mutable_region();
+  Case shortArgument({}, oneDevice()); // a short accumulator
+  auto &region = *argument(shortArgument, find(shortArgument, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).mutable_region();
   region.set_bytes(region.bytes() - 64);
-  expectFinding(shortSlot, Code::Size, {"d_w3", "expects"});
+  expectFinding(shortArgument, Code::Size, {"d_w3", "expects"});
 
   Case transfer({}, pipeline()); // both halves have the same, too small size
   uint32_t id = find(transfer, 0, isSend).id();
@@ -298,7 +298,7 @@ TEST(Findings, SplitBackward) {
   auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
     if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).saved_for_weight_grad_bytes().per_row())
-      *slot(block, mine, bundle::SAVED_FOR_WEIGHT_GRAD, c).mutable_region() = slot(block, other, bundle::SAVED_FOR_WEIGHT_GRAD, c).region();
+      *argument(block, mine, bundle::SAVED_FOR_WEIGHT_GRAD, c).mutable_region() = argument(block, other, bundle::SAVED_FOR_WEIGHT_GRAD, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
   Case both({}, split(oneDevice())); // B and W both add parameter gradients
@@ -318,10 +318,11 @@ TEST(Findings, Recompute) {
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
-  auto &slot = *more.model.functions.mutable_functions(int(functionOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
-  slot.set_kind(bundle::LOSS);
-  slot.set_mode(bundle::WRITE);
-  slot.set_name("loss");
+  auto &argument =
+      *more.model.functions.mutable_functions(int(functionOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
+  argument.set_kind(bundle::LOSS);
+  argument.set_mode(bundle::WRITE);
+  argument.set_name("loss");
   expectFinding(more, Code::Malformed, {"recomputes its saved block changes slot 'loss', too"});
 }
 
@@ -345,7 +346,7 @@ TEST(Findings, Call) {
 
 TEST(Findings, Declared) {
   Case test({}, oneDeviceTwoCells());
-  slot(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT).mutable_value()->set_id(1);
+  argument(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT).mutable_value()->set_id(1);
   expectFinding(test, Code::Declared, {"declares value 'h1'", "expects value 'h0'"});
 }
 
@@ -355,7 +356,7 @@ TEST(Findings, Undefined) {
   expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
 
   Case overwrite({}, oneDevice()); // the first contribution is added to undefined bytes
-  slot(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
+  argument(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
   expectFinding(overwrite, Code::Undefined, {"first contribution"});
 }
 
@@ -393,8 +394,8 @@ TEST(Findings, WrongValue) {
   Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch has another size, so use the input of another cell
   auto &forward = find(test, 0, task(bundle::Compute::F));
   auto &second = find(test, 0, task(bundle::Compute::F), 1);
-  EditedSlot input = slot(test, second, bundle::INPUT);
-  *input.mutable_region() = slot(test, forward, bundle::INPUT).region();
+  EditedArgument input = argument(test, second, bundle::INPUT);
+  *input.mutable_region() = argument(test, forward, bundle::INPUT).region();
   input.mutable_region()->set_bytes(64 * 3);
   expectFinding(test, Code::WrongValue, {"F(units 0-4, samples 5-8) on d0", "load of input 'ids'"});
 }
@@ -402,7 +403,7 @@ TEST(Findings, WrongValue) {
 TEST(Findings, Contributions) {
   Case twice({}, oneDeviceTwoCells());
   auto &backward = find(twice, 0, task(bundle::Compute::B), 1);
-  slot(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first micro-batch
+  argument(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first micro-batch
   expectFinding(twice, Code::Contributions, {"misses the contribution of unit 3", "samples 0-5"});
 
   Case members({}, dataParallel(makeModel({})));
@@ -573,8 +574,8 @@ TEST(Findings, NormOfPadding) {
   Case test({}, oneDevice());
   auto &norm = find(test, 0, [&](const bundle::Instruction &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
   auto &call = *norm.mutable_compute()->mutable_calls(0);
-  EditedSlot state(test.programs[0], call, 0);
-  int64_t next = bundle::SlotBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
+  EditedArgument state(test.programs[0], call, 0);
+  int64_t next = bundle::ArgumentBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
   state.mutable_region()->set_bytes(uint64_t(next - state.value().begin()) * 4);
   call.set_rows(next - state.value().begin());
   state.mutable_value()->set_end(next);

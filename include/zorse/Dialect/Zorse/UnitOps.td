@@ -4,7 +4,7 @@
 
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
-include "zorse/Dialect/Zorse/Slots.td"
+include "zorse/Dialect/Zorse/Arguments.td"
 
 // Numbers of tasks that programs call are those of bundle.UnitFunction.Task.
 def Zorse_Task : I32EnumAttr<"Task", "task of a function of a class", [

@@ -44,8 +44,8 @@ struct DeviceAddress {
 
 /// Arguments of one call of a body.
 struct FunctionArguments : ZorseCallContext {
-  const DeviceAddress *slots = nullptr; ///< one per Body.slots, 64-byte aligned
-  /// One flag per slot: nonzero = SlotBinding::overwrite. Null: no slot is overwritten,
+  const DeviceAddress *addresses = nullptr; ///< one per Body.slots, 64-byte aligned
+  /// One flag per slot: nonzero = ArgumentBinding::overwrite. Null: no slot is overwritten,
   /// accumulators are added to.
   const uint8_t *overwrite = nullptr;
 };

@@ -64,7 +64,7 @@ struct ObservedCall {
   const bundle::Instruction &instruction;
   const bundle::Call &call;
   const bundle::CompiledFunction &function;
-  const DeviceAddress *slots;
+  const DeviceAddress *addresses;
   Device &memory; ///< device of the addresses
 };
 

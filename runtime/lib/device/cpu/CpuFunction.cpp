@@ -34,8 +34,8 @@ public:
   static Linear linear(const bundle::AffineSize &extent) { return {extent.fixed(), extent.per_row()}; }
 
   Address address(const bundle::Pointer &pointer, bool optional = false) {
-    if (pointer.argument() == abi::kAbsentSlot && optional)
-      return {abi::kAbsentSlot, {}};
+    if (pointer.argument() == abi::kAbsentArgument && optional)
+      return {abi::kAbsentArgument, {}};
     if (pointer.argument() >= static_cast<uint32_t>(function_.arguments_size())) {
       fail("slot " + std::to_string(pointer.argument()) + " of " + std::to_string(function_.arguments_size()) + " is named");
       return {};
@@ -186,16 +186,16 @@ Result<CpuFunction> CpuFunction::create(const bundle::CompiledFunction &function
 }
 
 void *CpuFunction::resolve(const Address &address, const FunctionArguments &arguments) const {
-  if (address.slot == abi::kAbsentSlot)
+  if (address.argument == abi::kAbsentArgument)
     return nullptr;
-  return arguments.slots[address.slot].onHost() + address.offset.at(arguments.rows);
+  return arguments.addresses[address.argument].onHost() + address.offset.at(arguments.rows);
 }
 
 uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Address> &operands, const FunctionArguments &arguments) const {
   if (!arguments.overwrite || !accumulates)
     return accumulates;
   for (size_t i = 0; i < operands.size() && i < 64; ++i)
-    if (operands[i].slot != abi::kAbsentSlot && arguments.overwrite[operands[i].slot])
+    if (operands[i].argument != abi::kAbsentArgument && arguments.overwrite[operands[i].argument])
       accumulates &= ~(uint64_t(1) << i);
   return accumulates;
 }
@@ -230,7 +230,7 @@ void CpuFunction::run(const Kernel &kernel, const FunctionArguments &arguments, 
 
 void CpuFunction::run(const Matmul &matmul, const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm) {
   int64_t rows = arguments.rows;
-  bool add = matmul.accumulates && !(arguments.overwrite && arguments.overwrite[matmul.c.slot]);
+  bool add = matmul.accumulates && !(arguments.overwrite && arguments.overwrite[matmul.c.argument]);
   void *a = resolve(matmul.a, arguments), *b = resolve(matmul.b, arguments), *c = resolve(matmul.c, arguments);
   if (matmul.half) {
     HalfMatmul first{*matmul.half,

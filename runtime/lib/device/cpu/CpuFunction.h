@@ -39,7 +39,7 @@ private:
     int64_t at(int64_t rows) const { return fixed + perRow * rows; }
   };
   struct Address {
-    uint32_t slot = 0;
+    uint32_t argument = 0;
     Linear offset;
   };
   struct Kernel {

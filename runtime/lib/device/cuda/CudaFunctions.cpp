@@ -31,7 +31,7 @@ CudaFunctions::~CudaFunctions() {
 
 /// Whether the result is added to the accumulated value, or overwrites it because it is the first
 /// contribution.
-static bool adds(uint32_t slot, const FunctionArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[slot]; }
+static bool adds(uint32_t argument, const FunctionArguments &arguments) { return !arguments.overwrite || !arguments.overwrite[argument]; }
 
 Status CudaFunctions::load(const bundle::FunctionLibrary &library, const KernelObjects &objects) {
   if (!findDeviceKind("cuda")->runs(arch_, library.arch()))
@@ -107,12 +107,13 @@ Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, cons
     return userError(what + "is made for another number of points than the body gives it; compile the model again");
   for (size_t i = 0; i < operands; ++i) {
     const bundle::Pointer &at = kernel.operands(int(i));
-    const bundle::FunctionArgument &slot = function.arguments(int(at.argument()));
+    const bundle::FunctionArgument &argument = function.arguments(int(at.argument()));
     const int64_t fixed = at.fixed() + needs[3 + 4 * i], perRow = at.per_row() + needs[4 + 4 * i];
-    if (at.fixed() < 0 || at.per_row() < 0 || perRow > slot.bytes().per_row() || fixed + perRow > slot.bytes().fixed() + slot.bytes().per_row())
-      return userError(what + "operand " + std::to_string(i) + " reaches outside slot '" + slot.name() + "'; compile the model again");
-    if (needs[6 + 4 * i] && slot.mode() == bundle::READ && slot.kind() != bundle::WORKSPACE)
-      return userError(what + "writes slot '" + slot.name() + "', which the body only reads; compile the model again");
+    if (at.fixed() < 0 || at.per_row() < 0 || perRow > argument.bytes().per_row() ||
+        fixed + perRow > argument.bytes().fixed() + argument.bytes().per_row())
+      return userError(what + "operand " + std::to_string(i) + " reaches outside slot '" + argument.name() + "'; compile the model again");
+    if (needs[6 + 4 * i] && argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE)
+      return userError(what + "writes slot '" + argument.name() + "', which the body only reads; compile the model again");
   }
   return Status::success();
 }
@@ -191,7 +192,7 @@ Status CudaFunctions::launchKernel(const Launch &launch, const FunctionArguments
   addresses_.clear();
   for (size_t i = 0; i < launch.operands.size(); ++i) {
     addresses_.push_back(resolve(launch.operands[i], arguments).value);
-    if (launch.accumulates >> i & 1 && adds(launch.operands[i].slot, arguments))
+    if (launch.accumulates >> i & 1 && adds(launch.operands[i].argument, arguments))
       leading[1] |= uint64_t(1) << i;
   }
   parameters_.clear();
@@ -238,6 +239,6 @@ Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &argu
 
 Status CudaFunctions::launchMatmul(const Launch &launch, const FunctionArguments &arguments, CUstream stream) {
   const BlasMatmul matmul = matmulOf(launch, arguments.rows);
-  const double beta = launch.accumulates && adds(launch.operands[2].slot, arguments) ? 1 : 0;
+  const double beta = launch.accumulates && adds(launch.operands[2].argument, arguments) ? 1 : 0;
   return blas_->multiply(matmul, launch.alpha, beta, operandsOf(launch, arguments), stream);
 }

@@ -23,7 +23,7 @@ struct Linear { ///< fixed + perRow * rows
   int64_t at(int64_t rows) const { return fixed + perRow * rows; }
 };
 struct Place { ///< position in a slot of a body
-  uint32_t slot = 0;
+  uint32_t argument = 0;
   Linear offset;
 };
 
@@ -76,7 +76,7 @@ private:
   Status launchMatmul(const Launch &launch, const FunctionArguments &arguments, CUstream stream);
 
   static DeviceAddress resolve(const Place &place, const FunctionArguments &arguments) {
-    return arguments.slots[place.slot] + uint64_t(place.offset.at(arguments.rows));
+    return arguments.addresses[place.argument] + uint64_t(place.offset.at(arguments.rows));
   }
 
   const CudaApi &cuda_;

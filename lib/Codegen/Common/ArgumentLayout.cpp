@@ -1,4 +1,4 @@
-#include "Slots.h"
+#include "ArgumentLayout.h"
 
 #include "LibraryOps.h"
 
@@ -18,70 +18,70 @@ bundle::AffineSize zorse::codegen::tensorBytes(Type type) {
   return bytes;
 }
 
-static_assert(int(SlotKind::Parameter) == bundle::PARAMETER && int(SlotKind::ParameterGradient) == bundle::PARAMETER_GRADIENT &&
-              int(SlotKind::Input) == bundle::INPUT && int(SlotKind::BoundaryIn) == bundle::BOUNDARY_IN &&
-              int(SlotKind::BoundaryOut) == bundle::BOUNDARY_OUT && int(SlotKind::BoundaryInGradient) == bundle::BOUNDARY_IN_GRADIENT &&
-              int(SlotKind::BoundaryOutGradient) == bundle::BOUNDARY_OUT_GRADIENT && int(SlotKind::Saved) == bundle::SAVED &&
-              int(SlotKind::Scalars) == bundle::SCALARS && int(SlotKind::Loss) == bundle::LOSS && int(SlotKind::State) == bundle::STATE &&
-              int(SlotKind::OptimizerStep) == bundle::OPTIMIZER_STEP && int(SlotKind::Deferred) == bundle::SAVED_FOR_WEIGHT_GRAD);
-static bundle::ArgumentKind kindOf(SlotAttr slot) { return static_cast<bundle::ArgumentKind>(slot.getKind()); }
+static_assert(int(ArgumentKind::Parameter) == bundle::PARAMETER && int(ArgumentKind::ParameterGradient) == bundle::PARAMETER_GRADIENT &&
+              int(ArgumentKind::Input) == bundle::INPUT && int(ArgumentKind::BoundaryIn) == bundle::BOUNDARY_IN &&
+              int(ArgumentKind::BoundaryOut) == bundle::BOUNDARY_OUT && int(ArgumentKind::BoundaryInGradient) == bundle::BOUNDARY_IN_GRADIENT &&
+              int(ArgumentKind::BoundaryOutGradient) == bundle::BOUNDARY_OUT_GRADIENT && int(ArgumentKind::Saved) == bundle::SAVED &&
+              int(ArgumentKind::Scalars) == bundle::SCALARS && int(ArgumentKind::Loss) == bundle::LOSS && int(ArgumentKind::State) == bundle::STATE &&
+              int(ArgumentKind::OptimizerStep) == bundle::OPTIMIZER_STEP && int(ArgumentKind::SavedForWeightGrad) == bundle::SAVED_FOR_WEIGHT_GRAD);
+static bundle::ArgumentKind kindOf(ArgumentAttr attribute) { return static_cast<bundle::ArgumentKind>(attribute.getKind()); }
 
-uint32_t Slots::slot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
-                     StringRef name) {
+uint32_t ArgumentLayout::argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes,
+                                  bundle::ElementType type, StringRef name) {
   for (int i = 0; i < compiled.arguments_size(); ++i) {
-    bundle::FunctionArgument &slot = *compiled.mutable_arguments(i);
-    if (slot.kind() != kind || slot.index() != index)
+    bundle::FunctionArgument &argument = *compiled.mutable_arguments(i);
+    if (argument.kind() != kind || argument.index() != index)
       continue;
     // An argument that is also a result is updated in place.
-    if (slot.mode() != mode)
-      slot.set_mode(bundle::UPDATE);
+    if (argument.mode() != mode)
+      argument.set_mode(bundle::UPDATE);
     return i;
   }
-  bundle::FunctionArgument &slot = *compiled.add_arguments();
-  slot.set_kind(kind);
-  slot.set_index(index);
-  slot.set_mode(mode);
-  *slot.mutable_bytes() = bytes;
-  slot.set_type(type);
-  slot.set_name(name.str());
+  bundle::FunctionArgument &argument = *compiled.add_arguments();
+  argument.set_kind(kind);
+  argument.set_index(index);
+  argument.set_mode(mode);
+  *argument.mutable_bytes() = bytes;
+  argument.set_type(type);
+  argument.set_name(name.str());
   return compiled.arguments_size() - 1;
 }
 
-Place Slots::scalars(int64_t offset) {
+Place ArgumentLayout::scalars(int64_t offset) {
   bundle::AffineSize bytes;
   bytes.set_fixed(offsetof(abi::StepScalars, sums)); // sums have their own slot
-  return {slot(bundle::SCALARS, 0, bundle::READ, bytes, bundle::F64, "scalars"), offset, 0};
+  return {argument(bundle::SCALARS, 0, bundle::READ, bytes, bundle::F64, "scalars"), offset, 0};
 }
 
-Place Slots::workspace(const bundle::AffineSize &bytes) {
-  return {slot(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0};
+Place ArgumentLayout::workspace(const bundle::AffineSize &bytes) {
+  return {argument(bundle::WORKSPACE, 0, bundle::WRITE, bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, "workspace"), 0, 0};
 }
 
-bool Slots::resultAccumulates(unsigned result) const { return compiled.arguments(results[result].slot).mode() == bundle::ACCUMULATE; }
+bool ArgumentLayout::resultAccumulates(unsigned result) const { return compiled.arguments(results[result].argument).mode() == bundle::ACCUMULATE; }
 
 /// Returns the function that writes a packed block and determines its layout, for functions that
 /// read only some of its tensors.
-static func::FuncOp writerOf(func::FuncOp function, SlotKind block) {
+static func::FuncOp writerOf(func::FuncOp function, ArgumentKind block) {
   auto unitClass = dyn_cast_if_present<ClassOp>(function->getParentOp());
   func::FuncOp writer = unitClass ? unitClass.writerOf(block) : func::FuncOp();
   return writer ? writer : function;
 }
 
-LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, PackedTensors &packed) {
+LogicalResult ArgumentLayout::layOut(func::FuncOp function, ArgumentKind kind, PackedTensors &packed) {
   func::FuncOp owner = writerOf(function, kind);
   std::vector<std::pair<uint32_t, Type>> tensors;
-  auto collect = [&](SlotAttr slot, Type type) {
-    if (isSlot(slot, kind))
-      tensors.push_back({slot.getIndex(), type});
+  auto collect = [&](ArgumentAttr attribute, Type type) {
+    if (isOfKind(attribute, kind))
+      tensors.push_back({attribute.getIndex(), type});
   };
   for (unsigned i = 0; i < owner.getNumResults(); ++i)
-    collect(slotOfResult(owner, i), owner.getResultTypes()[i]);
+    collect(attributeOfResult(owner, i), owner.getResultTypes()[i]);
   if (owner == function)
     for (unsigned i = 0; i < owner.getNumArguments(); ++i)
-      collect(slotOfArgument(owner, i), owner.getArgumentTypes()[i]);
+      collect(attributeOfArgument(owner, i), owner.getArgumentTypes()[i]);
   for (auto [index, type] : tensors) {
     if (index >= tensors.size())
-      return function.emitError("expects ") << stringifySlotKind(kind) << " tensors of @" << owner.getSymName() << " to be numbered from 0 to "
+      return function.emitError("expects ") << stringifyArgumentKind(kind) << " tensors of @" << owner.getSymName() << " to be numbered from 0 to "
                                             << tensors.size() - 1 << ", got " << index;
     packed.places.resize(tensors.size());
   }
@@ -101,7 +101,7 @@ LogicalResult Slots::layOut(func::FuncOp function, SlotKind kind, PackedTensors 
   return success();
 }
 
-int64_t zorse::codegen::offsetOfScalar(SlotAttr scalar) {
+int64_t zorse::codegen::offsetOfScalar(ArgumentAttr scalar) {
   using abi::StepScalars;
   constexpr int64_t kDecided = offsetof(StepScalars, decided);
   switch (scalar.getField()) {
@@ -121,23 +121,23 @@ int64_t zorse::codegen::offsetOfScalar(SlotAttr scalar) {
   llvm_unreachable("an unknown field");
 }
 
-FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned position) {
+FailureOr<Place> ArgumentLayout::place(func::FuncOp function, bool isResult, unsigned position) {
   Type type = isResult ? function.getResultTypes()[position] : function.getArgumentTypes()[position];
-  SlotAttr attribute = isResult ? slotOfResult(function, position) : slotOfArgument(function, position);
+  ArgumentAttr attribute = isResult ? attributeOfResult(function, position) : attributeOfArgument(function, position);
   auto diagnose = [&] { return function.emitError() << (isResult ? "result " : "argument ") << position << " of @" << function.getSymName() << " "; };
   if (!attribute)
     return diagnose() << "expects zorse.slot, got none";
   if (!isGraphTensor(type) || bundleType(type) == bundle::ELEMENT_TYPE_UNSPECIFIED)
     return diagnose() << "expects a tensor of f32, f64, bf16, f16, i64, i32 or i1, got " << type;
   const bundle::ArgumentKind kind = kindOf(attribute);
-  const StringRef name = stringifySlotKind(attribute.getKind());
+  const StringRef name = stringifyArgumentKind(attribute.getKind());
   const uint32_t index = attribute.getIndex();
   if (kind == bundle::SAVED || kind == bundle::SAVED_FOR_WEIGHT_GRAD) {
-    const PackedTensors &packed = kind == bundle::SAVED ? saved : deferred;
+    const PackedTensors &packed = kind == bundle::SAVED ? saved : savedForWeightGrad;
     if (index >= packed.places.size())
       return diagnose() << "expects one of the " << packed.places.size() << " " << name << " tensors there are, got " << attribute;
     Place place = packed.places[index];
-    place.slot = slot(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name);
+    place.argument = argument(kind, 0, isResult ? bundle::WRITE : bundle::READ, packed.bytes, bundle::ELEMENT_TYPE_UNSPECIFIED, name);
     return place;
   }
   if (kind == bundle::SCALARS) {
@@ -149,11 +149,11 @@ FailureOr<Place> Slots::place(func::FuncOp function, bool isResult, unsigned pos
   bool accumulates = kind == bundle::PARAMETER_GRADIENT || (kind == bundle::BOUNDARY_IN_GRADIENT && !isHalf(bundleType(type)));
   bundle::AccessMode mode = !isResult ? bundle::READ : accumulates ? bundle::ACCUMULATE : bundle::WRITE;
   std::string label = (name + Twine(index)).str();
-  return Place{slot(kind, index, mode, tensorBytes(type), bundleType(type), label), 0, 0};
+  return Place{argument(kind, index, mode, tensorBytes(type), bundleType(type), label), 0, 0};
 }
 
-LogicalResult Slots::assign(func::FuncOp function) {
-  if (failed(layOut(function, SlotKind::Saved, saved)) || failed(layOut(function, SlotKind::Deferred, deferred)))
+LogicalResult ArgumentLayout::assign(func::FuncOp function) {
+  if (failed(layOut(function, ArgumentKind::Saved, saved)) || failed(layOut(function, ArgumentKind::SavedForWeightGrad, savedForWeightGrad)))
     return failure();
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     FailureOr<Place> found = place(function, false, i);

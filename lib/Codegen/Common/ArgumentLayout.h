@@ -11,13 +11,13 @@ namespace zorse::codegen {
 
 /// Bytes from the start of a slot: fixed + perRow * rows.
 struct Place {
-  uint32_t slot = 0;
+  uint32_t argument = 0;
   int64_t fixed = 0, perRow = 0;
 };
 
-class Slots {
+class ArgumentLayout {
 public:
-  explicit Slots(bundle::CompiledFunction &compiled) : compiled(compiled) {}
+  explicit ArgumentLayout(bundle::CompiledFunction &compiled) : compiled(compiled) {}
 
   /// Reads zorse.slot of every argument and result. Fails after a diagnostic.
   mlir::LogicalResult assign(mlir::func::FuncOp function);
@@ -30,8 +30,8 @@ public:
   bundle::AffineSize savedBytes() const { return saved.bytes; }
 
 private:
-  uint32_t slot(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
-                llvm::StringRef name);
+  uint32_t argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
+                    llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
   /// Tensors packed in one slot: offsets by index, and the total size.
   struct PackedTensors {
@@ -40,14 +40,14 @@ private:
   };
   /// Computes the layout of a packed block from the class's function that writes it, or from
   /// `function` if it is not in a class.
-  mlir::LogicalResult layOut(mlir::func::FuncOp function, SlotKind block, PackedTensors &packed);
+  mlir::LogicalResult layOut(mlir::func::FuncOp function, ArgumentKind block, PackedTensors &packed);
 
   bundle::CompiledFunction &compiled;
-  PackedTensors saved, deferred;
+  PackedTensors saved, savedForWeightGrad;
 };
 
 /// Offset of a field of the step's scalars in abi::StepScalars, in bytes.
-int64_t offsetOfScalar(SlotAttr scalar);
+int64_t offsetOfScalar(ArgumentAttr scalar);
 
 /// Size of a tensor in bytes: per row if it has a batch dimension, else fixed.
 bundle::AffineSize tensorBytes(mlir::Type type);

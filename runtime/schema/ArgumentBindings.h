@@ -10,7 +10,7 @@
 namespace zorse::bundle {
 
 /// Binding of one slot. Valid as long as the program's tables.
-struct SlotBinding {
+struct ArgumentBinding {
   const Region &region;
   const Value &value;
   bool overwrite;
@@ -18,15 +18,15 @@ struct SlotBinding {
 
 /// Reads the bindings of one call of a program. All slots can be read even if the program is
 /// invalid: a slot with an invalid row number has an empty region or no value.
-class SlotBindings {
+class ArgumentBindings {
 public:
   /// \param program, call  kept by reference
-  SlotBindings(const Program &program, const Call &call) : program_(program), call_(call) {}
+  ArgumentBindings(const Program &program, const Call &call) : program_(program), call_(call) {}
 
   int size() const { return call_.regions_size(); }
-  SlotBinding operator[](int slot) const {
-    return {row(program_.regions(), call_.regions(), slot), row(program_.values(), call_.values(), slot),
-            slot < call_.overwrites_size() && call_.overwrites(slot)};
+  ArgumentBinding operator[](int argument) const {
+    return {row(program_.regions(), call_.regions(), argument), row(program_.values(), call_.values(), argument),
+            argument < call_.overwrites_size() && call_.overwrites(argument)};
   }
   /// Returns whether every slot has a region and a value of the program.
   bool complete() const {
@@ -35,13 +35,13 @@ public:
   }
   /// Precondition: complete(). Returns the row number of a slot's region, which is less than the
   /// number of the program's regions. Slots with equal numbers use the same bytes.
-  uint32_t regionNumber(int slot) const { return call_.regions(slot); }
+  uint32_t regionNumber(int argument) const { return call_.regions(argument); }
 
 private:
   using Column = google::protobuf::RepeatedField<uint32_t>;
-  template <typename Table> static const typename Table::value_type &row(const Table &table, const Column &column, int slot) {
-    const bool exists = slot < column.size() && column[slot] < uint32_t(table.size());
-    return exists ? table[int(column[slot])] : Table::value_type::default_instance();
+  template <typename Table> static const typename Table::value_type &row(const Table &table, const Column &column, int argument) {
+    const bool exists = argument < column.size() && column[argument] < uint32_t(table.size());
+    return exists ? table[int(column[argument])] : Table::value_type::default_instance();
   }
   static bool inside(const Column &column, int rows) {
     for (uint32_t number : column)
@@ -55,9 +55,9 @@ private:
 };
 
 /// Writes the bindings of a program's calls. Equal regions share one row, as do equal values.
-class SlotBinder {
+class ArgumentBinder {
 public:
-  explicit SlotBinder(Program &program) : program_(program) {}
+  explicit ArgumentBinder(Program &program) : program_(program) {}
 
   /// Appends the binding of the next slot of a call.
   void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {

@@ -1,4 +1,4 @@
-#include "Slots.h"
+#include "Arguments.h"
 
 #include "zorse/runtime/HalfTypes.h"
 #include "zorse/runtime/abi/StepScalars.h"
@@ -12,8 +12,8 @@ using namespace zorse::runtime;
 
 namespace {
 
-uint64_t bytesAt(const bundle::FunctionArgument &slot, int64_t rows) {
-  return static_cast<uint64_t>(std::max<int64_t>(slot.bytes().fixed() + slot.bytes().per_row() * rows, 0));
+uint64_t bytesAt(const bundle::FunctionArgument &argument, int64_t rows) {
+  return static_cast<uint64_t>(std::max<int64_t>(argument.bytes().fixed() + argument.bytes().per_row() * rows, 0));
 }
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 127) / 64 * 64; }
@@ -53,11 +53,11 @@ void fillIntegers(std::vector<std::byte> &out, bundle::ElementType type, int64_t
 
 } // namespace
 
-std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::FunctionArgument &slot, uint64_t bytes,
+std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t unit, const bundle::FunctionArgument &argument, uint64_t bytes,
                                                 std::mt19937_64 &random) {
   std::vector<std::byte> out(bytes);
-  bool real = slot.type() == bundle::F32 || slot.type() == bundle::F64 || slot.type() == bundle::BF16 || slot.type() == bundle::F16;
-  switch (slot.kind()) {
+  bool real = argument.type() == bundle::F32 || argument.type() == bundle::F64 || argument.type() == bundle::BF16 || argument.type() == bundle::F16;
+  switch (argument.kind()) {
   case bundle::SCALARS: {
     abi::StepScalars scalars = {};
     scalars.step = 1;
@@ -69,33 +69,33 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
   }
   case bundle::INPUT: {
     const bundle::GraphInput *input =
-        unit < 0 ? nullptr : &bundle.summary.inputs(static_cast<int>(bundle.summary.units(unit).inputs(static_cast<int>(slot.index()))));
+        unit < 0 ? nullptr : &bundle.summary.inputs(static_cast<int>(bundle.summary.units(unit).inputs(static_cast<int>(argument.index()))));
     if (real)
-      fill(out, slot.type(), 0, 1, random);
+      fill(out, argument.type(), 0, 1, random);
     else if (input && input->upper_bound() > input->lower_bound())
-      fillIntegers(out, slot.type(), input->lower_bound(), input->upper_bound(), random);
+      fillIntegers(out, argument.type(), input->lower_bound(), input->upper_bound(), random);
     else
-      fillIntegers(out, slot.type(), 0, slot.type() == bundle::I1 ? 2 : 1, random);
+      fillIntegers(out, argument.type(), 0, argument.type() == bundle::I1 ? 2 : 1, random);
     return out;
   }
   case bundle::PARAMETER: {
     const bundle::ParameterInfo *parameter =
-        unit < 0 ? nullptr : &bundle.summary.parameters(static_cast<int>(bundle.summary.units(unit).parameters(static_cast<int>(slot.index()))));
+        unit < 0 ? nullptr : &bundle.summary.parameters(static_cast<int>(bundle.summary.units(unit).parameters(static_cast<int>(argument.index()))));
     if (real)
-      fill(out, slot.type(), parameter && parameter->shape_size() < 2 ? 0.5 : 0, 0.02, random);
+      fill(out, argument.type(), parameter && parameter->shape_size() < 2 ? 0.5 : 0, 0.02, random);
     return out; // integer constants are indices or masks, for which zero is always valid
   }
   case bundle::BOUNDARY_IN:
     if (real)
-      fill(out, slot.type(), 0, 1, random);
+      fill(out, argument.type(), 0, 1, random);
     return out;
   case bundle::BOUNDARY_OUT_GRADIENT:
     if (real)
-      fill(out, slot.type(), 0, 1e-3, random);
+      fill(out, argument.type(), 0, 1e-3, random);
     return out;
   case bundle::STATE:
     if (real)
-      fill(out, slot.type(), slot.index() >= 2 ? 1e-4 : 0, slot.index() >= 2 ? 0 : 0.02, random); // optimizer states are not negative
+      fill(out, argument.type(), argument.index() >= 2 ? 1e-4 : 0, argument.index() >= 2 ? 0 : 0.02, random); // optimizer states are not negative
     return out;
   case bundle::OPTIMIZER_STEP: {
     const abi::OptimizerStep step = {.updates = 10, .lossScale = 1, .goodSteps = 10, .overflows = 0};
@@ -107,15 +107,15 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
   }
 }
 
-uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &functions, int64_t rows, uint64_t *workspace) {
+uint64_t Arguments::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &functions, int64_t rows, uint64_t *workspace) {
   std::map<std::pair<int, uint32_t>, uint64_t> sizes;
   for (uint32_t index : functions)
-    for (const bundle::FunctionArgument &slot : bundle.functions.functions(static_cast<int>(index)).arguments()) {
-      uint64_t bytes = aligned(bytesAt(slot, rows));
-      if (slot.kind() == bundle::WORKSPACE)
+    for (const bundle::FunctionArgument &argument : bundle.functions.functions(static_cast<int>(index)).arguments()) {
+      uint64_t bytes = aligned(bytesAt(argument, rows));
+      if (argument.kind() == bundle::WORKSPACE)
         *workspace = std::max(*workspace, bytes);
       else
-        sizes[{slot.kind(), slot.index()}] = std::max(sizes[{slot.kind(), slot.index()}], bytes);
+        sizes[{argument.kind(), argument.index()}] = std::max(sizes[{argument.kind(), argument.index()}], bytes);
     }
   uint64_t total = 0;
   for (auto &[key, bytes] : sizes)
@@ -123,19 +123,19 @@ uint64_t Slots::bytesOf(const Bundle &bundle, const std::vector<uint32_t> &funct
   return total;
 }
 
-Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions, int64_t rows,
-                          DeviceAddress workspace, uint32_t seed) {
-  Slots slots;
+Result<Arguments> Arguments::make(Device &device, const Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions, int64_t rows,
+                                  DeviceAddress workspace, uint32_t seed) {
+  Arguments arguments;
   std::mt19937_64 random(seed);
   std::map<std::pair<int, uint32_t>, std::pair<const bundle::FunctionArgument *, uint64_t>> wanted;
   for (uint32_t index : functions)
-    for (const bundle::FunctionArgument &slot : bundle.functions.functions(static_cast<int>(index)).arguments()) {
-      auto &entry = wanted[{slot.kind(), slot.index()}];
-      entry = {&slot, std::max(entry.second, aligned(bytesAt(slot, rows)))};
+    for (const bundle::FunctionArgument &argument : bundle.functions.functions(static_cast<int>(index)).arguments()) {
+      auto &entry = wanted[{argument.kind(), argument.index()}];
+      entry = {&argument, std::max(entry.second, aligned(bytesAt(argument, rows)))};
     }
   for (auto &[key, entry] : wanted) {
     if (entry.first->kind() == bundle::WORKSPACE) {
-      slots.places[key] = workspace;
+      arguments.places[key] = workspace;
       continue;
     }
     Result<std::unique_ptr<DeviceMemory>> memory = device.allocate(bundle::DEVICE, entry.second, {});
@@ -144,15 +144,15 @@ Result<Slots> Slots::make(Device &device, const Bundle &bundle, int32_t unit, co
     std::vector<std::byte> data = contents(bundle, unit, *entry.first, entry.second, random);
     if (Status status = device.write((*memory)->base(), data.data(), data.size()); status.failed())
       return status;
-    slots.places[key] = (*memory)->base();
-    slots.memory.push_back(std::move(*memory));
+    arguments.places[key] = (*memory)->base();
+    arguments.memory.push_back(std::move(*memory));
   }
-  return Result<Slots>(std::move(slots));
+  return Result<Arguments>(std::move(arguments));
 }
 
-std::vector<DeviceAddress> Slots::of(const bundle::CompiledFunction &function) const {
+std::vector<DeviceAddress> Arguments::of(const bundle::CompiledFunction &function) const {
   std::vector<DeviceAddress> addresses;
-  for (const bundle::FunctionArgument &slot : function.arguments())
-    addresses.push_back(places.at({slot.kind(), slot.index()}));
+  for (const bundle::FunctionArgument &argument : function.arguments())
+    addresses.push_back(places.at({argument.kind(), argument.index()}));
   return addresses;
 }

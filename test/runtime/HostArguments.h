@@ -8,9 +8,9 @@
 
 namespace zorse::runtime::test {
 
-class HostSlots {
+class HostArguments {
 public:
-  HostSlots(std::initializer_list<void *> pointers) {
+  HostArguments(std::initializer_list<void *> pointers) {
     for (void *pointer : pointers)
       addresses_.push_back(DeviceAddress::ofHost(pointer));
   }

@@ -15,13 +15,13 @@ namespace zorse::profile {
 
 /// Slots of all functions of one unit. Slots of equal (kind, index) share memory, so that a
 /// backward reads the outputs of the forward.
-class Slots {
+class Arguments {
 public:
   /// \param workspace  shared by all units of the device, as in a run; at least the size that
   ///                   `bytesOf` returns
   /// \param rows       maximum batch size
-  static runtime::Result<Slots> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions,
-                                     int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
+  static runtime::Result<Arguments> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions,
+                                         int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
 
   /// Returns one address per slot of the body.
   std::vector<runtime::DeviceAddress> of(const bundle::CompiledFunction &function) const;
@@ -35,7 +35,7 @@ private:
 };
 
 /// Returns contents for one slot. `unit` is -1 for functions outside of units.
-std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit, const bundle::FunctionArgument &slot, uint64_t bytes,
+std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit, const bundle::FunctionArgument &argument, uint64_t bytes,
                                 std::mt19937_64 &random);
 
 } // namespace zorse::profile

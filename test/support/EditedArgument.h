@@ -1,7 +1,7 @@
 // Changes slots of programs in tests.
 #pragma once
 
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,9 +10,9 @@ namespace zorse::test {
 
 /// One slot of a call in a compute entry of a program. A table row that other slots share is copied before it is
 /// changed.
-class EditedSlot {
+class EditedArgument {
 public:
-  EditedSlot(bundle::Program &program, bundle::Call &call, int slot) : program(&program), call(&call), slot(slot) {}
+  EditedArgument(bundle::Program &program, bundle::Call &call, int argument) : program(&program), call(&call), argument(argument) {}
 
   const bundle::Region &region() const { return bound().region; }
   const bundle::Value &value() const { return bound().value; }
@@ -21,9 +21,9 @@ public:
   bundle::Region *mutable_region() { return own(*program->mutable_regions(), *call->mutable_regions(), &bundle::Call::regions); }
   bundle::Value *mutable_value() { return own(*program->mutable_values(), *call->mutable_values(), &bundle::Call::values); }
   void set_overwrite(bool overwrite) {
-    if (call->overwrites_size() <= slot)
-      call->mutable_overwrites()->Resize(slot + 1, false);
-    call->set_overwrites(slot, overwrite);
+    if (call->overwrites_size() <= argument)
+      call->mutable_overwrites()->Resize(argument + 1, false);
+    call->set_overwrites(argument, overwrite);
   }
 
 private:
@@ -31,29 +31,29 @@ private:
 
   bundle::Program *program;
   bundle::Call *call;
-  int slot;
+  int argument;
 
-  bundle::SlotBinding bound() const { return bundle::SlotBindings(*program, *call)[slot]; }
+  bundle::ArgumentBinding bound() const { return bundle::ArgumentBindings(*program, *call)[argument]; }
   template <typename Table> typename Table::value_type *own(Table &table, Column &rows, const Column &(bundle::Call::*column)() const) {
-    const uint32_t row = rows[slot];
+    const uint32_t row = rows[argument];
     int64_t users = 0;
     for (const bundle::Instruction &instruction : program->instructions())
       for (const bundle::Call &other : instruction.compute().calls())
         users += std::count((other.*column)().begin(), (other.*column)().end(), row);
     if (users > 1) {
-      rows.Set(slot, uint32_t(table.size()));
+      rows.Set(argument, uint32_t(table.size()));
       *table.Add() = table[int(row)];
     }
-    return table.Mutable(int(rows[slot]));
+    return table.Mutable(int(rows[argument]));
   }
 };
 
 /// All slots of a call.
-inline std::vector<EditedSlot> slotsOf(bundle::Program &program, bundle::Call &call) {
-  std::vector<EditedSlot> slots;
-  for (int s = 0; s < bundle::SlotBindings(program, call).size(); ++s)
-    slots.emplace_back(program, call, s);
-  return slots;
+inline std::vector<EditedArgument> argumentsOf(bundle::Program &program, bundle::Call &call) {
+  std::vector<EditedArgument> arguments;
+  for (int s = 0; s < bundle::ArgumentBindings(program, call).size(); ++s)
+    arguments.emplace_back(program, call, s);
+  return arguments;
 }
 
 /// Removes the slots of a call.

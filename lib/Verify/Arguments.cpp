@@ -171,12 +171,12 @@ bool verify::fromCollective(Device &device, const bundle::Instruction &instructi
   return true;
 }
 
-static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::FunctionArgument &slot) {
+static UnitArgument unitArgument(const Model &model, uint32_t index, const bundle::FunctionArgument &argument) {
   const bundle::ModelSummary &summary = model.summary;
   const auto &unit = summary.units(int(index));
-  const uint32_t i = slot.index();
+  const uint32_t i = argument.index();
   auto at = [&](const auto &list) { return i < uint32_t(list.size()); };
-  UnitSlot out;
+  UnitArgument out;
   auto rowsOf = [&](bundle::Value::Kind kind, uint32_t id, uint32_t cut, int64_t bytesPerRow) {
     out.exists = out.rows = true;
     out.value.kind = kind;
@@ -189,22 +189,23 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Funct
     out.value.stride = 0;
     out.fixedBytes = bytes.fixed();
   };
-  switch (slot.kind()) {
+  switch (argument.kind()) {
   case bundle::PARAMETER:
   case bundle::PARAMETER_GRADIENT: {
     if (!at(unit.parameters()))
       break;
     const auto &parameter = summary.parameters(unit.parameters(int(i)));
-    if (slot.kind() == bundle::PARAMETER_GRADIENT && !parameter.trainable())
+    if (argument.kind() == bundle::PARAMETER_GRADIENT && !parameter.trainable())
       break;
     int64_t elements = 1;
     for (int64_t extent : parameter.shape())
       elements *= extent;
     out.exists = true;
-    const bool copy = slot.kind() == bundle::PARAMETER && summary.groups(int(parameter.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
-    out.value.kind = copy                               ? bundle::Value::LOW_PRECISION_PARAMETERS
-                     : slot.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS
-                                                        : bundle::Value::GRADIENTS;
+    const bool copy =
+        argument.kind() == bundle::PARAMETER && summary.groups(int(parameter.group())).param_dtype() != bundle::ELEMENT_TYPE_UNSPECIFIED;
+    out.value.kind = copy                                   ? bundle::Value::LOW_PRECISION_PARAMETERS
+                     : argument.kind() == bundle::PARAMETER ? bundle::Value::PARAMETERS
+                                                            : bundle::Value::GRADIENTS;
     out.value.id = parameter.group();
     out.value.parameter = unit.parameters(int(i));
     out.value.begin = parameter.offset();
@@ -241,7 +242,7 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Funct
     break;
   case bundle::LOSS:
     if (at(unit.loss_terms()))
-      rowsOf(bundle::Value::LOSS_ROWS, index, unit.loss_terms(int(i)), slot.bytes().per_row());
+      rowsOf(bundle::Value::LOSS_ROWS, index, unit.loss_terms(int(i)), argument.bytes().per_row());
     break;
   case bundle::SCALARS:
     out.exists = true;
@@ -253,28 +254,28 @@ static UnitSlot unitSlot(const Model &model, uint32_t index, const bundle::Funct
   return out;
 }
 
-const std::vector<UnitSlot> &UnitSlots::of(const bundle::Call &call) {
+const std::vector<UnitArgument> &UnitArguments::of(const bundle::Call &call) {
   auto &known = functions[size_t(call.unit())];
   auto function = std::find_if(known.begin(), known.end(), [&](const Function &other) { return other.function == call.function(); });
   if (function == known.end()) {
     function = known.insert(known.end(), {call.function(), -1, {}});
-    for (const auto &slot : model.functions.functions(int(call.function())).arguments())
-      function->slots.push_back(unitSlot(model, uint32_t(call.unit()), slot));
+    for (const auto &argument : model.functions.functions(int(call.function())).arguments())
+      function->arguments.push_back(unitArgument(model, uint32_t(call.unit()), argument));
   }
   if (function->rows != call.rows()) {
     function->rows = call.rows();
-    for (UnitSlot &slot : function->slots)
-      slot.value.bytes = extentBytes(slot.fixedBytes, slot.bytesPerRow, call.rows());
+    for (UnitArgument &argument : function->arguments)
+      argument.value.bytes = extentBytes(argument.fixedBytes, argument.bytesPerRow, call.rows());
   }
-  return function->slots;
+  return function->arguments;
 }
 
 namespace {
 
 /// The slots of one call.
-class CallSlots {
+class CallArguments {
 public:
-  CallSlots(Device &device, const bundle::Instruction &instruction, const bundle::Call &call)
+  CallArguments(Device &device, const bundle::Instruction &instruction, const bundle::Call &call)
       : device(device), model(device.getModel()), instruction(instruction), call(call), function(model.functions.functions(int(call.function()))),
         bindings(device.getProgram(), call) {}
 
@@ -282,42 +283,42 @@ public:
 
   /// \param unit  the required content of the slot of a unit function; null: the call has no unit
   /// \param out   in: the value of the unit function; completed
-  bool find(int index, const UnitSlot *unit, Logical &out) const {
-    const auto &slot = function.arguments(index);
-    const bundle::SlotBinding binding = bindings[index];
+  bool find(int index, const UnitArgument *unit, Logical &out) const {
+    const auto &argument = function.arguments(index);
+    const bundle::ArgumentBinding binding = bindings[index];
     const int64_t bytes = int64_t(binding.region.bytes());
-    if (slot.kind() == bundle::WORKSPACE)
+    if (argument.kind() == bundle::WORKSPACE)
       return true;
     if (unit) {
       if (!unit->exists)
-        return fail(slot, Code::Call, "does not exist in unit '" + model.summary.units(call.unit()).name() + "'");
+        return fail(argument, Code::Call, "does not exist in unit '" + model.summary.units(call.unit()).name() + "'");
       if (unit->rows) {
         out.begin = call.sample_base();
         out.end = call.sample_base() + call.rows();
       }
-    } else if (slot.kind() == bundle::SCALARS) {
+    } else if (argument.kind() == bundle::SCALARS) {
       out.kind = bundle::Value::STEP_SCALARS;
-      out.id = slot.mode() == bundle::READ ? 1 : 0;
-    } else if (slot.kind() == bundle::LOCAL_METRICS) {
-      out.kind = slot.mode() == bundle::READ ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS;
+      out.id = argument.mode() == bundle::READ ? 1 : 0;
+    } else if (argument.kind() == bundle::LOCAL_METRICS) {
+      out.kind = argument.mode() == bundle::READ ? bundle::Value::GLOBAL_METRICS : bundle::Value::LOCAL_METRICS;
       out.bytes = Block::sumsBytes;
-    } else if (slot.kind() == bundle::OPTIMIZER_STEP) {
+    } else if (argument.kind() == bundle::OPTIMIZER_STEP) {
       out.kind = bundle::Value::OPTIMIZER_STEP;
       out.version = model.isUpdate(call.function()) ? 1 : 0; // updates start from the decision's result
       out.bytes = model.isUpdate(call.function()) ? 8 : model.optimizerStepBytes();
-    } else if (slot.kind() == bundle::STATE || slot.kind() == bundle::LOSS || isCopyOfCast(slot)) {
-      return findDeclared(slot, binding, out);
+    } else if (argument.kind() == bundle::STATE || argument.kind() == bundle::LOSS || isCopyOfCast(argument)) {
+      return findDeclared(argument, binding, out);
     } else {
-      return fail(slot, Code::Call, "belongs to a unit, the call names none");
+      return fail(argument, Code::Call, "belongs to a unit, the call names none");
     }
     if (out.kind == bundle::Value::STEP_SCALARS) {
       if (bytes != Block::scalarsEnd && bytes != Block::bytes)
-        return fail(slot, Code::Size, "has " + std::to_string(bytes) + " bytes, expects " + std::to_string(Block::bytes));
+        return fail(argument, Code::Size, "has " + std::to_string(bytes) + " bytes, expects " + std::to_string(Block::bytes));
       out.bytes = bytes;
     }
     if (out.bytes != bytes)
-      return fail(slot, Code::Size, "has " + std::to_string(bytes) + " bytes, its value " + std::to_string(out.bytes));
-    return checkDeclared(slot, binding.value, out);
+      return fail(argument, Code::Size, "has " + std::to_string(bytes) + " bytes, its value " + std::to_string(out.bytes));
+    return checkDeclared(argument, binding.value, out);
   }
 
 private:
@@ -326,32 +327,33 @@ private:
   const bundle::Instruction &instruction;
   const bundle::Call &call;
   const bundle::CompiledFunction &function;
-  const bundle::SlotBindings bindings;
+  const bundle::ArgumentBindings bindings;
 
-  bool fail(const bundle::FunctionArgument &slot, Code code, const std::string &message) const {
-    return device.report(code, instruction.id(), device.where(instruction) + ": slot '" + slot.name() + "' of '" + function.name() + "' " + message);
+  bool fail(const bundle::FunctionArgument &argument, Code code, const std::string &message) const {
+    return device.report(code, instruction.id(),
+                         device.where(instruction) + ": slot '" + argument.name() + "' of '" + function.name() + "' " + message);
   }
 
-  bool isCopyOfCast(const bundle::FunctionArgument &slot) const {
-    return slot.kind() == bundle::PARAMETER && model.hasCopies() && call.function() == model.summary.cast_function();
+  bool isCopyOfCast(const bundle::FunctionArgument &argument) const {
+    return argument.kind() == bundle::PARAMETER && model.hasCopies() && call.function() == model.summary.cast_function();
   }
 
   /// State of updates and norms, and loss rows: the extent is the declared one.
-  bool findDeclared(const bundle::FunctionArgument &slot, const bundle::SlotBinding &binding, Logical &out) const {
+  bool findDeclared(const bundle::FunctionArgument &argument, const bundle::ArgumentBinding &binding, Logical &out) const {
     const bundle::Value &value = binding.value;
     if (!fromDeclared(device, instruction, value, binding.region.bytes(), out))
       return false;
-    if (slot.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != slot.index()
-        : isCopyOfCast(slot)        ? value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS
-        : slot.index() == 0         ? value.kind() != bundle::Value::PARAMETERS
-        : slot.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
-                                    : value.kind() != bundle::Value::MOMENTS || value.cut() != slot.index() - 2)
-      return fail(slot, Code::Declared, "declares " + device.describe(value));
+    if (argument.kind() == bundle::LOSS ? value.kind() != bundle::Value::LOSS_ROWS || value.cut() != argument.index()
+        : isCopyOfCast(argument)        ? value.kind() != bundle::Value::LOW_PRECISION_PARAMETERS
+        : argument.index() == 0         ? value.kind() != bundle::Value::PARAMETERS
+        : argument.index() == 1         ? value.kind() != bundle::Value::REDUCED_GRADIENTS && value.kind() != bundle::Value::GRADIENTS
+                                        : value.kind() != bundle::Value::MOMENTS || value.cut() != argument.index() - 2)
+      return fail(argument, Code::Declared, "declares " + device.describe(value));
     if (value.end() - value.begin() != call.rows())
-      return fail(slot, Code::Call,
+      return fail(argument, Code::Call,
                   "holds " + std::to_string(value.end() - value.begin()) + ", the call has " + std::to_string(call.rows()) + " rows");
     if (value.version())
-      return fail(slot, Code::Declared, "declares " + device.describe(value) + ", expects version 0");
+      return fail(argument, Code::Declared, "declares " + device.describe(value) + ", expects version 0");
     if (out.kind == bundle::Value::GRADIENTS)
       out.kind = bundle::Value::REDUCED_GRADIENTS;
     return true;
@@ -359,7 +361,7 @@ private:
 
   /// The declared value must be the one that plan and summary imply. The cut of a gradient may be
   /// named from either side.
-  bool checkDeclared(const bundle::FunctionArgument &slot, const bundle::Value &value, const Logical &out) const {
+  bool checkDeclared(const bundle::FunctionArgument &argument, const bundle::Value &value, const Logical &out) const {
     bool ranged = out.stride || isBlock(out.kind);
     bool same = value.kind() == out.kind && (out.kind == bundle::Value::STEP_SCALARS || value.id() == out.id) &&
                 (!ranged || (value.begin() == out.begin && value.end() == out.end)) &&
@@ -374,20 +376,20 @@ private:
     expected.set_cut(out.cut);
     expected.set_begin(out.begin);
     expected.set_end(out.end);
-    return fail(slot, Code::Declared, "declares " + device.describe(value) + ", expects " + device.describe(expected));
+    return fail(argument, Code::Declared, "declares " + device.describe(value) + ", expects " + device.describe(expected));
   }
 };
 
 } // namespace
 
-bool verify::fromCall(Device &device, UnitSlots &units, const bundle::Instruction &instruction, const bundle::Call &call,
+bool verify::fromCall(Device &device, UnitArguments &units, const bundle::Instruction &instruction, const bundle::Call &call,
                       std::vector<Logical> &values) {
-  const UnitSlot *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
-  const CallSlots slots(device, instruction, call);
+  const UnitArgument *unit = call.unit() >= 0 ? units.of(call).data() : nullptr;
+  const CallArguments arguments(device, instruction, call);
   bool good = true;
-  for (int s = 0; s < slots.size(); ++s) {
+  for (int s = 0; s < arguments.size(); ++s) {
     values.push_back(unit ? unit[s].value : Logical());
-    good = slots.find(s, unit ? unit + s : nullptr, values.back()) && good;
+    good = arguments.find(s, unit ? unit + s : nullptr, values.back()) && good;
   }
   return good;
 }
