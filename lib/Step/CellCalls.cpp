@@ -141,7 +141,7 @@ private:
     call.unit = unit;
     call.rows = cell->rows();
     call.sampleBase = cell->sampleBegin;
-    call.instanceBase = unit < 0 ? 0 : x.summary.units(unit).rng_id_base();
+    call.rngIdBase = unit < 0 ? 0 : x.summary.units(unit).rng_id_base();
     call.arguments.begin = call.arguments.end = static_cast<uint32_t>(x.graph.arguments.size());
     x.graph.calls.push_back(call);
     return x.graph.calls.back();

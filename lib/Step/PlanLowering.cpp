@@ -250,7 +250,7 @@ Call &PlanLowering::addCall(uint32_t function, int32_t unit, int64_t rows, int64
   call.unit = unit;
   call.rows = rows;
   call.sampleBase = sampleBase;
-  call.instanceBase = unit < 0 ? 0 : summary.units(unit).rng_id_base();
+  call.rngIdBase = unit < 0 ? 0 : summary.units(unit).rng_id_base();
   call.arguments.begin = call.arguments.end = static_cast<uint32_t>(graph.arguments.size());
   graph.calls.push_back(call);
   graph.instructions.back().calls.end = static_cast<uint32_t>(graph.calls.size());

@@ -60,7 +60,7 @@ struct Writer {
     out->set_unit(call.unit);
     out->set_rows(call.rows);
     out->set_sample_base(call.sampleBase);
-    out->set_rng_id_base(call.instanceBase);
+    out->set_rng_id_base(call.rngIdBase);
     const bundle::CompiledFunction &function = functions.functions(int(call.function));
     for (const bundle::FunctionArgument &wanted : function.arguments()) {
       const FunctionArgument *found = nullptr;

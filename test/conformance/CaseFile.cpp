@@ -63,7 +63,7 @@ std::string CaseFile::write(const std::string &path) const {
   out.text(object);
   out.number(uint64_t(runs.size()));
   for (const CaseRun &run : runs) {
-    out.number(run.rows), out.number(run.sampleBase), out.number(run.instanceBase);
+    out.number(run.rows), out.number(run.sampleBase), out.number(run.rngIdBase);
     out.list(run.bytes);
     out.number(uint64_t(run.arguments.size()));
     for (const std::string &argument : run.arguments)
@@ -93,7 +93,7 @@ std::string CaseFile::read(const std::string &path) {
   in.list(name), in.list(functions), in.list(object);
   runs.resize(in.failed ? 0 : std::min<uint64_t>(in.number<uint64_t>(), 16));
   for (CaseRun &run : runs) {
-    run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.instanceBase = in.number<uint64_t>();
+    run.rows = in.number<int64_t>(), run.sampleBase = in.number<int64_t>(), run.rngIdBase = in.number<uint64_t>();
     in.list(run.bytes);
     run.arguments.resize(std::min<uint64_t>(in.number<uint64_t>(), run.bytes.size()));
     for (std::string &argument : run.arguments)

@@ -20,7 +20,7 @@ struct ExpectedResult {
 
 struct CaseRun {
   int64_t rows = 1, sampleBase = 0;
-  uint64_t instanceBase = 0;
+  uint64_t rngIdBase = 0;
   std::vector<uint64_t> bytes;        ///< size of every slot
   std::vector<std::string> arguments; ///< contents of slots before the run; empty in timed cases
   std::vector<uint8_t> overwrite;     ///< one per slot

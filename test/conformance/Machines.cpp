@@ -29,7 +29,7 @@ public:
   }
 
   std::string run(int function, const Call &call) override {
-    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.arguments, call.overwrite};
+    emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments, call.overwrite};
     std::vector<std::string> findings = emulator::runFunction(*code, *products, library.functions(function), emulated);
     return findings.empty() ? "" : findings.front();
   }
@@ -85,7 +85,7 @@ public:
       if (runtime::Status status = device->write(addresses.back(), call.arguments[size_t(s)], sizes.back()); status.failed())
         return status.message();
     }
-    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.instanceBase}, addresses.data(), call.overwrite.data()};
+    runtime::FunctionArguments arguments{{call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), call.overwrite.data()};
     if (runtime::Status status = device->runFunction(uint32_t(index), arguments); status.failed())
       return status.message();
     for (int s = 0; s < function.arguments_size(); ++s)

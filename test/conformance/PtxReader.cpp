@@ -132,11 +132,11 @@ public:
       return "the emulator of bitcode: " + problem;
     if (!program)
       return "";
-    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.instanceBase, call.arguments, call.overwrite};
+    const emulator::EmulatedCall emulated{call.rows, call.sampleBase, call.rngIdBase, call.arguments, call.overwrite};
     const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, function, emulated, options.seed + 1000 * runs++);
     if (options.recording)
       options.recording->runs.push_back(
-          {function, call.rows, call.sampleBase, call.instanceBase, call.overwrite, before, arguments.contents(arguments.addresses)});
+          {function, call.rows, call.sampleBase, call.rngIdBase, call.overwrite, before, arguments.contents(arguments.addresses)});
     return findings.empty() ? compareArguments(function, call.arguments, {other.arguments.begin(), other.arguments.end()}, call.rows)
                             : findings.front();
   }
@@ -171,7 +171,7 @@ std::string conformance::runAgain(const std::string &text, const RecordedRun &ru
     std::memcpy(arguments.addresses[s], run.before[s].data(), arguments.sizes[s]);
     expected.push_back(run.after[s].data());
   }
-  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.instanceBase, arguments.addresses, run.overwrite};
+  const emulator::EmulatedCall call{run.rows, run.sampleBase, run.rngIdBase, arguments.addresses, run.overwrite};
   const std::vector<std::string> findings = ptx::runPtxBody(*program, *products, run.function, call, seed);
   return findings.empty() ? compareArguments(run.function, arguments.addresses, expected, run.rows) : findings.front();
 }

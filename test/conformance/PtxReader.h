@@ -12,7 +12,7 @@ namespace zorse::conformance {
 struct RecordedRun {
   bundle::CompiledFunction function;
   int64_t rows = 1, sampleBase = 0;
-  uint64_t instanceBase = 0;
+  uint64_t rngIdBase = 0;
   std::vector<uint8_t> overwrite;
   std::vector<std::vector<char>> before, after; ///< by slot
 };

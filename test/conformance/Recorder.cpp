@@ -28,7 +28,7 @@ public:
   std::string run(int index, const Call &call) override {
     const bundle::CompiledFunction &function = file.library.functions(index);
     CaseRun &run = file.runs.emplace_back();
-    run.rows = call.rows, run.sampleBase = call.sampleBase, run.instanceBase = call.instanceBase;
+    run.rows = call.rows, run.sampleBase = call.sampleBase, run.rngIdBase = call.rngIdBase;
     run.overwrite = call.overwrite;
     run.overwrite.resize(size_t(function.arguments_size()), 1);
     for (int s = 0; s < function.arguments_size(); ++s) {

@@ -36,7 +36,7 @@ struct Runner {
     options.seed = 42;
     options.step = 3;
     options.sampleBase = 5;
-    options.instanceBase = 11;
+    options.rngIdBase = 11;
     std::mt19937_64 random(seed);
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
       arguments.push_back(makeArgument(i, random));
@@ -101,7 +101,7 @@ struct Runner {
 
   std::string run(Machine &machine, bool add, const std::vector<Tensor> &expected, const std::vector<Banded> &bands, double &worst) {
     std::vector<Buffer> buffers;
-    Machine::Call call{rows, options.sampleBase, options.instanceBase, {}, {}};
+    Machine::Call call{rows, options.sampleBase, options.rngIdBase, {}, {}};
     for (const bundle::FunctionArgument &argument : compiled.arguments()) {
       Buffer &buffer = buffers.emplace_back(size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows));
       call.arguments.push_back(buffer.data.get());

@@ -33,7 +33,7 @@ public:
   virtual Machine *beside() { return nullptr; }
   struct Call {
     int64_t rows, sampleBase;
-    uint64_t instanceBase;
+    uint64_t rngIdBase;
     std::vector<char *> arguments; ///< one per slot of the body, aligned to 64 bytes
     std::vector<uint8_t> overwrite;
   };

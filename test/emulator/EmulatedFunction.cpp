@@ -20,7 +20,7 @@ static GridLaunch gridOf(const bundle::KernelLaunch &kernel, const bundle::Compi
   uint64_t accumulate = 0;
   for (uint32_t operand : kernel.accumulates())
     accumulate |= uint64_t(!call.overwrite[kernel.operands(int(operand)).argument()]) << operand;
-  grid.parameters = {uint64_t(call.rows), accumulate, uint64_t(call.sampleBase), call.instanceBase};
+  grid.parameters = {uint64_t(call.rows), accumulate, uint64_t(call.sampleBase), call.rngIdBase};
   for (const bundle::Pointer &pointer : kernel.operands()) {
     const bundle::FunctionArgument &argument = function.arguments(int(pointer.argument()));
     const auto begin = reinterpret_cast<uintptr_t>(call.arguments[pointer.argument()]);
@@ -84,7 +84,7 @@ static runtime::Status runProduct(runtime::CpuDevice &products, const bundle::Co
   }
   std::vector<uint8_t> overwrite = call.overwrite;
   overwrite.resize(addresses.size(), 1);
-  runtime::Status status = products.runFunction(one, {{call.rows, call.sampleBase, call.instanceBase}, addresses.data(), overwrite.data()});
+  runtime::Status status = products.runFunction(one, {{call.rows, call.sampleBase, call.rngIdBase}, addresses.data(), overwrite.data()});
   if (status.succeeded() && !sums.empty())
     addBias(launch.matmul(), sums, call);
   return status;

@@ -12,7 +12,7 @@ namespace zorse::emulator {
 
 struct EmulatedCall {
   int64_t rows = 1, sampleBase = 0;
-  uint64_t instanceBase = 0;
+  uint64_t rngIdBase = 0;
   std::vector<char *> arguments;
   std::vector<uint8_t> overwrite;
 };

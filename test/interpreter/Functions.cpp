@@ -66,8 +66,8 @@ static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, c
 /// \param saves  the body that recomputes the saved block, which then depends only on the slots of this body; null: it
 /// depends on all slots
 static void unit(const bundle::CompiledFunction &function, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
-                 int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
-  uint64_t common = mix(10, index, instanceBase), forSaved = common;
+                 int64_t sampleBase, uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
+  uint64_t common = mix(10, index, rngIdBase), forSaved = common;
   std::vector<size_t> perRow(arguments.size());
   auto isForSaved = [&](const bundle::FunctionArgument &argument) {
     return !saves || std::any_of(saves->arguments().begin(), saves->arguments().end(), [&](const bundle::FunctionArgument &other) {
@@ -116,7 +116,7 @@ static void unit(const bundle::CompiledFunction &function, const bundle::Compile
 }
 
 void interpret::execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index, int64_t rows,
-                        int64_t sampleBase, uint64_t instanceBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
+                        int64_t sampleBase, uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
   const auto &function = functions.functions(int(index));
   auto find = [&](bundle::ArgumentKind kind, uint32_t i) -> int {
     for (int s = 0; s < function.arguments_size(); ++s)
@@ -128,7 +128,7 @@ void interpret::execute(const bundle::ModelSummary &summary, const bundle::Funct
   case Role::Unit: {
     const std::optional<Repeated> repeated = repeatedOf(summary, functions, index);
     return unit(function, repeated ? repeated->function : nullptr, readsSeeds(summary, index), repeated ? repeated->forward : index, rows, sampleBase,
-                instanceBase, arguments, overwrite);
+                rngIdBase, arguments, overwrite);
   }
   case Role::Update: {
     int scalars = find(bundle::SCALARS, 0), step = find(bundle::OPTIMIZER_STEP, 0);

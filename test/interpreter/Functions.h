@@ -45,6 +45,6 @@ int64_t argumentBytes(const bundle::FunctionArgument &argument, int64_t rows);
 
 /// Computes one call in place. `arguments` hold the words of each slot; `overwrite` is per slot.
 void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t function, int64_t rows, int64_t sampleBase,
-             uint64_t instanceBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite);
+             uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite);
 
 } // namespace zorse::interpret

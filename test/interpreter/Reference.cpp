@@ -126,7 +126,7 @@ private:
     return words;
   }
 
-  template <typename Find> void call(uint32_t function, int64_t rows, Find find, uint64_t instanceBase = 0) {
+  template <typename Find> void call(uint32_t function, int64_t rows, Find find, uint64_t rngIdBase = 0) {
     std::vector<Words> arguments;
     std::vector<bool> overwrite;
     for (const auto &argument : functions.functions(int(function)).arguments()) {
@@ -135,7 +135,7 @@ private:
       arguments.back().resize(words && rows == 0 ? words->size() : size_t(argumentBytes(argument, rows)) / 4);
       overwrite.push_back(false); // every accumulator starts at zero
     }
-    execute(summary, functions, function, rows, 0, instanceBase, arguments, overwrite);
+    execute(summary, functions, function, rows, 0, rngIdBase, arguments, overwrite);
     int s = 0;
     for (const auto &argument : functions.functions(int(function)).arguments()) {
       if (Words *words = find(argument); words && argument.mode() != bundle::READ)

@@ -34,7 +34,7 @@ struct Shape {
 };
 
 constexpr int64_t kSampleBase = 11;
-constexpr uint64_t kInstanceBase = 3;
+constexpr uint64_t kRngIdBase = 3;
 
 template <typename T> struct Tensors {
   std::vector<T> q, k, v, mask, out, lse, dout, dq, dk, dv;
@@ -92,7 +92,7 @@ template <typename T> Reference reference(const Shape &s, const Tensors<T> &t) {
   for (int64_t row = 0; row < s.rows; ++row)
     for (int64_t h = 0; h < s.heads; ++h) {
       int64_t kh = h / (s.heads / s.keyHeads);
-      uint64_t stream = zorse::abi::randomStream(t.scalars.seed, t.scalars.step, kInstanceBase + 7, kSampleBase + row);
+      uint64_t stream = zorse::abi::randomStream(t.scalars.seed, t.scalars.step, kRngIdBase + 7, kSampleBase + row);
       for (int64_t i = 0; i < s.queries; ++i) {
         std::vector<double> score(s.keys), slope(s.keys, 1), p(s.keys), keep(s.keys, 1);
         double largest = -INFINITY;
@@ -183,7 +183,7 @@ template <typename T> bundle::CompiledFunction attentionFunction(const Shape &s,
 template <typename T> void runForward(CpuDevice &device, const Shape &s, Tensors<T> &t) {
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
   zorse::runtime::test::HostArguments memory{t.q.data(), t.k.data(), t.v.data(), mask, t.out.data(), t.lse.data(), nullptr, &t.scalars};
-  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kInstanceBase}, memory});
+  Status status = device.runFunction(attentionFunction<T>(s, false), {{s.rows, kSampleBase, kRngIdBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 
@@ -191,7 +191,7 @@ template <typename T> void runBackward(CpuDevice &device, const Shape &s, Tensor
   void *mask = s.mask == Mask::Boolean ? static_cast<void *>(t.open.data()) : t.mask.data();
   zorse::runtime::test::HostArguments memory{t.q.data(),    t.k.data(),  t.v.data(),  mask,        t.out.data(), t.lse.data(),
                                              t.dout.data(), t.dq.data(), t.dk.data(), t.dv.data(), nullptr,      &t.scalars};
-  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kInstanceBase}, memory});
+  Status status = device.runFunction(attentionFunction<T>(s, true), {{s.rows, kSampleBase, kRngIdBase}, memory});
   ASSERT_FALSE(status.failed()) << status.message();
 }
 

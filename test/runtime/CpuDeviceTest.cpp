@@ -94,7 +94,7 @@ TEST(CpuDevice, KernelsLearnTheirSamplesAndInstances) {
   arguments.addresses = memory;
   arguments.rows = 3;
   arguments.sampleBase = 40;
-  arguments.instanceBase = 2;
+  arguments.rngIdBase = 2;
   ASSERT_FALSE(device->addFunction(function).failed());
   ASSERT_FALSE(device->runFunction(0u, arguments).failed());
   EXPECT_EQ(y, (std::vector<double>{-1, -1, 2040, 2041, 2042}));

@@ -110,7 +110,7 @@ struct Call {
   int32_t unit = -1;
   int64_t rows = 0;
   int64_t sampleBase = 0;
-  uint64_t instanceBase = 0;
+  uint64_t rngIdBase = 0;
   Span arguments;
 };
 

@@ -254,7 +254,8 @@ void decomposeAdam(TensorBuilder &t, AdamUpdateOp op) {
   Value v = t.add(t.scale(op.getSecondMoment(), beta2), t.mul(t.scale(g, 1 - beta2), g));
   const double epsilon = op.getEpsilon().convertToDouble();
   Value corrected = s.use(t.sqrt(correction(beta2)));
-  Value denominator = op.getPlainEpsilon() ? t.div(t.plus(t.sqrt(v), epsilon), corrected) : t.plus(t.div(t.sqrt(v), corrected), epsilon);
+  Value denominator =
+      op.getEpsilonBeforeBiasCorrection() ? t.div(t.plus(t.sqrt(v), epsilon), corrected) : t.plus(t.div(t.sqrt(v), corrected), epsilon);
   Value updated = t.sub(decayed, t.mul(s.use(t.div(rate, correction(beta1))), t.div(m, denominator)));
   op.getNewParameter().replaceAllUsesWith(s.keep(op.getSkip(), p, updated));
   op.getNewFirstMoment().replaceAllUsesWith(s.keep(op.getSkip(), op.getFirstMoment(), m));

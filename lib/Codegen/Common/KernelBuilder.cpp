@@ -20,7 +20,7 @@ KernelBuilder::KernelBuilder(MLIRContext *context, Resolve resolve)
   inner = LLVM::LLVMFuncOp::create(b, loc, "body", type, LLVM::Linkage::Internal);
   entry = b.createBlock(&inner.getBody());
   Type word = b.getI64Type();
-  for (Value *value : {&rows, &begin, &end, &accumulate, &sampleBase, &instanceBase})
+  for (Value *value : {&rows, &begin, &end, &accumulate, &sampleBase, &rngIdBase})
     *value = entry->addArgument(word, loc);
   b.setInsertionPointToStart(entry);
 }

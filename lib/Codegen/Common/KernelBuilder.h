@@ -49,7 +49,7 @@ public:
 
   mlir::OpBuilder b;
   mlir::Location loc;
-  Value rows, begin, end, accumulate, sampleBase, instanceBase;
+  Value rows, begin, end, accumulate, sampleBase, rngIdBase;
 
   /// Returns the operand number of the buffer of a view. Equal addresses share one operand.
   unsigned operand(Value root, int64_t offset) { return operand(resolve(root, offset)); }

@@ -153,7 +153,7 @@ Status TextGenerator::run(const ObservedCall &call) {
   std::vector<uint8_t> overwrite(addresses.size(), 1);
   FunctionArguments arguments;
   arguments.rows = 1;
-  arguments.instanceBase = call.call.rng_id_base();
+  arguments.rngIdBase = call.call.rng_id_base();
   arguments.addresses = addresses.data();
   arguments.overwrite = overwrite.data();
   if (Status status = call.memory.runFunction(bundle_.summary.logits().function(), arguments); status.failed())

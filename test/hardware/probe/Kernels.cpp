@@ -62,7 +62,7 @@ public:
   }
 
   runtime::FunctionArguments arguments(const CaseRun &run) const {
-    return {{run.rows, run.sampleBase, run.instanceBase}, addresses.data(), run.overwrite.data()};
+    return {{run.rows, run.sampleBase, run.rngIdBase}, addresses.data(), run.overwrite.data()};
   }
 
   /// The maximum error relative to its tolerance; an error if a number is out of tolerance.

@@ -139,7 +139,7 @@ struct Runner {
     reference.seed = 42;
     reference.step = 3;
     reference.sampleBase = options.sampleBase;
-    reference.instanceBase = options.instanceBase;
+    reference.rngIdBase = options.rngIdBase;
     reference.training = !options.evaluation;
     return reference::evaluate(function, arguments, reference);
   }
@@ -162,8 +162,7 @@ struct Runner {
               size_t count = (*expected)[i].values.size();
               write(address(buffers, attributeOfResult(function, i)), element(i), std::vector<double>(count, 0.5));
             }
-        runtime::Status status =
-            device->runFunction(compiled, {{rows, options.sampleBase, options.instanceBase}, addresses.data(), overwrite.data()});
+        runtime::Status status = device->runFunction(compiled, {{rows, options.sampleBase, options.rngIdBase}, addresses.data(), overwrite.data()});
         ASSERT_FALSE(status.failed()) << status.message();
         std::vector<char> bytes;
         for (unsigned i = 0; i < function.getNumResults(); ++i) {
@@ -185,7 +184,7 @@ struct Runner {
     ASSERT_TRUE(succeeded(expected));
     for (bool accumulate : {false, true}) {
       std::vector<Buffer> buffers = makeBuffers();
-      emulator::EmulatedCall call{rows, options.sampleBase, options.instanceBase, {}, {}};
+      emulator::EmulatedCall call{rows, options.sampleBase, options.rngIdBase, {}, {}};
       for (Buffer &buffer : buffers)
         call.arguments.push_back(buffer.data.get());
       call.overwrite.assign(buffers.size(), !accumulate);

@@ -26,7 +26,7 @@ struct RunOptions {
   std::vector<std::string> types = {"f32", "f64"};
   double tolerance32 = 3e-5, tolerance64 = 1e-11; ///< relative to the largest magnitude of the result
   int64_t sampleBase = 5;
-  uint64_t instanceBase = 11;
+  uint64_t rngIdBase = 11;
   bool evaluation = false;
   bool split = false; ///< also split every function `.backward` into two parts
   std::string dumpDir;

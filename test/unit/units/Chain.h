@@ -107,7 +107,7 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
   std::vector<Arguments> kept(summary.units_size());
   for (int u = 0; u < summary.units_size(); ++u) {
     const bundle::UnitInfo &unit = summary.units(u);
-    options.instanceBase = unit.rng_id_base();
+    options.rngIdBase = unit.rng_id_base();
     Arguments &arguments = kept[u];
     for (int i = 0; i < unit.parameters_size(); ++i)
       arguments[{"parameter", i}] = parameters[unit.parameters(i)];
@@ -144,7 +144,7 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
   };
   for (int u = summary.units_size() - 1; u >= 0; --u) {
     const bundle::UnitInfo &unit = summary.units(u);
-    options.instanceBase = unit.rng_id_base();
+    options.rngIdBase = unit.rng_id_base();
     Arguments arguments = kept[u];
     for (int i = 0; i < unit.values_out_size(); ++i)
       arguments[{"boundary_out_gradient", i}] = valueGradients[unit.values_out(i)];

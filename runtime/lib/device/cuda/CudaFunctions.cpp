@@ -188,7 +188,7 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
 }
 
 Status CudaFunctions::launchKernel(const Launch &launch, const FunctionArguments &arguments, CUstream stream) {
-  uint64_t leading[abi::kCudaLeadingParameters] = {uint64_t(arguments.rows), 0, uint64_t(arguments.sampleBase), arguments.instanceBase};
+  uint64_t leading[abi::kCudaLeadingParameters] = {uint64_t(arguments.rows), 0, uint64_t(arguments.sampleBase), arguments.rngIdBase};
   addresses_.clear();
   for (size_t i = 0; i < launch.operands.size(); ++i) {
     addresses_.push_back(resolve(launch.operands[i], arguments).value);
