@@ -1,4 +1,4 @@
-// Prints bodies and kernels as text: `zorse-opt --zorse-compile-bodies`.
+// Prints bodies and kernels as text: `zorse-opt --zorse-compile-functions`.
 #include "KernelSet.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -95,7 +95,7 @@ struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<Mo
   CompileFunctionsPass() = default;
   CompileFunctionsPass(const CompileFunctionsPass &other) : PassWrapper(other) {}
 
-  StringRef getArgument() const final { return "zorse-compile-bodies"; }
+  StringRef getArgument() const final { return "zorse-compile-functions"; }
   StringRef getDescription() const final {
     return "Lower unit functions to bodies and print them; optionally their kernels as MLIR, LLVM IR and assembly";
   }

@@ -188,7 +188,7 @@ bool makeDirectories(Session &session, std::unique_ptr<codegen::PrivateDirectory
       printError(options.dumpDir + ": cannot be made: " + failure.message());
       return false;
     }
-    session.progress.kernelTexts = options.dumpDir + "/4-bodies";
+    session.progress.kernelTexts = options.dumpDir + "/4-lower";
   } else if (options.emit == Emit::Llvm) {
     llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> made = codegen::PrivateDirectory::create("zorse-emit");
     if (!made) {

@@ -1,4 +1,4 @@
-// zorse-lower-bodies: lowers functions to a zorse.target for each architecture.
+// zorse-lower-functions: lowers functions to a zorse.target for each architecture.
 #include "AssignFunctions.h"
 #include "Diagnostics.h"
 #include "GpuWork.h"
@@ -19,7 +19,7 @@
 #include <set>
 
 namespace zorse::pipelines {
-#define GEN_PASS_DEF_LOWERBODIES
+#define GEN_PASS_DEF_LOWERFUNCTIONS
 #include "zorse/Pipelines/Passes.h.inc"
 } // namespace zorse::pipelines
 
@@ -50,7 +50,7 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
 
   LogicalResult run(ModuleOp module) {
     if (auto targets = module.getOps<TargetOp>(); !targets.empty())
-      return module.emitError("zorse-lower-bodies: expected only functions, found target '@")
+      return module.emitError("zorse-lower-functions: expected only functions, found target '@")
              << (*targets.begin()).getSymName() << "': bodies have been lowered already";
     FailureOr<bundle::ModelSummary> summary = units::summarize(module);
     if (failed(summary))

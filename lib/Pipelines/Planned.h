@@ -1,4 +1,4 @@
-// Data that passes after zorse-lower-bodies read from the module, in addition to functions and
+// Data that passes after zorse-lower-functions read from the module, in addition to functions and
 // targets.
 #pragma once
 
@@ -36,7 +36,7 @@ struct PlanInputs {
   std::vector<std::string> assumptions; ///< human-readable assumptions about these
 };
 
-/// Reads a module after zorse-lower-bodies. Messages are for the user.
+/// Reads a module after zorse-lower-functions. Messages are for the user.
 Result<PlanInputs> readPlanInputs(mlir::ModuleOp module);
 
 /// Reads a plan and completes its devices from the cluster.

@@ -26,7 +26,7 @@ static constexpr struct {
   const char *name, *file;
 } kPhases[] = {{"import", "1-import.mlir"}, {"recognize", "2-recognize.mlir"},
                {"units", "3-units.mlir"},   {"backward", "3-units.mlir"},
-               {"bodies", "4-bodies.mlir"}, {"plan", "5-plan.json"},
+               {"lower", "4-lower.mlir"},   {"plan", "5-plan.json"},
                {"kernels", nullptr},        {"step", nullptr},
                {"exec", nullptr},           {"verify", nullptr},
                {"bundle", nullptr}};

@@ -1,4 +1,4 @@
-// zorse-drop-unused-bodies and zorse-compile-kernels: reduce every target to the bodies that the
+// zorse-drop-unused-functions and zorse-compile-kernels: reduce every target to the bodies that the
 // plan uses, and compile its machine code.
 #include "AssignFunctions.h"
 #include "Diagnostics.h"
@@ -12,7 +12,7 @@
 #include <set>
 
 namespace zorse::pipelines {
-#define GEN_PASS_DEF_DROPUNUSEDBODIES
+#define GEN_PASS_DEF_DROPUNUSEDFUNCTIONS
 #define GEN_PASS_DEF_COMPILEKERNELS
 #include "zorse/Pipelines/Passes.h.inc"
 } // namespace zorse::pipelines
@@ -75,7 +75,7 @@ struct DropUnusedFunctionsPass : pipelines::impl::DropUnusedFunctionsBase<DropUn
     std::vector<Target> targets;
     for (auto target : module.getOps<TargetOp>())
       if (!parseBytes(target.getFunctions(), targets.emplace_back(Target{target, {}}).library)) {
-        target.emitOpError("expects bodies to be a serialized BodyLibrary, but it is missing or damaged");
+        target.emitOpError("expects functions to be a serialized FunctionLibrary, but it is missing or damaged");
         return signalPassFailure();
       }
     dropTargets(targets, planned);

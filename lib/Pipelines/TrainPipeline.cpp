@@ -14,8 +14,8 @@ llvm::cl::ValuesClass TrainPipelineOptions::stages() {
                           clEnumValN(Stage::Recognized, "recognized", "in canonical form, with its content hash and roundings"),
                           clEnumValN(Stage::Units, "units", "a chain of units, with a forward function for each class"),
                           clEnumValN(Stage::Functions, "functions", "all functions that programs call"),
-                          clEnumValN(Stage::Lowered, "bodies", "bodies and kernels for each architecture"),
-                          clEnumValN(Stage::Plan, "plan", "a plan, and the bodies that it uses"),
+                          clEnumValN(Stage::Lowered, "lowered", "compiled functions and kernels for each architecture"),
+                          clEnumValN(Stage::Plan, "plan", "a plan, and the functions that it uses"),
                           clEnumValN(Stage::Kernels, "kernels", "machine code"), clEnumValN(Stage::Step, "step", "the expanded plan, checked to run"),
                           clEnumValN(Stage::Programs, "programs", "a program for each device"), clEnumValN(Stage::Verified, "verified", "verified"));
 }

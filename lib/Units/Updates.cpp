@@ -53,7 +53,7 @@ public:
       if (training.optimizer() == Training::ADAMW)
         attributes.set("decoupled", builder.getUnitAttr());
       if (training.epsilon_before_bias_correction())
-        attributes.set("plain_epsilon", builder.getUnitAttr());
+        attributes.set("epsilon_before_bias_correction", builder.getUnitAttr());
     }
     OperationState update(loc, sgd ? SgdUpdateOp::getOperationName() : AdamUpdateOp::getOperationName());
     update.addOperands(operands);

@@ -190,7 +190,7 @@ def main():
     global data
     data = text_file()
     cluster_file("cluster.yaml", devices)
-    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq-length", a.sequence, "--global-batch-size", a.batch, "--compile-to=bodies")
+    _, _, text = z.call("zorse-compile", a.model, "--cluster", path("cluster.yaml"), "--seq-length", a.sequence, "--global-batch-size", a.batch, "--compile-to=lower")
     units = int(re.search(r"(\d+) units of", text)[1])
     chosen = plans(units)
     if a.only:

@@ -45,7 +45,7 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
 def slot(kind, index):
-    return f"{{zorse.slot = #zorse.slot<{kind}, {index}>}}"
+    return f"{{zorse.argument = #zorse.argument<{kind}, {index}>}}"
 
 
 def functions(name, size, element, kind, queries=1024, keys=1024, heads=4, key_heads=2):
@@ -81,7 +81,7 @@ def assembled(text, arch, ptxas, folder):
     source = os.path.join(folder, "variants.mlir")
     with open(source, "w") as f:
         f.write(text)
-    done = subprocess.run([os.path.join(z.BIN, "zorse-opt"), source, f"--zorse-compile-bodies=arch={arch} dump-dir={folder}", "-o", os.devnull], capture_output=True, text=True)
+    done = subprocess.run([os.path.join(z.BIN, "zorse-opt"), source, f"--zorse-compile-functions=arch={arch} dump-dir={folder}", "-o", os.devnull], capture_output=True, text=True)
     if done.returncode:
         raise z.Failure(f"{arch}: {done.stderr.strip()[:500]}")
 

@@ -72,7 +72,7 @@ def compare(folder, model, words, precision, cluster, more=()):
     shown = call("zorse-opt", made, f"--pass-pipeline=builtin.module(zorse-plan,{rest[:-1]},zorse-show-programs)", "-o", os.devnull).splitlines()
     if [line.strip() for line in shown if line] != [line.strip() for line in programs if line]:
         return "programs are others", 0
-    ours, theirs = lines_of(made), lines_of(os.path.join(dump, "4-bodies.mlir"))
+    ours, theirs = lines_of(made), lines_of(os.path.join(dump, "4-lower.mlir"))
     kernels = sum(line.startswith("    module @") or line.startswith("    builtin.module @") for line in ours)
     for number, (one, two) in enumerate(zip(ours, theirs), 1):
         if one != two:

@@ -63,7 +63,7 @@ void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
 
   const char *look = "Looking inside";
   app.add_option("--compile-to", words.compileTo,
-                 "phase to stop after: import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle")
+                 "phase to stop after: import, recognize, units, backward, lower, plan, kernels, step, exec, verify or bundle")
       ->group(look);
   app.add_option("--emit", words.emit,
                  "representation to print: graph, pipeline (of passes, for zorse-opt --pass-pipeline), units, plan, exec or llvm")
@@ -81,7 +81,7 @@ Status readWords(const Words &words, pipelines::CompileOptions &o) {
   if (!compileTo.empty()) {
     std::optional<pipelines::Stage> made = pipelines::findPhase(compileTo);
     if (!made)
-      return userError("--compile-to: expects import, recognize, units, backward, bodies, plan, kernels, step, exec, verify or bundle, got '" +
+      return userError("--compile-to: expects import, recognize, units, backward, lower, plan, kernels, step, exec, verify or bundle, got '" +
                        compileTo + "'");
     o.last = *made;
   }

@@ -94,7 +94,7 @@ std::string resolveArch(const std::string &arch);
 /// their kernels.
 mlir::LogicalResult printFunctions(mlir::ModuleOp functions, llvm::raw_ostream &os, bool withKernels, const std::string &arch = "native");
 
-/// Registers `zorse-compile-bodies`.
+/// Registers `zorse-compile-functions`.
 void registerPasses();
 
 } // namespace zorse::codegen

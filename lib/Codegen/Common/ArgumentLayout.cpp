@@ -126,7 +126,7 @@ FailureOr<Place> ArgumentLayout::place(func::FuncOp function, bool isResult, uns
   ArgumentAttr attribute = isResult ? attributeOfResult(function, position) : attributeOfArgument(function, position);
   auto diagnose = [&] { return function.emitError() << (isResult ? "result " : "argument ") << position << " of @" << function.getSymName() << " "; };
   if (!attribute)
-    return diagnose() << "expects zorse.slot, got none";
+    return diagnose() << "expects zorse.argument, got none";
   if (!isGraphTensor(type) || bundleType(type) == bundle::ELEMENT_TYPE_UNSPECIFIED)
     return diagnose() << "expects a tensor of f32, f64, bf16, f16, i64, i32 or i1, got " << type;
   const bundle::ArgumentKind kind = kindOf(attribute);

@@ -19,7 +19,7 @@ class ArgumentLayout {
 public:
   explicit ArgumentLayout(bundle::CompiledFunction &compiled) : compiled(compiled) {}
 
-  /// Reads zorse.slot of every argument and result. Fails after a diagnostic.
+  /// Reads zorse.argument of every argument and result. Fails after a diagnostic.
   mlir::LogicalResult assign(mlir::func::FuncOp function);
 
   Place scalars(int64_t offset = 0);

@@ -117,7 +117,7 @@ public:
 private:
   LogicalResult checkArgument(func::FuncOp function, Task task, ArgumentAttr attribute, Type type, const std::string &where, bool result) {
     if (!attribute)
-      return function.emitOpError("(C2) expects zorse.slot on ") << where;
+      return function.emitOpError("(C2) expects zorse.argument on ") << where;
     if (const Kinds &kinds = kindsOf(task); !llvm::is_contained(result ? kinds.results : kinds.arguments, attribute.getKind()))
       return function.emitOpError("(C2) has ") << attribute << " as " << where << ", which functions of this task do not have";
     if (attribute.getKind() == ArgumentKind::Scalars || task == Task::Logits) // f64 or i64 by field; positions and result of logits

@@ -101,7 +101,7 @@ LogicalResult ArgumentAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 
 static LogicalResult verifyArgument(Operation *op, NamedAttribute attribute) {
   if (attribute.getName() == attributes::kArgument && !isa<ArgumentAttr>(attribute.getValue()))
-    return op->emitOpError("expects zorse.slot to be #zorse.slot<kind, index>, got ") << attribute.getValue();
+    return op->emitOpError("expects zorse.argument to be #zorse.argument<kind, index>, got ") << attribute.getValue();
   return success();
 }
 

@@ -1,5 +1,5 @@
-// RUN: zorse-opt %s --zorse-compile-bodies=arch=sm_80 -o /dev/null | FileCheck %s
-// RUN: zorse-opt %s --zorse-compile-bodies -o /dev/null | FileCheck %s --check-prefix=CPU --implicit-check-not=" + parameter"
+// RUN: zorse-opt %s --zorse-compile-functions=arch=sm_80 -o /dev/null | FileCheck %s
+// RUN: zorse-opt %s --zorse-compile-functions -o /dev/null | FileCheck %s --check-prefix=CPU --implicit-check-not=" + parameter"
 // GPUs: a matmul, a vector added to its rows and the rounding are one library call if the intermediate values have no other reader.
 
 !x = tensor<?x8x64xbf16>
@@ -15,8 +15,8 @@
 // CPU-LABEL:   body @linear
 // CPU:         product workspace = boundary_in0 * parameter0^T
 // CPU-NEXT:    kernel {{[0-9]+}} {{.*}}(workspace, parameter1, boundary_out0)
-func.func @linear(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zorse.slot = #zorse.slot<parameter, 0>},
-                  %b: !b {zorse.slot = #zorse.slot<parameter, 1>}) -> (!y {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+func.func @linear(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
+                  %b: !b {zorse.argument = #zorse.argument<parameter, 1>}) -> (!y {zorse.argument = #zorse.argument<boundary_out, 0>}) {
   %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
   %bb = zorse.broadcast %b dims [2] : !b -> !y
   %wb = arith.extf %bb : !y to !wide
@@ -29,10 +29,10 @@ func.func @linear(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zor
 // CHECK-LABEL: body @wide
 // CHECK-NOT:   kernel
 // CHECK:       product boundary_out0 = boundary_in0 * parameter0 m 8 per row n 32 k 64 batch 1 ld 64 32 32 + parameter1
-func.func @wide(%x: tensor<?x8x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>},
-                %w: tensor<64x32xf32> {zorse.slot = #zorse.slot<parameter, 0>},
-                %b: tensor<32xf32> {zorse.slot = #zorse.slot<parameter, 1>})
-    -> (!wide {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+func.func @wide(%x: tensor<?x8x64xf32> {zorse.argument = #zorse.argument<boundary_in, 0>},
+                %w: tensor<64x32xf32> {zorse.argument = #zorse.argument<parameter, 0>},
+                %b: tensor<32xf32> {zorse.argument = #zorse.argument<parameter, 1>})
+    -> (!wide {zorse.argument = #zorse.argument<boundary_out, 0>}) {
   %p = zorse.matmul %x, %w : tensor<?x8x64xf32>, tensor<64x32xf32> -> !wide
   %bb = zorse.broadcast %b dims [2] : tensor<32xf32> -> !wide
   %s = arith.addf %bb, %p : !wide
@@ -43,9 +43,9 @@ func.func @wide(%x: tensor<?x8x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>
 // CHECK-LABEL: body @read
 // CHECK:       product {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel
-func.func @read(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zorse.slot = #zorse.slot<parameter, 0>},
-                %b: !b {zorse.slot = #zorse.slot<parameter, 1>})
-    -> (!y {zorse.slot = #zorse.slot<boundary_out, 0>}, !wide {zorse.slot = #zorse.slot<boundary_out, 1>}) {
+func.func @read(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
+                %b: !b {zorse.argument = #zorse.argument<parameter, 1>})
+    -> (!y {zorse.argument = #zorse.argument<boundary_out, 0>}, !wide {zorse.argument = #zorse.argument<boundary_out, 1>}) {
   %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
   %bb = zorse.broadcast %b dims [2] : !b -> !y
   %wb = arith.extf %bb : !y to !wide
@@ -56,9 +56,9 @@ func.func @read(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zorse
 // CHECK-LABEL: body @positions
 // CHECK:       product {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel
-func.func @positions(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zorse.slot = #zorse.slot<parameter, 0>},
-                     %b: tensor<8xbf16> {zorse.slot = #zorse.slot<parameter, 1>})
-    -> (!y {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+func.func @positions(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
+                     %b: tensor<8xbf16> {zorse.argument = #zorse.argument<parameter, 1>})
+    -> (!y {zorse.argument = #zorse.argument<boundary_out, 0>}) {
   %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
   %bb = zorse.broadcast %b dims [1] : tensor<8xbf16> -> !y
   %wb = arith.extf %bb : !y to !wide
@@ -69,9 +69,9 @@ func.func @positions(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {
 // CHECK-LABEL: body @master
 // CHECK:       product {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel
-func.func @master(%x: !x {zorse.slot = #zorse.slot<boundary_in, 0>}, %w: !w {zorse.slot = #zorse.slot<parameter, 0>},
-                  %b: tensor<32xf32> {zorse.slot = #zorse.slot<parameter, 1>})
-    -> (!y {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+func.func @master(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
+                  %b: tensor<32xf32> {zorse.argument = #zorse.argument<parameter, 1>})
+    -> (!y {zorse.argument = #zorse.argument<boundary_out, 0>}) {
   %p = zorse.matmul %x, %w {transpose_b} : !x, !w -> !wide
   %bb = zorse.broadcast %b dims [2] : tensor<32xf32> -> !wide
   %s = arith.addf %p, %bb : !wide

@@ -38,11 +38,11 @@ std::string functionText(const Case &c) {
     bool integer = type.find("xi") != std::string::npos, sampled = type.find('?') != std::string::npos;
     std::string argument = integer ? "input" : sampled ? "boundary_in" : "parameter";
     int index = integer ? inputs++ : sampled ? boundaries++ : parameters++;
-    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.slot = #zorse.slot<" + argument + ", " +
+    arguments += (arguments.empty() ? "%" : ", %") + std::string(a.name) + ": " + type + " {zorse.argument = #zorse.argument<" + argument + ", " +
                  std::to_string(index) + ">" + (integer || !a.gradient ? "" : ", zorse.gradient") + "}";
   }
-  return "func.func @forward(" + arguments + ") -> (" + c.type + " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n" + c.body +
-         "\nreturn %y : " + c.type + "\n}";
+  return "func.func @forward(" + arguments + ") -> (" + c.type + " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n" +
+         c.body + "\nreturn %y : " + c.type + "\n}";
 }
 
 std::string argumentOf(mlir::func::FuncOp f, unsigned i) { return stringifyArgumentKind(attributeOfArgument(f, i).getKind()).str(); }
@@ -469,9 +469,9 @@ TEST(Statistics, OfF64AreF64AndOfF32AreF32) {
   auto context = makeContext();
   for (const char *type : {"f32", "f64"}) {
     std::string t = std::string("tensor<?x4x") + type + ">",
-                text = "func.func @forward(%x: " + t + " {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient}) -> (" + t +
-                       " {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" + t +
-                       ") -> " + t + "\nreturn %y : " + t + "\n}";
+                text = "func.func @forward(%x: " + t + " {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient}) -> (" + t +
+                       " {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {\n%y = zorse.rms_norm %x {epsilon = 0.01 : f64} : (" +
+                       t + ") -> " + t + "\nreturn %y : " + t + "\n}";
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, context.get());
     auto pair = autodiff::differentiate(*module->getOps<mlir::func::FuncOp>().begin(), RecomputePolicy::MinCut);
     ASSERT_TRUE(mlir::succeeded(pair));

@@ -183,14 +183,14 @@ func.func @f(%x: tensor<?x4xf32> {@@boundary_in0}) -> (tensor<?x4xf32> {@@bounda
 func.func @f(%x: tensor<?x4xf32>) -> (tensor<?x4xf32> {@@boundary_out0}) {
   return %x : tensor<?x4xf32>
 })")
-                .find("argument 0 of @f expects zorse.slot, got none"),
+                .find("argument 0 of @f expects zorse.argument, got none"),
             std::string::npos);
   EXPECT_NE(errorsOf(R"(
 func.func @f(%x: tensor<f64> {@@known64}) -> (tensor<4xf32> {@@parameter_gradient0}) {
   %y = arith.constant dense<0.0> : tensor<4xf32>
   return %y : tensor<4xf32>
 })")
-                .find("expects an index from 0 to 63, got #zorse.slot<scalars, 64, known>"),
+                .find("expects an index from 0 to 63, got #zorse.argument<scalars, 64, known>"),
             std::string::npos);
 }
 

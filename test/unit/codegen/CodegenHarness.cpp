@@ -248,7 +248,7 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
     for (; end < text.size() && std::isdigit(text[end]); ++end)
       index += text[end];
     const bool field = symbolizeScalarField(kind).has_value();
-    text.replace(at, end - at, "zorse.slot = #zorse.slot<" + (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
+    text.replace(at, end - at, "zorse.argument = #zorse.argument<" + (field ? "scalars, " + index + ", " + kind : kind + ", " + index) + ">");
   }
   return parseSourceString<ModuleOp>(text, &context);
 }

@@ -56,10 +56,10 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   bundle::ModelSummary summary;
   mlir::OwningOpRef<mlir::ModuleOp> functions = mlir::parseSourceString<mlir::ModuleOp>(R"(
     zorse.class @attention {
-      func.func @forward(%q: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 0>},
-                         %k: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 1>},
-                         %v: tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_in, 2>})
-          -> (tensor<?x128x2x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>}) {
+      func.func @forward(%q: tensor<?x128x2x64xf32> {zorse.argument = #zorse.argument<boundary_in, 0>},
+                         %k: tensor<?x128x2x64xf32> {zorse.argument = #zorse.argument<boundary_in, 1>},
+                         %v: tensor<?x128x2x64xf32> {zorse.argument = #zorse.argument<boundary_in, 2>})
+          -> (tensor<?x128x2x64xf32> {zorse.argument = #zorse.argument<boundary_out, 0>}) {
         %o = zorse.attention %q, %k, %v {scale = 0.1 : f64} : (tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>, tensor<?x128x2x64xf32>) -> tensor<?x128x2x64xf32>
         return %o : tensor<?x128x2x64xf32>
       }

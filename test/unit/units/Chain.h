@@ -159,7 +159,7 @@ inline Step runStep(UnitModel &model, const std::vector<Tensor> &parameters, con
       if (out.empty() && function.getNumResults())
         return step.ok = false, step;
       for (auto &[key, value] : out)
-        if (key.first == "deferred")
+        if (key.first == "saved_for_weight_grad")
           arguments[key] = value;
         else
           addTo(key.first == "parameter_gradient" ? step.gradients[unit.parameters(key.second)] : valueGradients[unit.values_in(key.second)], value);

@@ -1,17 +1,17 @@
-// Contents of arguments and results of unit functions: `#zorse.slot`.
-#ifndef ZORSE_DIALECT_ZORSE_SLOTS_TD
-#define ZORSE_DIALECT_ZORSE_SLOTS_TD
+// Contents of arguments and results of unit functions: `#zorse.argument`.
+#ifndef ZORSE_DIALECT_ZORSE_ARGUMENTS_TD
+#define ZORSE_DIALECT_ZORSE_ARGUMENTS_TD
 
 include "zorse/Dialect/Zorse/ZorseBase.td"
 
-// Numbers and words are those of bundle.SlotKind (runtime/schema/bundle.proto): bodies name their slots by these words.
-// WORKSPACE, PART and SUM are omitted, because no function has them.
-def Zorse_SlotKind : I32EnumAttr<"SlotKind", "content of an argument or result of a function", [
+// Numbers and words are those of bundle.ArgumentKind (runtime/schema/bundle.proto): functions name their arguments by these words.
+// WORKSPACE, CONTRIBUTION and SUM are omitted, because no function has them.
+def Zorse_ArgumentKind : I32EnumAttr<"ArgumentKind", "content of an argument or result of a function", [
     I32EnumAttrCase<"Parameter", 1, "parameter">, I32EnumAttrCase<"ParameterGradient", 2, "parameter_gradient">,
     I32EnumAttrCase<"Input", 3, "input">, I32EnumAttrCase<"BoundaryIn", 4, "boundary_in">, I32EnumAttrCase<"BoundaryOut", 5, "boundary_out">,
     I32EnumAttrCase<"BoundaryInGradient", 6, "boundary_in_gradient">, I32EnumAttrCase<"BoundaryOutGradient", 7, "boundary_out_gradient">,
     I32EnumAttrCase<"Saved", 8, "saved">, I32EnumAttrCase<"Scalars", 10, "scalars">, I32EnumAttrCase<"Loss", 11, "loss">,
-    I32EnumAttrCase<"State", 12, "state">, I32EnumAttrCase<"OptimizerStep", 14, "optimizer_step_slot">, I32EnumAttrCase<"Deferred", 15, "deferred">]> {
+    I32EnumAttrCase<"State", 12, "state">, I32EnumAttrCase<"OptimizerStep", 14, "optimizer_step">, I32EnumAttrCase<"SavedForWeightGrad", 15, "saved_for_weight_grad">]> {
   let cppNamespace = "::zorse";
   let genSpecializedAttr = 0;
 }
@@ -23,22 +23,22 @@ def Zorse_ScalarField : I32EnumAttr<"ScalarField", "scalar of the step (runtime/
   let genSpecializedAttr = 0;
 }
 
-def Zorse_SlotAttr : AttrDef<Zorse_Dialect, "Slot"> {
-  let mnemonic = "slot";
-  let summary = "content of an argument or result of a function, such as `#zorse.slot<saved, 3>` or `#zorse.slot<scalars, 0, skip>`";
+def Zorse_ArgumentAttr : AttrDef<Zorse_Dialect, "Argument"> {
+  let mnemonic = "argument";
+  let summary = "content of an argument or result of a function, such as `#zorse.argument<saved, 3>` or `#zorse.argument<scalars, 0, skip>`";
   let description = [{
-    `zorse.slot` of an argument or result. The index numbers slots of one kind: parameters, inputs and boundary values
-    of the unit, values of a packed block, terms of the loss, arrays of a state. A slot of kind `scalars` has a field
+    `zorse.argument` of an argument or result. The index numbers the arguments of one kind: parameters, inputs and boundary values
+    of the unit, values of a packed block, terms of the loss, arrays of a state. An argument of kind `scalars` has a field
     that selects a scalar of the step; the default is the loss seed of term `index`. Loss seeds and known numbers have
     an index; other fields have index 0.
   }];
-  let parameters = (ins EnumParameter<Zorse_SlotKind>:$kind, "uint32_t":$index,
+  let parameters = (ins EnumParameter<Zorse_ArgumentKind>:$kind, "uint32_t":$index,
                         DefaultValuedParameter<"::zorse::ScalarField", "::zorse::ScalarField::LossSeed">:$field);
-  let builders = [AttrBuilder<(ins "::zorse::SlotKind":$kind, "uint32_t":$index), [{
+  let builders = [AttrBuilder<(ins "::zorse::ArgumentKind":$kind, "uint32_t":$index), [{
     return $_get($_ctxt, kind, index, ::zorse::ScalarField::LossSeed);
   }]>];
   let assemblyFormat = "`<` $kind `,` $index (`,` $field^)? `>`";
   let genVerifyDecl = 1;
 }
 
-#endif // ZORSE_DIALECT_ZORSE_SLOTS_TD
+#endif // ZORSE_DIALECT_ZORSE_ARGUMENTS_TD

@@ -204,7 +204,7 @@ def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
     `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns
     (`zorse.count`). The host evaluates the expression in f64 before the step begins, so every device and micro-batch
     reads the same number. It has no gradient. In unit functions it is an argument with the slot
-    `#zorse.slot<scalars, i, known>`.
+    `#zorse.argument<scalars, i, known>`.
 
     Constraints:
     - (C1) `zorse::Expression` can parse the expression.
@@ -387,7 +387,7 @@ def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
     including this update): m' = beta1 m + (1 - beta1) g, v' = beta2 v + (1 - beta2) g^2, p = parameter * (1 -
     learning_rate * weight_decay) if `decoupled`, otherwise parameter; parameter' = p - learning_rate / (1 - beta1^t) *
     m' / (sqrt(v') / sqrt(1 - beta2^t) + epsilon), as in PyTorch (Loshchilov and Hutter, 2019, for `decoupled`). With
-    `plain_epsilon` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam. Rows are
+    `epsilon_before_bias_correction` the denominator is (sqrt(v') + epsilon) / sqrt(1 - beta2^t), as in ONNX's operator Adam. Rows are
     elements of the shard. All results equal the operands if skip is not 0.
 
     Constraints:
@@ -403,7 +403,7 @@ def Zorse_AdamUpdateOp : Zorse_ElementwiseOp<"adam_update", [Pure]> {
   }];
   let arguments = (ins Zorse_FloatTensor:$parameter, Zorse_FloatTensor:$gradient, Zorse_FloatTensor:$first_moment, Zorse_FloatTensor:$second_moment,
                        Zorse_F64Scalar:$learning_rate, Zorse_F64Scalar:$clip_factor, Zorse_I64Scalar:$skip, Zorse_F64Scalar:$optimizer_step,
-                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$plain_epsilon);
+                       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$epsilon, F64Attr:$weight_decay, UnitAttr:$decoupled, UnitAttr:$epsilon_before_bias_correction);
   let results = (outs Zorse_FloatTensor:$new_parameter, Zorse_FloatTensor:$new_first_moment, Zorse_FloatTensor:$new_second_moment);
   let assemblyFormat = "$parameter `,` $gradient `,` $first_moment `,` $second_moment `,` $learning_rate `,` $clip_factor `,` $skip `,` $optimizer_step attr-dict `:` functional-type(operands, results)";
 }

@@ -32,9 +32,9 @@ def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFro
 
     ```mlir
     zorse.class @mlp {
-      func.func @forward(%w: tensor<64x8xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
-                         %x: tensor<?x8xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient})
-          -> (tensor<?x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient}) {
+      func.func @forward(%w: tensor<64x8xf32> {zorse.argument = #zorse.argument<parameter, 0>, zorse.gradient},
+                         %x: tensor<?x8xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient})
+          -> (tensor<?x64xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient}) {
         %y = zorse.matmul %x, %w {transpose_b} : tensor<?x8xf32>, tensor<64x8xf32> -> tensor<?x64xf32>
         return %y : tensor<?x64xf32>
       }
@@ -50,7 +50,7 @@ def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFro
     ::mlir::func::FuncOp function(::zorse::Task task);
     /// Returns the function that writes a packed block, saved or deferred, with results in the layout of the block;
     /// null if none does.
-    ::mlir::func::FuncOp writerOf(::zorse::SlotKind block);
+    ::mlir::func::FuncOp writerOf(::zorse::ArgumentKind block);
     /// Returns the function that defines the slots of units: the forward or, during differentiation, the joint
     /// function.
     ::mlir::func::FuncOp definer();
@@ -87,19 +87,19 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
 }
 
 def Zorse_TargetOp : Op<Zorse_Dialect, "target", [Symbol, SymbolTable, IsolatedFromAbove, NoRegionArguments, NoTerminator, SingleBlock]> {
-  let summary = "compilation result for one processor architecture: bodies and the kernels that they launch";
+  let summary = "compilation result for one processor architecture: compiled functions and the kernels that they launch";
   let description = [{
-    Its name is the architecture. `bodies` is a serialized `BodyLibrary` (runtime/schema/bundle.proto), which defines
+    Its name is the architecture. `functions` is a serialized `FunctionLibrary` (runtime/schema/bundle.proto), which defines
     this data. The region contains one `builtin.module` per kernel. The kernel's symbol is a hash of the module's text,
     so equal kernels are shared. `object` is the machine code of the kernels after their compilation.
 
     ```mlir
-    zorse.target @sm_80 attributes {bodies = dense_resource<bodies_sm_80> : tensor<15012xi8>} {
+    zorse.target @sm_80 attributes {functions = dense_resource<functions_sm_80> : tensor<15012xi8>} {
       module @mulf_erf_addf_9c01 { ... }
     }
     ```
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, ElementsAttr:$bodies, OptionalAttr<ElementsAttr>:$object);
+  let arguments = (ins SymbolNameAttr:$sym_name, ElementsAttr:$functions, OptionalAttr<ElementsAttr>:$object);
   let regions = (region SizedRegion<1>:$kernels);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $kernels";
   let hasRegionVerifier = 1;
