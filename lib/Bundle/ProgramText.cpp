@@ -16,13 +16,13 @@ namespace {
 template <size_t N> std::string word(const char *const (&words)[N], int number) { return number >= 0 && number < int(N) ? words[number] : ""; }
 
 constexpr const char *kMemory[] = {"", "device", "pinned_host", "host", "nvme"};
-constexpr const char *kQueues[] = {"", "compute", "send", "receive", "collective", "to_device", "to_host", "io", "direct"};
-constexpr const char *kPhases[] = {"", "load", "gather", "forward", "backward", "reduce", "commit", "update", "report"};
+constexpr const char *kQueues[] = {"", "compute", "send", "receive", "collective", "to_device", "to_host", "io", "device_to_device"};
+constexpr const char *kPhases[] = {"", "load", "gather", "forward", "backward", "reduce", "grad_norm", "update", "read_metrics"};
 constexpr const char *kValues[] = {
-    "none",    "parameters", "gradients", "reduced_gradients", "moments",        "activation", "activation_gradient", "saved", "input",
-    "scalars", "loss",       "sums",      "global_sum",        "optimizer_step", "deferred",   "parameter_copy"};
-constexpr const char *kTasks[] = {"", "F", "B", "W", "R", "norm", "decide", "update", "sum_loss", "cast", "scale_seeds"};
-constexpr const char *kOrders[] = {"", "ranked", "transport"};
+    "none",  "parameters", "gradients", "reduced_gradients", "moments",        "activation",     "activation_gradient",   "saved",
+    "input", "scalars",    "loss",      "local_metrics",     "global_metrics", "optimizer_step", "saved_for_weight_grad", "low_precision_parameters"};
+constexpr const char *kTasks[] = {"", "F", "B", "W", "R", "norm", "clip_and_check", "update", "sum_loss", "cast", "scale_loss_gradient"};
+constexpr const char *kOrders[] = {"", "fixed_order", "transport"};
 constexpr const char *kAccess[] = {"use", "read", "write", "update", "add"};
 static_assert(NVME == 4 && DEVICE_TO_DEVICE == 8 && READ_METRICS == 8 && Value::LOW_PRECISION_PARAMETERS == 15 &&
               Compute::SCALE_LOSS_GRADIENT == 10 && TRANSPORT == 2 && ACCUMULATE == 4);
@@ -228,7 +228,7 @@ private:
                                 devices(r.members()) + " at " + region(r.region()) + parts(r.receive_buffer())};
     }
     default:
-      return {"report", value(e.read_metrics().value()) + " at " + region(e.read_metrics().region())};
+      return {"read_metrics", value(e.read_metrics().value()) + " at " + region(e.read_metrics().region())};
     }
   }
   template <typename Collective> std::string shared(const Collective &c) const {
@@ -237,7 +237,7 @@ private:
   template <typename Collective> static std::string places(const Collective &c) {
     return " full " + region(c.full()) + " shard " + region(c.shard());
   }
-  static std::string parts(const Region &r) { return r.bytes() || r.arena() || r.offset() ? " parts " + region(r) : ""; }
+  static std::string parts(const Region &r) { return r.bytes() || r.arena() || r.offset() ? " receive_buffer " + region(r) : ""; }
 
   void call(const Call &c) {
     const CompiledFunction *function =
@@ -249,7 +249,7 @@ private:
       text += " unit " + std::to_string(c.unit()) + (names.summary ? nameIn(names.summary->units(), c.unit()) : "");
     text += " rows [" + std::to_string(c.sample_base()) + ':' + std::to_string(endOf(c.sample_base(), c.rows())) + ']';
     if (c.rng_id_base())
-      text += " instance " + std::to_string(static_cast<int64_t>(c.rng_id_base()));
+      text += " rng_id " + std::to_string(static_cast<int64_t>(c.rng_id_base()));
     const ArgumentBindings arguments(program, c);
     for (int i = 0; i < arguments.size(); ++i) {
       const AccessMode mode = function && i < function->arguments_size() ? function->arguments(i).mode() : ACCESS_UNSPECIFIED;

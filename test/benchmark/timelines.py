@@ -12,15 +12,15 @@ import json
 
 
 def class_of(name):
-    for prefix, kind in (("F(", "forward"), ("B(", "backward"), ("W(", "weight gradients"), ("R(", "recompute"), ("sum of the loss", "loss"), ("norm", "norm"), ("decide", "decide"),
-                         ("update", "update"), ("copy", "copy"), ("load", "load"), ("report", "report"), ("send", "transfer"), ("receive", "transfer"), ("gather", "gather"),
+    for prefix, kind in (("F(", "forward"), ("B(", "backward"), ("W(", "weight gradients"), ("R(", "recompute"), ("sum of the loss", "loss"), ("norm", "norm"), ("clip and check", "clip and check"),
+                         ("update", "update"), ("copy", "copy"), ("load", "load"), ("read metrics", "read metrics"), ("send", "transfer"), ("receive", "transfer"), ("gather", "gather"),
                          ("reduction", "reduction"), ("sum over", "sum"), ("broadcast", "broadcast")):
         if name.startswith(prefix):
             return kind
     return "other"
 
 
-ON_COMPUTE = {"forward", "backward", "weight gradients", "recompute", "loss", "norm", "decide", "update", "copy", "load", "report"}
+ON_COMPUTE = {"forward", "backward", "weight gradients", "recompute", "loss", "norm", "clip and check", "update", "copy", "load", "read metrics"}
 
 
 def read(path, first):

@@ -22,9 +22,9 @@ constexpr int kKinds = 16;
 int kindOf(const bundle::Value &value) { return value.kind() >= 0 && value.kind() < kKinds ? value.kind() : 0; }
 
 const char *kindName(int kind) {
-  static const char *const names[] = {
-      "workspace", "parameters", "gradients",   "reduced gradients", "moments",  "activation", "activation gradient", "saved", "input", "scalars",
-      "loss",      "sums",       "global sums", "optimizer step",    "deferred", "copies"};
+  static const char *const names[] = {"workspace",           "parameters",     "gradients",   "reduced gradients", "moments", "activation",
+                                      "activation gradient", "saved",          "input",       "scalars",           "loss",    "local metrics",
+                                      "global metrics",      "optimizer step", "saved for W", "low precision"};
   return names[kind];
 }
 constexpr char kSigns[] = "wPGRMagSislssoDC"; // by kind

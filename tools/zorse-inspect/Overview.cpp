@@ -14,7 +14,7 @@ namespace zorse::inspect {
 std::string wordFor(const bundle::Instruction &instruction) {
   switch (instruction.what_case()) {
   case bundle::Instruction::kCompute: {
-    static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "decide", "update", "sum loss"};
+    static const char *const words[] = {"?", "F", "B", "W", "R", "norm", "clip and check", "update", "sum loss"};
     int task = instruction.compute().task();
     return words[task >= 0 && task <= 8 ? task : 0];
   }

@@ -60,11 +60,11 @@ std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t d
     case bundle::Compute::NORM:
       return compute.group() >= 0 ? "norm of " + group(compute.group()) : "norm";
     case bundle::Compute::CLIP_AND_CHECK:
-      return "decide";
+      return "clip and check";
     case bundle::Compute::UPDATE_GROUP:
       return "update of " + group(compute.group());
     case bundle::Compute::SCALE_LOSS_GRADIENT:
-      return "scaling of seeds";
+      return "scaling of the loss gradient";
     case bundle::Compute::CAST_PARAMETERS:
       return "cast of " + group(compute.group());
     case bundle::Compute::SUM_LOSS:
@@ -102,11 +102,11 @@ std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t d
   case Instruction::kAllReduce:
     return "sum over devices";
   case Instruction::kReadMetrics:
-    return "report";
+    return "read metrics";
   case Instruction::WHAT_NOT_SET:
     break;
   }
-  return "unknown entry";
+  return "unknown instruction";
 }
 
 /// If groups are updated separately, DECIDE runs before the sums are known. It then reads bytes
