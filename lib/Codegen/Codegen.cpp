@@ -70,7 +70,7 @@ LogicalResult zorse::codegen::compileKernels(CompiledFunctions &compiled, Locati
   compiled.object = std::move(*object);
   if (const std::string &directory = compiled.sources->dumpDir(); !directory.empty()) {
     std::error_code error;
-    llvm::raw_fd_ostream out(directory + "/bodies.txt", error);
+    llvm::raw_fd_ostream out(directory + "/functions.txt", error);
     if (!error)
       out << compiled.library.DebugString();
   }

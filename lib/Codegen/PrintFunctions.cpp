@@ -45,10 +45,10 @@ static void printLaunch(const bundle::CompiledFunction &compiled, const bundle::
     unsigned number = numbers.try_emplace(symbol, numbers.size()).first->second;
     os << "  kernel " << number << " " << symbol.rsplit('_').first << "(";
     operands(kernel.operands(), kernel.accumulates());
-    os << ") points " << text(kernel.iterations()) << "\n";
+    os << ") iterations " << text(kernel.iterations()) << "\n";
   } else if (launch.has_matmul()) {
     const bundle::Matmul &matmul = launch.matmul();
-    os << "  product " << (matmul.accumulates() ? "+=" : "") << text(compiled, matmul.c()) << " = " << text(compiled, matmul.a())
+    os << "  matmul " << (matmul.accumulates() ? "+=" : "") << text(compiled, matmul.c()) << " = " << text(compiled, matmul.a())
        << (matmul.transpose_a() ? "^T" : "") << " * " << text(compiled, matmul.b()) << (matmul.transpose_b() ? "^T" : "") << " m " << text(matmul.m())
        << " n " << text(matmul.n()) << " k " << text(matmul.k()) << " batch " << text(matmul.batch()) << " ld " << matmul.lda() << " " << matmul.ldb()
        << " " << matmul.ldc() << (matmul.has_bias() ? " + " + text(compiled, matmul.bias()) : "") << "\n";
@@ -71,10 +71,10 @@ LogicalResult zorse::codegen::printFunctions(ModuleOp functions, raw_ostream &os
     FunctionSizes sizes;
     if (failed(lowerFunction(function, *kernels, compiled, sizes)))
       return failure();
-    os << "body @" << compiled.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, " << sizes.flopsPerRow
-       << " flops per row\n";
+    os << "function @" << compiled.name() << ": saved " << text(sizes.saved) << ", workspace " << text(sizes.workspace) << " bytes, "
+       << sizes.flopsPerRow << " flops per row\n";
     for (const bundle::FunctionArgument &argument : compiled.arguments())
-      os << "  slot " << argument.name() << ": " << StringRef(bundle::AccessMode_Name(argument.mode())).lower() << ", " << text(argument.bytes())
+      os << "  argument " << argument.name() << ": " << StringRef(bundle::AccessMode_Name(argument.mode())).lower() << ", " << text(argument.bytes())
          << " bytes\n";
     for (const bundle::Launch &launch : compiled.launches())
       printLaunch(compiled, launch, numbers, os);

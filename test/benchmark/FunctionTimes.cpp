@@ -1,8 +1,8 @@
-// body-times FUNCTIONS.mlir [--rows N] [--threads N] [--body NAME] [--dump DIR] [--no-cache]: times the launches of
+// function-times FUNCTIONS.mlir [--rows N] [--threads N] [--function NAME] [--dump DIR] [--no-cache]: times the launches of
 // compiled unit functions.
 //
 //     zorse-import model.onnx --seq-length=256 | zorse-opt --zorse-train-pipeline > units.mlir
-//     body-times units.mlir --rows 4
+//     function-times units.mlir --rows 4
 //
 // Every launch runs alone on buffers of its size. GB/s are the bytes that codegen counts, divided by the time. The
 // share of the matrix products shows how much of a step the other launches take.
@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
       rows = std::atoll(value().c_str());
     else if (argument == "--threads")
       threads = std::atoi(value().c_str());
-    else if (argument == "--body")
+    else if (argument == "--function")
       only = value();
     else if (argument == "--dump")
       options.dumpDir = value();
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
       file = argument;
   }
   if (file.empty() || rows < 1 || threads < 1) {
-    std::fprintf(stderr, "usage: body-times FUNCTIONS.mlir [--rows N] [--threads N] [--body NAME] [--dump DIR] [--no-cache]\n");
+    std::fprintf(stderr, "usage: function-times FUNCTIONS.mlir [--rows N] [--threads N] [--function NAME] [--dump DIR] [--no-cache]\n");
     return 1;
   }
   mlir::DialectRegistry registry;
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
   if (failed(compiled))
     return 1;
   std::printf("%u kernels, %u compiled, %.2f s\n", compiled->kernels, compiled->compiled, now() - start);
-  std::string path = (std::filesystem::temp_directory_path() / ("body-times-" + std::to_string(getpid()) + ".so")).string();
+  std::string path = (std::filesystem::temp_directory_path() / ("function-times-" + std::to_string(getpid()) + ".so")).string();
   std::ofstream(path, std::ios::binary) << compiled->object;
   runtime::CpuDeviceOptions deviceOptions;
   deviceOptions.threads = threads;

@@ -52,7 +52,7 @@ GRAPH = """module {{
 
 def launches(folder):
     """{symbol: (threads per block, dynamic shared memory in bytes)} of the kernels in a folder of dumps."""
-    with open(os.path.join(folder, "bodies.txt")) as f:
+    with open(os.path.join(folder, "functions.txt")) as f:
         text = f.read()
     found = {}
     for part in text.split("kernel {")[1:]:

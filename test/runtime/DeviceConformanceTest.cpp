@@ -39,11 +39,11 @@ public:
   }
   Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) override {
     Status status = inner_->loadFunctions(library, objects);
-    return fault_ == "any-bodies" ? Status::success() : status;
+    return fault_ == "any-functions" ? Status::success() : status;
   }
   Status runFunction(uint32_t index, const FunctionArguments &arguments) override {
     Status status = inner_->runFunction(index, arguments);
-    return fault_ == "bodies-never-fail" ? Status::success() : status;
+    return fault_ == "functions-never-fail" ? Status::success() : status;
   }
   uint64_t launches() const override { return inner_->launches(); }
   Status openQueues(const std::vector<uint32_t> &workers, QueueObserver &observer) override {

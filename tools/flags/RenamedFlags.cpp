@@ -17,6 +17,7 @@ const Renamed kRenamed[] = {
     {"as", "device-type"},
     {"batch", "global-batch-size"},
     {"batch-norm-rows", "batch-norm-group-size"},
+    {"bodies", "functions"},
     {"candidates", "search-budget"},
     {"checkpoint", "save-weights"},
     {"clip", "max-grad-norm"},

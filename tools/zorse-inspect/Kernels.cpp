@@ -16,7 +16,7 @@ namespace {
 constexpr double kWorthwhile = 0.02, kLowOccupancy = 0.5;
 
 constexpr const char *kLegend[] = {
-    "Times are lower bounds: bytes / bandwidth, without launch overhead and caches. Matrix products run in cuBLASLt and are not listed; --bodies "
+    "Times are lower bounds: bytes / bandwidth, without launch overhead and caches. Matrix products run in cuBLASLt and are not listed; --functions "
     "shows them.",
     "in: bodies that launch it, n times each (n×). a step: launches per step on the devices above. rows: batch size of the largest call; "
     "--batch-size N "

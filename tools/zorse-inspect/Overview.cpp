@@ -162,7 +162,7 @@ void printOverview(const InspectedBundle &what) {
   printDevices(what);
   puts("");
   printUnits(s);
-  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, --bodies, --kernels.").c_str());
+  printf("\n  %s\n", dim("For details: --plan, --timeline, --memory=DEVICE, --program=DEVICE, --functions, --kernels.").c_str());
 }
 
 } // namespace zorse::inspect

@@ -46,7 +46,7 @@ int main(int argc, char **argv) {
   CLI::Option *memoryOption = app.add_option("--memory", memory, "memory map of a device (name or number) over the step");
   app.add_option("--svg", svg, "with --memory: write the map to this SVG file")->needs(memoryOption);
   app.add_flag("--timeline", timeline, "planned times of every queue");
-  app.add_flag("--bodies", functions, "kernel launches of every body");
+  app.add_flag("--functions", functions, "kernel launches of every function");
   CLI::Option *kernelsOption =
       app.add_flag("--kernels", kernels, "resource use of every generated GPU kernel, slowest first (docs/internals/codegen-cuda.md)");
   CLI::Option *archOption =

@@ -35,7 +35,7 @@ struct CodegenOptions {
   unsigned optimizationLevel = 3; ///< LLVM optimization level, 0 to 3.
   bool tf32 = false;              ///< compute f32 matrix products in TF32 if the GPUs of `arch` support it.
   bool sumsF16 = false;           ///< accumulate f16 matrix products with f16 results in f16 on GPUs.
-  std::string dumpDir;            ///< if set: directory for <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and bodies.txt.
+  std::string dumpDir;            ///< if set: directory for <symbol>.mlir, <symbol>.ll and <symbol>.s of every kernel, and functions.txt.
 };
 
 class KernelSet;

@@ -4,29 +4,29 @@
 // RUN: cat %t/attention_forward_*.ptx | FileCheck %s --check-prefix=PTX
 // Attention that tensor cores support stays one op and becomes kernels; other GPUs, types and sizes use matmuls and a softmax.
 
-// CHECK: body @half.forward
+// CHECK: function @half.forward
 // CHECK-NEXT: slot
-// CHECK: kernel {{[0-9]+}} attention_forward({{.*}}) points 512 per row
+// CHECK: kernel {{[0-9]+}} attention_forward({{.*}}) iterations 512 per row
 // CHECK-NOT: product
-// CHECK: body @half.backward: saved {{.*}}, workspace 4096 per row bytes
+// CHECK: function @half.backward: saved {{.*}}, workspace 4096 per row bytes
 // CHECK: kernel {{[0-9]+}} attention_statistics(
-// CHECK-NEXT: kernel {{[0-9]+}} attention_key_gradients({{.*}}) points 256 per row
-// CHECK-NEXT: kernel {{[0-9]+}} attention_query_gradients({{.*}}) points 512 per row
+// CHECK-NEXT: kernel {{[0-9]+}} attention_key_gradients({{.*}}) iterations 256 per row
+// CHECK-NEXT: kernel {{[0-9]+}} attention_query_gradients({{.*}}) iterations 512 per row
 // CHECK-NOT: product
-// CHECK: body @wide.forward
+// CHECK: function @wide.forward
 // CHECK: product
-// CHECK: body @odd.forward
+// CHECK: function @odd.forward
 // CHECK: product
-// CHECK: body @values.forward
+// CHECK: function @values.forward
 // CHECK: product
 // The keys begin 8 bytes after a multiple of 16: they are copied first.
-// CHECK: body @unaligned.forward
+// CHECK: function @unaligned.forward
 // CHECK: kernel {{[0-9]+}} copy(boundary_in0[8], workspace)
 // CHECK-NEXT: kernel {{[0-9]+}} attention_forward(workspace,
 
-// OLD: body @half.forward
+// OLD: function @half.forward
 // OLD: product
-// OLD: body @half.backward
+// OLD: function @half.backward
 // OLD: product
 
 // PTX: .minnctapersm 1

@@ -8,12 +8,12 @@
 !y = tensor<?x8x32xbf16>
 !wide = tensor<?x8x32xf32>
 
-// CHECK-LABEL: body @linear
+// CHECK-LABEL: function @linear
 // CHECK-NOT:   kernel
-// CHECK:       product boundary_out0 = boundary_in0 * parameter0^T m 8 per row n 32 k 64 batch 1 ld 64 64 32 + parameter1
+// CHECK:       matmul boundary_out0 = boundary_in0 * parameter0^T m 8 per row n 32 k 64 batch 1 ld 64 64 32 + parameter1
 // CHECK-NOT:   kernel
-// CPU-LABEL:   body @linear
-// CPU:         product workspace = boundary_in0 * parameter0^T
+// CPU-LABEL:   function @linear
+// CPU:         matmul workspace = boundary_in0 * parameter0^T
 // CPU-NEXT:    kernel {{[0-9]+}} {{.*}}(workspace, parameter1, boundary_out0)
 func.func @linear(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
                   %b: !b {zorse.argument = #zorse.argument<parameter, 1>}) -> (!y {zorse.argument = #zorse.argument<boundary_out, 0>}) {
@@ -26,9 +26,9 @@ func.func @linear(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w:
 }
 
 // f32 has no rounding: the library writes the sum directly.
-// CHECK-LABEL: body @wide
+// CHECK-LABEL: function @wide
 // CHECK-NOT:   kernel
-// CHECK:       product boundary_out0 = boundary_in0 * parameter0 m 8 per row n 32 k 64 batch 1 ld 64 32 32 + parameter1
+// CHECK:       matmul boundary_out0 = boundary_in0 * parameter0 m 8 per row n 32 k 64 batch 1 ld 64 32 32 + parameter1
 func.func @wide(%x: tensor<?x8x64xf32> {zorse.argument = #zorse.argument<boundary_in, 0>},
                 %w: tensor<64x32xf32> {zorse.argument = #zorse.argument<parameter, 0>},
                 %b: tensor<32xf32> {zorse.argument = #zorse.argument<parameter, 1>})
@@ -40,8 +40,8 @@ func.func @wide(%x: tensor<?x8x64xf32> {zorse.argument = #zorse.argument<boundar
 }
 
 // Not fused: an intermediate value has another reader, the operand is not a vector along the rows, or its type is not that of the result.
-// CHECK-LABEL: body @read
-// CHECK:       product {{.*}} ld 64 64 32{{$}}
+// CHECK-LABEL: function @read
+// CHECK:       matmul {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel
 func.func @read(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
                 %b: !b {zorse.argument = #zorse.argument<parameter, 1>})
@@ -53,8 +53,8 @@ func.func @read(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !
   %y = arith.truncf %s : !wide to !y
   return %y, %s : !y, !wide
 }
-// CHECK-LABEL: body @positions
-// CHECK:       product {{.*}} ld 64 64 32{{$}}
+// CHECK-LABEL: function @positions
+// CHECK:       matmul {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel
 func.func @positions(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
                      %b: tensor<8xbf16> {zorse.argument = #zorse.argument<parameter, 1>})
@@ -66,8 +66,8 @@ func.func @positions(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, 
   %y = arith.truncf %s : !wide to !y
   return %y : !y
 }
-// CHECK-LABEL: body @master
-// CHECK:       product {{.*}} ld 64 64 32{{$}}
+// CHECK-LABEL: function @master
+// CHECK:       matmul {{.*}} ld 64 64 32{{$}}
 // CHECK:       kernel
 func.func @master(%x: !x {zorse.argument = #zorse.argument<boundary_in, 0>}, %w: !w {zorse.argument = #zorse.argument<parameter, 0>},
                   %b: tensor<32xf32> {zorse.argument = #zorse.argument<parameter, 1>})

@@ -4,26 +4,26 @@
 // the fused gradient, results into their slots, and an update is one in-place kernel.
 
 // CHECK-NOT: kernel {{.*}}copy
-// CHECK-LABEL: body @attention.forward: saved 67072 per row
-// CHECK: slot saved: write, 67072 per row bytes
-// CHECK: kernel 0 reduce{{.*}}(boundary_in0, parameter2, parameter3, saved, saved[256 per row], workspace) points 64 per row
-// CHECK-NEXT: product workspace[16384 per row] = workspace * parameter4^T m 64 per row n 192 k 64 batch 1 ld 64 64 192
+// CHECK-LABEL: function @attention.forward: saved 67072 per row
+// CHECK: argument saved: write, 67072 per row bytes
+// CHECK: kernel 0 reduce{{.*}}(boundary_in0, parameter2, parameter3, saved, saved[256 per row], workspace) iterations 64 per row
+// CHECK-NEXT: matmul workspace[16384 per row] = workspace * parameter4^T m 64 per row n 192 k 64 batch 1 ld 64 64 192
 // CHECK-NEXT: kernel 1 addf(workspace[16384 per row], parameter1, saved[512 per row])
 // CHECK-NEXT: library attention_forward(saved[512 per row], saved[256 + 512 per row], saved[512 + 512 per row], -, saved[49664 per row], saved[66048 per row])
-// CHECK-NEXT: product workspace = saved[49664 per row] * parameter5^T
+// CHECK-NEXT: matmul workspace = saved[49664 per row] * parameter5^T
 // CHECK-NEXT: kernel 2 addf(workspace, parameter0, boundary_in0, boundary_out0)
-// CHECK-NEXT: body @attention.backward
-// CHECK: slot saved: read, 67072 per row bytes
-// CHECK: slot boundary_in_gradient0: accumulate
-// CHECK: product +=parameter_gradient5 = boundary_out_gradient0^T * saved[49664 per row]
+// CHECK-NEXT: function @attention.backward
+// CHECK: argument saved: read, 67072 per row bytes
+// CHECK: argument boundary_in_gradient0: accumulate
+// CHECK: matmul +=parameter_gradient5 = boundary_out_gradient0^T * saved[49664 per row]
 // CHECK: library attention_backward({{.*}}, workspace[16384 per row], workspace[256 + 16384 per row], workspace[512 + 16384 per row])
-// CHECK: product +=parameter_gradient4 = workspace[16384 per row]^T * workspace m 192 n 64 k 64 per row
-// CHECK: kernel {{.*}}reduce{{.*}}, +=boundary_in_gradient0) points 64 per row
-// CHECK-LABEL: body @update.decay
-// CHECK: slot state0: update, 4 per row bytes
-// CHECK: slot state1: read, 4 per row bytes
-// CHECK-NOT: slot workspace
-// CHECK: kernel {{.*}}(state1, scalars[64], state0, scalars[16], state2, state3, {{.*}}) points 1 per row
+// CHECK: matmul +=parameter_gradient4 = workspace[16384 per row]^T * workspace m 192 n 64 k 64 per row
+// CHECK: kernel {{.*}}reduce{{.*}}, +=boundary_in_gradient0) iterations 64 per row
+// CHECK-LABEL: function @update.decay
+// CHECK: argument state0: update, 4 per row bytes
+// CHECK: argument state1: read, 4 per row bytes
+// CHECK-NOT: argument workspace
+// CHECK: kernel {{.*}}(state1, scalars[64], state0, scalars[16], state2, state3, {{.*}}) iterations 1 per row
 // CHECK-NOT: kernel
 
 // KERNEL: // kernel {{[0-9]+}} addf

@@ -5,13 +5,13 @@
 // From a model to code for several GPUs.
 
 // CHECK: // bodies for sm_75
-// CHECK: body @head.forward
+// CHECK: function @head.forward
 // CHECK: kernel {{[0-9]+}} mulf_reduce({{.*}}loss0)
-// CHECK: body @update.plain
+// CHECK: function @update.plain
 // CHECK: .target sm_75
 // CHECK: .visible .entry mulf_reduce_
 // CHECK: // bodies for sm_80
-// CHECK: body @head.forward
+// CHECK: function @head.forward
 // CHECK: .target sm_80
 // CHECK: .visible .entry mulf_reduce_
 

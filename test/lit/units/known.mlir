@@ -19,7 +19,7 @@
 // CHECK:        zorse.reduce max
 // CHECK-NOT:  zorse.known
 
-// CUDA: body @{{.*}}.forward
+// CUDA: function @{{.*}}.forward
 // CUDA: scalars
 
 func.func @model(%x: tensor<?x8xf32> {zorse.input = "x"}, %w: tensor<?x8xf32> {zorse.input = "w"},

@@ -15,7 +15,7 @@
 // CHECK:        zorse.sample_number : tensor<?xi64>
 // CHECK-NOT:    zorse.known
 
-// CUDA: body @{{.*}}.forward
+// CUDA: function @{{.*}}.forward
 
 func.func @model(%x: tensor<?x8xf32> {zorse.input = "x"}, %w: tensor<?xf32> {zorse.input = "w"},
                  %a: tensor<8x8xf32> {zorse.parameter = "a", zorse.trainable = true})

@@ -62,7 +62,7 @@ TEST(Inspect, EveryViewOfManyPlans) {
   for (int seed = 0; seed < 12; ++seed) {
     std::string path = fs::path(::testing::TempDir()) / "inspect.zorse";
     ASSERT_NO_FATAL_FAILURE(writeSynthetic(path, seed));
-    for (const char *view : {"", "--plan", "--timeline", "--bodies", "--program=d0", "--program=3", "--memory=d1"}) {
+    for (const char *view : {"", "--plan", "--timeline", "--functions", "--program=d0", "--program=3", "--memory=d1"}) {
       Done done = inspect(path + " " + view);
       EXPECT_EQ(done.code, 0) << view << "\n" << done.output;
       EXPECT_FALSE(done.output.empty());

@@ -104,7 +104,7 @@ Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, cons
   if (needs.size() != 3 + 4 * operands || needs[0] != int64_t(operands))
     return userError(what + "does not say what it touches, or has other operands than the body; compile the model again");
   if (needs[1] != kernel.iterations().fixed() || needs[2] != kernel.iterations().per_row())
-    return userError(what + "is made for another number of points than the body gives it; compile the model again");
+    return userError(what + "is made for another number of iterations than the function gives it; compile the model again");
   for (size_t i = 0; i < operands; ++i) {
     const bundle::Pointer &at = kernel.operands(int(i));
     const bundle::FunctionArgument &argument = function.arguments(int(at.argument()));
@@ -163,7 +163,7 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
   out.matmul.typeOfC = typeOf(matmul.type());
   out.matmul.typeOfOperands = matmul.operand_type() == bundle::ELEMENT_TYPE_UNSPECIFIED ? out.matmul.typeOfC : typeOf(matmul.operand_type());
   if (out.matmul.typeOfC < 0 || out.matmul.typeOfOperands < 0)
-    return userError("a product of elements of type " + bundle::ElementType_Name(matmul.type()));
+    return userError("a matmul of elements of type " + bundle::ElementType_Name(matmul.type()));
   if (matmul.tf32() && (out.matmul.typeOfC != kF32 || out.matmul.typeOfOperands != kF32))
     return userError("a product in TF32 of elements that are not f32");
   if (matmul.sums_f16() && (out.matmul.typeOfC != kF16 || out.matmul.typeOfOperands != kF16))
