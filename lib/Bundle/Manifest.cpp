@@ -74,7 +74,11 @@ void parse(const std::string &text, Manifest &out) {
     out.devices.push_back({device.at("name"), device.at("kind"), whole<int>(device, "threads"), whole<uint64_t>(device, "memory"),
                            device.contains("target") ? whole<uint32_t>(device, "target") : 0,
                            device.contains("device_to_device_group") ? whole<int32_t>(device, "device_to_device_group") : -1});
-  const json &training = manifest.at("training");
+  json training = manifest.at("training");
+  if (training.is_object() && training.contains("plain_epsilon")) { // the name in earlier versions
+    training["epsilon_before_bias_correction"] = training["plain_epsilon"];
+    training.erase("plain_epsilon");
+  }
   for (const json &value : training)
     if (!training.is_object() || value.is_structured())
       throw JsonError{"training: expects options by name"};
