@@ -118,8 +118,8 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
                                savePolicies()};
 };
 
-/// Every class has a backward, even a frozen one. It reads one argument, because a body without
-/// slots would not be called.
+/// Every class has a backward, even a frozen one. It reads one argument, because a compiled
+/// function without argument attributes would not be called.
 void buildEmptyBackward(func::FuncOp forward) {
   OpBuilder builder(forward.getContext());
   builder.setInsertionPointToEnd(forward->getBlock());

@@ -13,15 +13,15 @@ struct ResultValue {
   uint32_t index;
 };
 
-/// Appends an argument with a slot.
+/// Appends an argument with an argument attribute.
 mlir::Value addArgument(mlir::func::FuncOp function, mlir::Type type, ArgumentKind kind, uint32_t index, mlir::Location loc);
 void appendResults(mlir::func::FuncOp function, mlir::ArrayRef<ResultValue> results);
 
 /// Copies the function, inserts the copy after it, and makes it the function of another task.
 mlir::func::FuncOp cloneAs(mlir::func::FuncOp function, Task task, mlir::IRMapping &mapping);
-/// Returns the operations that results in these slots depend on.
+/// Returns the operations that results with these argument attributes depend on.
 llvm::DenseSet<mlir::Operation *> sliceOf(mlir::func::FuncOp function, mlir::function_ref<bool(ArgumentKind)> wanted);
-/// Returns the values of results in these slots.
+/// Returns the values of results with these argument attributes.
 llvm::SmallVector<mlir::Value> resultsOf(mlir::func::FuncOp function, mlir::function_ref<bool(ArgumentKind)> wanted);
 
 /// Removes results for which `dropped` returns true.

@@ -94,7 +94,7 @@ Result<Program> readProgram(const BundleView &bundle, int device) {
 
 Result<KernelFile> readKernels(const BundleView &bundle, const FunctionLibrary &target) {
   if (target.objects_size() == 0)
-    return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the bodies refer to none. Compile the bundle again");
+    return userError(bundle.directory + ": missing kernel file for " + target.arch() + ": the functions refer to none. Compile the bundle again");
   const std::string name = "kernels/" + target.arch() + "/" + target.objects(0);
   Result<std::string> bytes = readListed(bundle, name);
   if (bytes.failed())

@@ -145,14 +145,14 @@ std::string stagedFile(uint32_t device) { return "host_staged/" + std::to_string
 
 std::string differentArguments(const FunctionLibrary &one, const FunctionLibrary &other) {
   if (one.functions_size() != other.functions_size())
-    return std::to_string(other.functions_size()) + " bodies, expected " + std::to_string(one.functions_size());
+    return std::to_string(other.functions_size()) + " functions, expected " + std::to_string(one.functions_size());
   for (int b = 0; b < one.functions_size(); ++b) {
     const CompiledFunction &a = one.functions(b), &c = other.functions(b);
     bool same = a.name() == c.name() && a.arguments_size() == c.arguments_size();
     for (int s = 0; s < a.arguments_size() && same; ++s)
       same = a.arguments(s).SerializeAsString() == c.arguments(s).SerializeAsString();
     if (!same)
-      return "body " + std::to_string(b) + " ('" + c.name() + "') differs in name or slots from '" + a.name() + "'";
+      return "function " + std::to_string(b) + " ('" + c.name() + "') differs in name or arguments from '" + a.name() + "'";
   }
   return {};
 }

@@ -172,14 +172,14 @@ private:
     return out;
   }
 
-  static Status internal(const Instruction &e, const std::string &why) { return userError("entry " + std::to_string(e.id()) + ": " + why); }
+  static Status internal(const Instruction &e, const std::string &why) { return userError("instruction " + std::to_string(e.id()) + ": " + why); }
 
   Status instruction(const Instruction &e) {
     Result<std::string> tail = when(e);
     if (tail.failed())
       return tail.error();
     if (e.what_case() == Instruction::WHAT_NOT_SET)
-      return internal(e, "expects an operation, got an empty entry or one of a later format");
+      return internal(e, "expects an operation, got an empty instruction or one of a later format");
     if (const LoadInput &load = e.load_input(); e.has_load_input())
       if (const Value &v = load.value(); v.id() != load.input() || v.begin() != load.sample_base() || v.end() != endOf(v.begin(), load.rows()))
         return internal(e, "expects the value to be the rows it loads, [" + std::to_string(load.sample_base()) + ':' +
@@ -197,7 +197,7 @@ private:
     return Status::success();
   }
 
-  /// Returns the name of an entry, and the description of its operation.
+  /// Returns the name of an instruction, and the description of its operation.
   std::pair<std::string, std::string> describe(const Instruction &e) const {
     switch (e.what_case()) {
     case Instruction::kCompute:

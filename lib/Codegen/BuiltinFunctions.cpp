@@ -1,5 +1,5 @@
-// Bodies that are not model functions: sums of gradients and losses, the clip/skip decision, and
-// low-precision copies of parameters.
+// Compiled functions that are not model functions: sums of gradients and losses, the clip/skip
+// decision, and low-precision copies of parameters.
 #include "zorse/Codegen/Codegen.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -24,18 +24,19 @@ std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
 
 namespace {
 
-/// Builds a body with one call of a library routine. The operands are all slots, in order.
+/// Builds a compiled function with one call of a library routine. The operands are all arguments,
+/// in order.
 class FunctionBuilder {
 public:
   FunctionBuilder(bundle::FunctionLibrary &library, const std::string &name) : compiled(*library.add_functions()) { compiled.set_name(name); }
 
-  /// Adds a slot with one element per row.
+  /// Adds an argument with one element per row.
   FunctionBuilder &rows(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, bundle::ElementType type, const std::string &name) {
     bundle::FunctionArgument &argument = add(kind, index, mode, type, name);
     argument.mutable_bytes()->set_per_row(int64_t(elementBytes(type)));
     return *this;
   }
-  /// Adds a slot with a fixed size in bytes.
+  /// Adds an argument with a fixed size in bytes.
   FunctionBuilder &fixed(bundle::ArgumentKind kind, bundle::AccessMode mode, int64_t bytes, const std::string &name) {
     bundle::FunctionArgument &argument = add(kind, 0, mode, bundle::F64, name);
     argument.mutable_bytes()->set_fixed(bytes);
@@ -100,8 +101,8 @@ void addStepFunctions(bundle::FunctionLibrary &library, const bundle::ModelSumma
         .call("scale_seeds", bundle::F64);
 }
 
-/// Adds the bodies that sum directly received data. Only GPUs use them; other targets have these
-/// bodies without launches.
+/// Adds the compiled functions that sum directly received data. Only GPUs use them; other targets
+/// have these compiled functions without launches.
 void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary, uint32_t maxTerms) {
   for (bundle::ElementType type : std::set<bundle::ElementType>{accumulationType(summary.compute_type()), bundle::F64})
     for (uint32_t terms = 2; terms <= maxTerms; ++terms) {

@@ -1,4 +1,4 @@
-// Prints bodies and kernels as text: `zorse-opt --zorse-compile-functions`.
+// Prints compiled functions and kernels as text: `zorse-opt --zorse-compile-functions`.
 #include "KernelSet.h"
 
 #include "zorse/Bundle/DeviceKinds.h"
@@ -97,7 +97,7 @@ struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<Mo
 
   StringRef getArgument() const final { return "zorse-compile-functions"; }
   StringRef getDescription() const final {
-    return "Lower unit functions to bodies and print them; optionally their kernels as MLIR, LLVM IR and assembly";
+    return "Lower unit functions to compiled functions and print them; optionally their kernels as MLIR, LLVM IR and assembly";
   }
 
   void getDependentDialects(DialectRegistry &registry) const final {
@@ -130,7 +130,7 @@ struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<Mo
     if (failed(verifyOrder()))
       return signalPassFailure();
     if (arch != "native") // there may be several architectures
-      llvm::outs() << "// bodies for " << arch << "\n";
+      llvm::outs() << "// functions for " << arch << "\n";
     if (failed(printFunctions(getOperation(), llvm::outs(), kernels, arch)))
       return signalPassFailure();
     if (dumpDir.empty() && !ptx)
@@ -148,7 +148,7 @@ struct CompileFunctionsPass : PassWrapper<CompileFunctionsPass, OperationPass<Mo
 
   Option<bool> kernels{*this, "kernels", llvm::cl::desc("Print the kernels as MLIR"), llvm::cl::init(false)};
   Option<std::string> arch{*this, "arch", llvm::cl::desc("An LLVM CPU name, native, or a CUDA architecture such as sm_80"), llvm::cl::init("native")};
-  Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile for a CUDA architecture, and print the PTX after the bodies"), llvm::cl::init(false)};
+  Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile for a CUDA architecture, and print the PTX after the functions"), llvm::cl::init(false)};
   Option<std::string> dumpDir{*this, "dump-dir", llvm::cl::desc("Compile, and write every kernel as .mlir, .ll and .s or .ptx to this directory"),
                               llvm::cl::init("")};
 };

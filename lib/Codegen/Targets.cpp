@@ -1,4 +1,4 @@
-// Stores bodies and kernels in the module, as zorse.target.
+// Stores compiled functions and kernels in the module, as zorse.target.
 #include "KernelSet.h"
 
 #include "zorse/Bundle/BundleWriter.h"

@@ -20,7 +20,7 @@ int placeOfWorkspace(const bundle::CompiledFunction &compiled) {
   return -1;
 }
 
-/// Inserts a workspace of 0 bytes as slot `place`; launches keep their operands.
+/// Inserts a workspace of 0 bytes as argument `place`; launches keep their operands.
 void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle::FunctionArgument &like) {
   *compiled.add_arguments() = like;
   compiled.mutable_arguments(compiled.arguments_size() - 1)->clear_bytes();
@@ -45,8 +45,8 @@ void insertWorkspace(bundle::CompiledFunction &compiled, int place, const bundle
   }
 }
 
-/// Adds workspace slots that the other target has. A target with a library that executes more in
-/// one call may need no workspace.
+/// Adds workspace arguments that the other target has. A target with a library that executes more
+/// in one call may need no workspace.
 void shareWorkspaceArguments(codegen::CompiledFunctions &compiled, codegen::CompiledFunctions &other) {
   for (int b = 0; b < compiled.library.functions_size(); ++b) {
     bundle::CompiledFunction &one = *compiled.library.mutable_functions(b), &two = *other.library.mutable_functions(b);
@@ -80,7 +80,7 @@ void levelWorkspaces(std::vector<codegen::CompiledFunctions> &targets) {
         bytes.set_per_row(std::max(bytes.per_row(), max.per_row()));
       }
   for ([[maybe_unused]] const codegen::CompiledFunctions &other : others)
-    assert(bundle::differentArguments(first.library, other.library).empty() && "targets have different slots");
+    assert(bundle::differentArguments(first.library, other.library).empty() && "targets have different arguments");
 }
 
 } // namespace

@@ -159,7 +159,7 @@ bool runPasses(Session &session, const Model &model) {
   for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
     Pass *end = add(Stage(stage - 1), Stage(stage));
     if (Stage(stage) == Stage::Lowered && (options.emit == Emit::Llvm || options.last == Stage::Lowered))
-      end = add(Stage::Plan, Stage::Kernels); // without a plan, all bodies count as used
+      end = add(Stage::Plan, Stage::Kernels); // without a plan, all compiled functions count as used
     ends->stages[end] = Stage(stage);
   }
   passes.addInstrumentation(std::move(ends));

@@ -51,7 +51,7 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
   LogicalResult run(ModuleOp module) {
     if (auto targets = module.getOps<TargetOp>(); !targets.empty())
       return module.emitError("zorse-lower-functions: expected only functions, found target '@")
-             << (*targets.begin()).getSymName() << "': bodies have been lowered already";
+             << (*targets.begin()).getSymName() << "': functions have been lowered already";
     FailureOr<bundle::ModelSummary> summary = units::summarize(module);
     if (failed(summary))
       return failure();
@@ -97,7 +97,7 @@ struct LowerFunctionsPass : pipelines::impl::LowerFunctionsBase<LowerFunctionsPa
     size_t launches = 0;
     for (const bundle::CompiledFunction &compiled : targets.front().library.functions())
       launches += compiled.launches_size();
-    emitRemark(module.getLoc(), std::to_string(targets.front().library.functions_size()) + " bodies, " + std::to_string(launches) + " launches");
+    emitRemark(module.getLoc(), std::to_string(targets.front().library.functions_size()) + " functions, " + std::to_string(launches) + " launches");
     for (codegen::CompiledFunctions &target : targets)
       codegen::writeTarget(module, target);
     return success();

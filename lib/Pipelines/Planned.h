@@ -16,7 +16,7 @@
 
 namespace zorse::pipelines {
 
-inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary, with bodies and GPU work
+inline constexpr llvm::StringLiteral kSummaryAttr = "zorse.summary"; ///< serialized ModelSummary, with compiled functions and GPU work
 
 /// Serialized programs per device; and the programs of the same step staged through host memory, if
 /// GPUs exchange data directly, else none.

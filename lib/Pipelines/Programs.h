@@ -19,7 +19,8 @@ namespace zorse::pipelines {
 /// \returns the serialized programs; empty if one of them is wrong, after a diagnostic
 std::vector<std::string> buildPrograms(const step::StepGraph &graph, const bundle::FunctionLibrary &library, unsigned threads);
 
-/// Returns the names for the text of programs. The summary and the bodies must outlive them.
+/// Returns the names for the text of programs. The summary and the compiled functions must outlive
+/// them.
 bundle::ProgramNames programNames(const step::Plan &plan, const bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
 
 /// Returns a serialized program as text; empty after a diagnostic.

@@ -43,7 +43,7 @@ Status takeFromBundle(const CompileOptions &options, bundle::BundleContents &con
   for (size_t i = 0; i < contents.otherTargets.size() && same; ++i)
     same = bundle::serialize(view->otherTargets[i]) == bundle::serialize(contents.otherTargets[i].functions);
   if (!same)
-    remark += "; the bodies of " + options.rebuild + " were replaced by different ones of this compiler";
+    remark += "; the functions of " + options.rebuild + " were replaced by different ones of this compiler";
   Result<bool> own = bundle::readWeights(*view, contents.weights);
   if (own.failed())
     return own.error();

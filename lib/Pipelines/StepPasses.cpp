@@ -119,8 +119,9 @@ struct LowerStepPass : pipelines::impl::ExpandStepBase<LowerStepPass> {
     uint64_t largest = 0;
     for (const step::DeviceProgram &device : step.graph.devices)
       largest = std::max(largest, device.plannedBytes);
-    emitRemark(getOperation().getLoc(), std::to_string(step.graph.instructions.size()) + " entries, " + counted(step.graph.waits.size(), "wait") +
-                                            ", at most " + megabytes(largest) + " on a device" + step.remark);
+    emitRemark(getOperation().getLoc(), std::to_string(step.graph.instructions.size()) + " instructions, " +
+                                            counted(step.graph.waits.size(), "wait") + ", at most " + megabytes(largest) + " on a device" +
+                                            step.remark);
   }
 };
 
@@ -154,7 +155,7 @@ struct WriteProgramsPass : pipelines::impl::WriteProgramsBase<WriteProgramsPass>
         staged = buildPrograms(*graph, planned.library, threads);
       if (staged.empty())
         return signalPassFailure();
-      remark += "; " + std::to_string(graph->instructions.size()) + " entries staged through host memory";
+      remark += "; " + std::to_string(graph->instructions.size()) + " instructions staged through host memory";
     }
     module->setAttr(kProgramsAttr, programsAttr(&getContext(), "program", std::move(programs)));
     module->setAttr(kStagedAttr, programsAttr(&getContext(), "staged", std::move(staged)));

@@ -1,5 +1,5 @@
-// zorse-drop-unused-functions and zorse-compile-kernels: reduce every target to the bodies that the
-// plan uses, and compile its machine code.
+// zorse-drop-unused-functions and zorse-compile-kernels: reduce every target to the compiled
+// functions that the plan uses, and compile its machine code.
 #include "AssignFunctions.h"
 #include "Diagnostics.h"
 #include "Planned.h"
@@ -29,8 +29,8 @@ struct Target {
   bool used = false;
 };
 
-/// Returns the bodies that the host executes if all devices are GPUs: counting the denominator of
-/// the loss, and updates that the plan assigns to the host.
+/// Returns the compiled functions that the host executes if all devices are GPUs: counting the
+/// denominator of the loss, and updates that the plan assigns to the host.
 std::set<int> functionsOfHost(const Planned &planned) {
   std::set<int> functions;
   if (planned.summary.count_function() >= 0)
@@ -41,7 +41,7 @@ std::set<int> functionsOfHost(const Planned &planned) {
 }
 
 /// Erases targets that no device runs. A target that only the host needs becomes the last one, with
-/// only the code of its bodies.
+/// only the code of its compiled functions.
 void dropTargets(std::vector<Target> &targets, const Planned &planned) {
   for (const bundle::BundleDevice &device : planned.devices)
     targets[device.target].used = true;

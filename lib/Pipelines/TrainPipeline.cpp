@@ -36,8 +36,8 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   }
   if (makes(Stage::Functions))
     units::addFunctionPasses(passes, {options.save, options.sampling});
-  // Bodies precede the plan. They define the slots and the workspace of a task, and the plan must
-  // fit in memory.
+  // Compiled functions precede the plan. They define the arguments and the workspace of a task, and
+  // the plan must fit in memory.
   if (makes(Stage::Lowered))
     passes.addPass(createLowerFunctions({list(options.architectures), options.simulateOnly}));
   if (makes(Stage::Plan)) {

@@ -11,7 +11,7 @@ using namespace mlir;
 
 namespace zorse::pipelines {
 
-/// Adds the bodies and machine code of all targets.
+/// Adds the compiled functions and machine code of all targets.
 static Status addTargets(ModuleOp module, bundle::BundleContents &contents) {
   for (auto target : module.getOps<TargetOp>()) {
     bundle::BundleContents::Target written;

@@ -1,4 +1,4 @@
-// Adds the calls of cells' tasks: the calls of their templates, with each slot bound to a buffer of the cell.
+// Adds the calls of cells' tasks: the calls of their templates, with each argument bound to a buffer of the cell.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -37,8 +37,8 @@ private:
     int64_t rowBase = 0;
   };
 
-  /// Reserves space, because slots are the largest part of a step's memory and growth by doubling would need twice as
-  /// much while slots are copied.
+  /// Reserves space, because arguments are the largest part of a step's memory and growth by doubling would need twice
+  /// as much while arguments are copied.
   void reserve() {
     size_t calls = 0, arguments = 0;
     for (const CellTemplate *shape : x.shapeOf)
@@ -191,7 +191,7 @@ private:
     return segments.empty() ? nullptr : &segments[static_cast<int>(of.call - x.tables.unitCalls().of(of.unit, of.task).data())];
   }
 
-  /// Adds a call of the body for the cell's device, on the device's rows if the segment divides the rows.
+  /// Adds a call of the function for the cell's device, on the device's rows if the segment divides the rows.
   void addSegment(const CellInside::Call &of, const Segment &segment, bool later) {
     const auto index = static_cast<uint32_t>(cell - x.plan.cells.data());
     const std::vector<uint32_t> members = membersOf(x, index);
@@ -222,7 +222,7 @@ private:
   uint64_t rowBytes(uint32_t value) const { return static_cast<uint64_t>(x.summary.values(static_cast<int>(value)).bytes_per_row()); }
   uint64_t extent(const bundle::AffineSize &e) const { return static_cast<uint64_t>(e.fixed() + e.per_row() * cell->rows()); }
 
-  /// Blocks of 0 bytes have no slot.
+  /// Blocks of 0 bytes have no argument.
   void addBlock(const Binding &binding, uint32_t number, uint64_t bytes, const Value &value) {
     if (bytes)
       addArgument(binding.argument, binding.index, binding.mode, place(number, 0, bytes), value);
@@ -301,7 +301,7 @@ private:
       if (unit.loss_terms_size() == 0)
         continue;
       addCall(function, -1);
-      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the body's slots; the unit's order may differ
+      std::vector<std::pair<uint32_t, uint32_t>> terms; // by term: the order of the function's arguments; the unit's order may differ
       terms.reserve(static_cast<size_t>(unit.loss_terms_size()));
       for (int k = 0; k < unit.loss_terms_size(); ++k)
         terms.push_back({unit.loss_terms(k), lossOf(u, static_cast<uint32_t>(k), /*later=*/false)});

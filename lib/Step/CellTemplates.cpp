@@ -80,7 +80,7 @@ private:
       ofLosses.push_back({static_cast<uint32_t>(u), next++, by});
   }
 
-  // ---- Calls, and the buffers that their slots access.
+  // ---- Calls, and the buffers that their arguments access.
 
   void walkCalls() {
     for (int32_t u = cell.unitBegin; u < cell.unitEnd; ++u) {
@@ -291,7 +291,8 @@ private:
   const Cell &cell;
   const bool again, offloads;
   const uint32_t size; ///< number of units
-  // By value: tasks with slots for it; for its gradient; whether a unit reads it; whether a unit reads or produces it.
+  // By value: tasks with arguments for it; for its gradient; whether a unit reads it; whether a unit reads or produces
+  // it.
   std::vector<TaskSet> values, gradients, takes, touches;
   std::vector<TaskSet> saved, deferred; ///< by unit
   std::map<uint32_t, TaskSet> inputs;

@@ -107,7 +107,7 @@ std::string checkUnits(const bundle::ModelSummary &summary) {
     std::sort(parameters.begin(), parameters.end());
     auto twice = std::adjacent_find(parameters.begin(), parameters.end());
     if (twice != parameters.end())
-      return name + "has the parameter '" + summary.parameters(*twice).name() + "' in two slots";
+      return name + "has the parameter '" + summary.parameters(*twice).name() + "' in two arguments";
   }
   return "";
 }

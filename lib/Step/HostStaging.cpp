@@ -4,7 +4,7 @@
 //   owner's shard -> Copy to the host -> AllGather -> Copy of the other elements to the device
 //   accumulator -> Copy to the host -> ReduceScatter -> Copy to the device of its shard
 //
-// The halves of transfers and collectives of such a device use images in pinned memory. Copies are entries on the
+// The halves of transfers and collectives of such a device use images in pinned memory. Copies are instructions on the
 // queues between device and host, so they overlap with compute and with transfers of other values.
 
 #include "PlanLowering.h"

@@ -1,10 +1,10 @@
 // Computes the waits of programs by a replay of the placed regions over two steps.
 //
 // The arenas of a device are concatenated. Every byte range records its last writer and the last reader on each queue.
-// An entry must follow the writers of the data that it reads, and the writers and readers of the data that it writes. A
-// wait is omitted if the entry's own queue or another of its waits implies it. The entries known to be finished are a
-// vector clock with one component per queue of the device. The second step starts in the state at the end of the first,
-// so its waits apply to every step.
+// An instruction must follow the writers of the data that it reads, and the writers and readers of the data that it
+// writes. A wait is omitted if the instruction's own queue or another of its waits implies it. The instructions known
+// to be finished are a vector clock with one component per queue of the device. The second step starts in the state at
+// the end of the first, so its waits apply to every step.
 
 #include "zorse/Step/StepGraph.h"
 
@@ -132,7 +132,7 @@ private:
     }
     firstAccess.push_back(static_cast<uint32_t>(regions.size()));
     // The same regions occur many times: a cache of recent offsets avoids searches.
-    constexpr size_t kRecent = 1024; // entries; regions begin at multiples of 64 bytes
+    constexpr size_t kRecent = 1024; // instructions; regions begin at multiples of 64 bytes
     std::vector<std::pair<uint64_t, uint32_t>> recent(kRecent, {~uint64_t(0), 0});
     auto place = [&](uint64_t offset) -> auto & { return recent[(offset / 64 + offset / 64 / kRecent * 7) % kRecent]; };
     std::vector<uint64_t> offsets{0};
@@ -177,7 +177,7 @@ private:
       access(instruction.region, false);
       break;
     case InstructionKind::AllGather:
-      access(instruction.region, true); // including an owner's shard inside `full`: no other entry accesses it at the same time
+      access(instruction.region, true); // including an owner's shard inside `full`: no other instruction accesses it at the same time
       if (!isInside(instruction.to, instruction.region))
         access(instruction.to, false);
       break;
@@ -218,14 +218,14 @@ private:
     if (blocking)
       blockOn(instruction, now, needed);
 
-    // Entries that the own queue implies.
+    // Instructions that the own queue implies.
     VectorClock clock = nothing();
     if (now > 0) {
       clock = known[index(own, now - 1)];
       clock[own] = now - 1;
     }
-    // Waits on later entries are tried first, because they may imply the others.
-    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's entries over both steps, queue)
+    // Waits on later instructions are tried first, because they may imply the others.
+    std::vector<std::pair<uint32_t, size_t>> candidates; // (index among the device's instructions over both steps, queue)
     for (size_t q = 0; q < kQueues; ++q)
       if (q != own && needed[q] > clock[q])
         candidates.push_back({index(q, needed[q]), q});
@@ -253,7 +253,7 @@ private:
     written.writer = now;
     for (uint32_t k = firstAccess[i]; k < firstAccess[i + 1]; ++k) {
       const Access &access = accesses[k];
-      pieces.split(access.begin); // an earlier write of this entry may have merged pieces
+      pieces.split(access.begin); // an earlier write of this instruction may have merged pieces
       pieces.split(access.end);
       if (access.write)
         pieces.replace(access, written);
@@ -273,7 +273,7 @@ private:
     (moves ? moved : computed)[instruction.queue] = now;
   }
 
-  /// Returns the index, among the device's entries over both steps, of the entry at a position of queue `q`.
+  /// Returns the index, among the device's instructions over both steps, of the instruction at a position of queue `q`.
   uint32_t index(size_t q, int32_t place) const {
     const int32_t length = static_cast<int32_t>(instructionsOf[q].size());
     return place < length ? instructionsOf[q][static_cast<size_t>(place)]
@@ -283,13 +283,13 @@ private:
   StepGraph &graph;
   DeviceProgram &program;
   const bool blocking;
-  VectorClock moved = nothing(), computed = nothing(); ///< last communication and compute before the current entry, per queue; only if blocking
-  std::vector<Access> accesses;                        ///< of all entries; declared before `pieces`, which needs their number
-  std::vector<uint32_t> firstAccess;                   ///< per entry, and the total
+  VectorClock moved = nothing(), computed = nothing(); ///< last communication and compute before the current instruction, per queue; only if blocking
+  std::vector<Access> accesses;                        ///< of all instructions; declared before `pieces`, which needs their number
+  std::vector<uint32_t> firstAccess;                   ///< per instruction, and the total
   Pieces pieces;
   std::vector<int32_t> position;
   std::array<std::vector<uint32_t>, kQueues> instructionsOf;
-  std::vector<VectorClock> known; ///< entries known to be finished before the entry starts
+  std::vector<VectorClock> known; ///< instructions known to be finished before the instruction starts
 };
 
 } // namespace
@@ -304,11 +304,11 @@ void zorse::step::insertWaits(StepGraph &graph, bool blocking) {
       found[d] = std::move(replay.found);
     }
   };
-  constexpr size_t kWorthAThread = 10000; // entries
+  constexpr size_t kWorthAThread = 10000; // instructions
   if (graph.instructions.size() < kWorthAThread) {
     replay(0, found.size());
   } else {
-    size_t half = 0; // of the entries
+    size_t half = 0; // of the instructions
     while (graph.devices[half].instructions.end < graph.instructions.size() / 2)
       ++half;
     std::thread other([&] { replay(0, half); });

@@ -11,7 +11,7 @@
 using namespace zorse;
 using namespace zorse::step;
 
-/// Moves entry from[i] to position i, for all i. \param from  a permutation
+/// Moves instruction from[i] to position i, for all i. \param from  a permutation
 static void permute(std::vector<Instruction> &instructions, std::vector<uint32_t> from) {
   assert(from.size() == instructions.size() && "every half is of an op in the list");
   for (uint32_t begin = 0; begin < from.size(); ++begin) {
@@ -198,7 +198,7 @@ private:
   std::optional<UnshardHints> hints;
 };
 
-/// Returns the graph before memory is planned. Without a list, entries are in the order of creation.
+/// Returns the graph before memory is planned. Without a list, instructions are in the order of creation.
 StepGraph withoutPlaces(PlanLowering &x) {
   if (x.globalOrder.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)

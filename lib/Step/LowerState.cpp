@@ -1,12 +1,12 @@
 // Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision: LowerUpdates.cpp.
 //
 //   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps it, the cast if units read copies)
-//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> DECIDE per owner -> updates
-//   SUM_LOSS ------------------------------------^                          '-> Report (first owner)
+//   B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of sums -> CLIP_AND_CHECK per owner -> updates
+//   SUM_LOSS ------------------------------------^                          '-> ReadMetrics (first owner)
 //   SCALE_LOSS_GRADIENT -> B of the loss                            (if the loss is scaled; its devices decide, too)
 //
-// DECIDE follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
-// separately, DECIDE is at the start of the step, and every update follows its norm and all entries that read the old
+// CLIP_AND_CHECK follows every task of its device, so no update overwrites parameters that a task still reads. If groups commit
+// separately, CLIP_AND_CHECK is at the start of the step, and every update follows its norm and all instructions that read the old
 // version in its home buffer.
 
 #include "PlanLowering.h"
@@ -71,7 +71,7 @@ public:
       const uint32_t again = x.addOp(0, kShortPriority, 0, -chunk.unitBegin);
       for (uint32_t op : later)
         x.addEdge(op, again);
-      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later entries could pass it before the image is complete
+      for (uint32_t c : chunk.cells) // W follows its B. If B has no work, later instructions could pass it before the image is complete
         x.addEdge(again, (x.hasWork(c, TaskKind::Backward) ? x.cells[c].backward : x.cells[c].weights).begin);
     }
   }
@@ -423,7 +423,7 @@ private:
     return op;
   }
 
-  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no entry adds. It runs
+  /// Decides before sums exist: it reads bytes that the load of the scalars clears and to which no instruction adds. It runs
   /// on the updates' queue, so that a snapshot that delays it delays nothing else.
   uint32_t decideFirst(uint32_t d) {
     const uint32_t op = addDecision(d, kUpdate, /*first=*/true);
@@ -449,7 +449,7 @@ private:
     return updates;
   }
 
-  /// Returns the predecessors of the ops that write a group's next version: its norm, and every entry of the device
+  /// Returns the predecessors of the ops that write a group's next version: its norm, and every instruction of the device
   /// that reads the present version in its home buffer.
   std::vector<uint32_t> beforeVersionOne(const GroupState &h, uint32_t d, uint32_t norm) {
     std::vector<uint32_t> before{norm};

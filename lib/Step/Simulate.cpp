@@ -1,9 +1,9 @@
-// List scheduling on a simulated clock. The global list is the order in which entries start.
+// List scheduling on a simulated clock. The global list is the order in which instructions start.
 //
-// A queue of a device executes one entry at a time. A transfer or a collective needs the queues of all its halves at
-// the same time. An entry starts when the results of its predecessors are available, so the step can run in this order
-// without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in progress.
-// Latency does not occupy a queue.
+// A queue of a device executes one instruction at a time. A transfer or a collective needs the queues of all its halves
+// at the same time. An instruction starts when the results of its predecessors are available, so the step can run in
+// this order without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in
+// progress. Latency does not occupy a queue.
 
 #include "MinHeap.h"
 #include "PlanLowering.h"
@@ -411,7 +411,7 @@ private:
     default:
       break;
     }
-    return "entry on " + x.plan.devices[instruction.id].name;
+    return "instruction on " + x.plan.devices[instruction.id].name;
   }
 
   /// Follows unfinished predecessors until one is repeated.

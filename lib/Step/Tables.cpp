@@ -40,7 +40,7 @@ bool LoweringTables::functionHas(uint32_t function, bundle::ArgumentKind kind, u
   if (!hasFunctions)
     return true;
   if (function >= functionSlots.size())
-    return function == UINT32_MAX; // a part of a split backward that is not in this library: assume that all slots exist
+    return function == UINT32_MAX; // a part of a split backward that is not in this library: assume that all arguments exist
   const uint64_t key = static_cast<uint64_t>(kind) << 32 | index;
   return std::binary_search(functionSlots[function].begin(), functionSlots[function].end(), key);
 }

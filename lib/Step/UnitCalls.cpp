@@ -1,4 +1,4 @@
-// The slots of unit functions and their operands, computed once per model for planning and for programs.
+// The arguments of unit functions and their operands, computed once per model for planning and for programs.
 
 #include "CellTemplates.h"
 #include "PlanLowering.h"
@@ -29,7 +29,7 @@ public:
   UnitCallBuilder(const LoweringTables &tables, int32_t u, UnitTask task, const Segment *segment = nullptr)
       : tables(tables), summary(tables.summary), unit(summary.units(u)), u(static_cast<uint32_t>(u)), task(task), segment(segment),
         forward(task == UnitTask::Forward || task == UnitTask::Recompute) {
-    call.function = segment ? segment->functions(0) : unitFunction(summary, u, task).function(); // bodies of other devices have the same slots
+    call.function = segment ? segment->functions(0) : unitFunction(summary, u, task).function(); // functions of other devices have the same arguments
   }
 
   UnitCall run() {

@@ -1,5 +1,5 @@
-// Entries of ops: the operation of each device, and its regions. Calls of cells are added after memory is planned: see
-// CellCalls.cpp.
+// Instructions of ops: the operation of each device, and its regions. Calls of cells are added after memory is planned:
+// see CellCalls.cpp.
 
 #include "PlanLowering.h"
 
@@ -146,7 +146,7 @@ private:
   const uint32_t device;
 };
 
-/// Adds calls that access only state. They belong to the entry added last.
+/// Adds calls that access only state. They belong to the instruction added last.
 class StateCalls {
 public:
   explicit StateCalls(PlanLowering &x) : x(x) {}
@@ -204,7 +204,7 @@ private:
       }
   }
 
-  /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears and to which no entry
+  /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears and to which no instruction
   ///   adds
   void decide(uint32_t device, bool first) {
     x.addCall(x.summary.clip_and_check_function(), -1, 1, 0);

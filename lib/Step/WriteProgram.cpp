@@ -1,5 +1,5 @@
-// Converts one device's arrays of the step graph to a bundle::Program. Calls list every slot that a function could
-// have; only the slots of the body are bound.
+// Converts one device's arrays of the step graph to a bundle::Program. Calls list every argument that a function could
+// have; only the arguments of the function are bound.
 #include "zorse/Step/WriteProgram.h"
 
 #include "ArgumentBindings.h"
@@ -54,7 +54,7 @@ struct Writer {
 
   Status call(const Call &call, bundle::Call *out) {
     if (call.function >= static_cast<uint32_t>(functions.functions_size()))
-      return userError("the step calls body " + std::to_string(call.function) + " of unit " + std::to_string(call.unit) + ", and there are " +
+      return userError("the step calls function " + std::to_string(call.function) + " of unit " + std::to_string(call.unit) + ", and there are " +
                        std::to_string(functions.functions_size()));
     out->set_function(call.function);
     out->set_unit(call.unit);
@@ -68,7 +68,7 @@ struct Writer {
         if (graph.arguments[i].kind == wanted.kind() && graph.arguments[i].index == wanted.index())
           found = &graph.arguments[i];
       if (!found)
-        return userError("body '" + function.name() + "' has a slot " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' +
+        return userError("function '" + function.name() + "' has an argument " + bundle::ArgumentKind_Name(wanted.kind()) + ' ' +
                          std::to_string(wanted.index()) + " for which the step has no buffer (unit " + std::to_string(call.unit) + ')');
       bundle::Region region;
       bundle::Value value;

@@ -71,7 +71,8 @@ uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::Element
   return UINT32_MAX;
 }
 
-/// If one body cannot add all terms, two intermediate sums alternate as the first term of the next.
+/// If one function cannot add all terms, two intermediate sums alternate as the first term of the
+/// next.
 static uint64_t partCount(const bundle::ModelSummary &summary, bundle::ElementType type, uint64_t terms) {
   return terms <= maxTerms(summary, type) ? terms : terms + 2;
 }

@@ -1,4 +1,4 @@
-// Assigns bodies of a target to the summary's functions.
+// Assigns compiled functions of a target to the summary's functions.
 #include "zorse/Units/Units.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"

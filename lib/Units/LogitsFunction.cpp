@@ -148,7 +148,7 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   func::ReturnOp::create(
       builder, forward.getLoc(),
       ValueRange{ReshapeOp::create(builder, forward.getLoc(), picked, ArrayRef<int64_t>{ShapedType::kDynamic, logits.getDimSize(2)})});
-  // Arguments without uses, such as labels, are not slots of the body.
+  // Arguments without uses, such as labels, are not arguments of the compiled function.
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
     unused[argument.getArgNumber()] = argument.use_empty();

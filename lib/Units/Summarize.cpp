@@ -67,8 +67,8 @@ int64_t packedBytesPerRow(func::FuncOp function, ArgumentKind kind) {
   return bytes;
 }
 
-/// Returns the positions of the arguments (or results) of a function that are slots of a kind, by
-/// slot index.
+/// Returns the positions of the arguments (or results) of a function with an argument attribute of
+/// a kind, by argument index.
 SmallVector<unsigned> placesOf(func::FuncOp function, ArgumentKind kind, bool results) {
   SmallVector<unsigned> places;
   for (unsigned i = 0; i < (results ? function.getNumResults() : function.getNumArguments()); ++i)

@@ -1,4 +1,4 @@
-// Computes the required contents of slots and transfers from plan and summary, once for every call
+// Computes the required contents of arguments and transfers from plan and summary, once for every call
 // before the replay.
 #include "Logical.h"
 
@@ -272,7 +272,7 @@ const std::vector<UnitArgument> &UnitArguments::of(const bundle::Call &call) {
 
 namespace {
 
-/// The slots of one call.
+/// The arguments of one call.
 class CallArguments {
 public:
   CallArguments(Device &device, const bundle::Instruction &instruction, const bundle::Call &call)
@@ -281,7 +281,7 @@ public:
 
   int size() const { return bindings.size(); }
 
-  /// \param unit  the required content of the slot of a unit function; null: the call has no unit
+  /// \param unit  the required content of the argument of a unit function; null: the call has no unit
   /// \param out   in: the value of the unit function; completed
   bool find(int index, const UnitArgument *unit, Logical &out) const {
     const auto &argument = function.arguments(index);
@@ -331,7 +331,7 @@ private:
 
   bool fail(const bundle::FunctionArgument &argument, Code code, const std::string &message) const {
     return device.report(code, instruction.id(),
-                         device.where(instruction) + ": slot '" + argument.name() + "' of '" + function.name() + "' " + message);
+                         device.where(instruction) + ": argument '" + argument.name() + "' of '" + function.name() + "' " + message);
   }
 
   bool isCopyOfCast(const bundle::FunctionArgument &argument) const {

@@ -18,7 +18,7 @@ std::string SymbolicExecution::held(const Content &content) const {
   }
   if (content.writer < 0)
     return text + " as loaded before the step";
-  return text + ", left by entry " + std::to_string(program.instructions(content.writer).id()) + ", " +
+  return text + ", left by instruction " + std::to_string(program.instructions(content.writer).id()) + ", " +
          device.describe(program.instructions(content.writer));
 }
 
@@ -219,7 +219,7 @@ bool SymbolicExecution::accumulateBytes(const IntervalRange &range, const Conten
     writeBytes(range, content);
     return true;
   }
-  auto adds = [&] { return "adds to " + (argument ? "slot '" + argument->name() + "'" : std::string("this device's sums")); };
+  auto adds = [&] { return "adds to " + (argument ? "argument '" + argument->name() + "'" : std::string("this device's sums")); };
   bool good = true, whole = true;
   taking.clear();
   const Intervals intervals = exactly(range);

@@ -1,5 +1,5 @@
-// Checks direct transfers between GPUs, on the queue of kind DIRECT: participants, memories, and
-// the buffers in which terms of sums arrive.
+// Checks direct transfers between GPUs, on the queue of kind DEVICE_TO_DEVICE: participants,
+// memories, and the buffers in which terms of sums arrive.
 #include "Device.h"
 
 using namespace zorse;
@@ -20,14 +20,14 @@ bool contains(const google::protobuf::RepeatedField<uint32_t> &list, uint32_t de
 
 } // namespace
 
-/// Checks the device memory for `terms` terms, `stride` bytes apart, and for two more if no body
-/// adds that many.
+/// Checks the device memory for `terms` terms, `stride` bytes apart, and for two more if no
+/// function adds that many.
 bool Device::checkParts(const bundle::Instruction &instruction, const bundle::Region &parts, bundle::ElementType type, int64_t terms,
                         int64_t stride) {
   const int64_t id = int64_t(instruction.id());
   const uint32_t max = model.maxTerms(type);
   if (max < 2)
-    return report(Code::Unsupported, id, where(instruction) + ": no body adds the terms of direct transfers");
+    return report(Code::Unsupported, id, where(instruction) + ": no function adds the terms of direct transfers");
   const int64_t bytes = product(terms <= int64_t(max) ? terms : terms + 2, stride);
   if (bytes < 0 || int64_t(parts.bytes()) != bytes)
     return report(Code::Size, id,
@@ -49,7 +49,7 @@ bool Device::checkDirect(int index) {
   else if (instruction.has_receive())
     members = {program.device(), instruction.receive().peer()};
   if (members.empty())
-    return report(Code::Task, id, where(instruction) + ": is on a queue of kind DIRECT, which is for transfers and collectives");
+    return report(Code::Task, id, where(instruction) + ": is on a queue of kind DEVICE_TO_DEVICE, which is for transfers and collectives");
   for (uint32_t member : members)
     if (groupOf(member) < 0 || groupOf(member) != groupOf(program.device()))
       return report(Code::Reach, id,
@@ -87,7 +87,7 @@ bool Device::checkDirect(int index) {
       terms = std::max(terms, int64_t(holdersOf(runs, {program.device(), run.begin, run.end}).size()));
       arguments = arguments && (terms < 2 || aligned(reduce.shard().offset() + uint64_t(run.place * size)));
     }
-    const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of a slot
+    const bool rounds = reduce.chunk() < largest; // every round then begins at the alignment of an argument
     if (reduce.chunk() < (largest ? 1 : 0) || reduce.chunk() > kMaxSize || (rounds && product(reduce.chunk(), size) % kPartAlignment))
       return report(Code::Malformed, id,
                     where(instruction) + ": rounds of " + std::to_string(reduce.chunk()) + " elements: expects as many as the largest shard has, " +

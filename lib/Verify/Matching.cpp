@@ -140,7 +140,7 @@ private:
   void fail(Code code, int32_t on, int64_t instruction, const std::string &message) { findings.push_back({code, on, instruction, message}); }
   void failHalf(Code code, const ParticipantRecord &record, const std::string &message) {
     fail(code, int32_t(record.device), record.id,
-         "entry " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
+         "instruction " + std::to_string(record.id) + ", " + describe(record) + " on " + device(record.device) + ": " + message);
   }
 
   void collectOwners() {
@@ -194,7 +194,7 @@ private:
       if (count != 2 || !send || !receive)
         return failHalf(Code::Unmatched, first,
                         count == 1 ? "has no other half: expects one on " + device(first.peer)
-                                   : "expects one send and one receive under this id, found " + std::to_string(count) + " entries");
+                                   : "expects one send and one receive under this id, found " + std::to_string(count) + " instructions");
       if (send->peer != receive->device || receive->peer != send->device)
         return failHalf(Code::Unmatched, *send,
                         "goes to " + device(send->peer) + ", but " + device(receive->device) + " receives it from " + device(receive->peer));
@@ -386,7 +386,7 @@ private:
       for (int64_t instruction : result.reports)
         if (++reports > 1)
           fail(Code::Report, result.device, instruction,
-               "entry " + std::to_string(instruction) + " is a second report of the step, expects one on one device");
+               "instruction " + std::to_string(instruction) + " is a second report of the step, expects one on one device");
       training = training || result.reportsTraining;
       evaluation = evaluation || result.reportsEvaluation;
     }

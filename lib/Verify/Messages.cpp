@@ -180,5 +180,5 @@ std::string Device::describe(const bundle::Instruction &instruction) const {
 }
 
 std::string Device::where(const bundle::Instruction &instruction) const {
-  return "entry " + std::to_string(instruction.id()) + ", " + describe(instruction) + " on " + deviceName(program.device());
+  return "instruction " + std::to_string(instruction.id()) + ", " + describe(instruction) + " on " + deviceName(program.device());
 }

@@ -109,7 +109,7 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   if (!checkGroups(findings))
     return false;
   if (copies && summary.cast_function() >= uint32_t(functions.functions_size()))
-    return fail("body " + std::to_string(summary.cast_function()) + " of " + std::to_string(functions.functions_size()) +
+    return fail("function " + std::to_string(summary.cast_function()) + " of " + std::to_string(functions.functions_size()) +
                 ", which casts, does not exist");
   if (!checkScale(findings))
     return false;
@@ -130,7 +130,7 @@ bool Model::checkSummary(std::vector<Finding> &findings) {
   for (uint32_t function : {summary.update_function_decay(), summary.update_function_plain(), summary.update_function_statistics(),
                             summary.norm_function(), summary.sum_loss_function(), summary.clip_and_check_function()})
     if (function >= uint32_t(functions.functions_size()))
-      return fail("body " + std::to_string(function) + " of " + std::to_string(functions.functions_size()) + " does not exist");
+      return fail("function " + std::to_string(function) + " of " + std::to_string(functions.functions_size()) + " does not exist");
   return placeParameters(findings);
 }
 
@@ -172,7 +172,7 @@ bool Model::checkScale(std::vector<Finding> &findings) const {
                                      std::to_string(summary.training().loss_scale_interval()) +
                                      " steps: expects a power of two, at least 1, and at least one step");
   if (summary.scale_loss_gradient_function() >= uint32_t(functions.functions_size()))
-    return failSummary(findings, "body " + std::to_string(summary.scale_loss_gradient_function()) + " of " +
+    return failSummary(findings, "function " + std::to_string(summary.scale_loss_gradient_function()) + " of " +
                                      std::to_string(functions.functions_size()) + ", which scales, does not exist");
   return true;
 }
@@ -186,7 +186,7 @@ bool Model::findRepeated(std::vector<Finding> &findings) {
     if (extentBytes(classOf(summary.units(int(last))).saved_bytes(), 1) <= 0)
       continue;
     if (repeatedFunction(cell, last) >= uint32_t(functions.functions_size()))
-      return failSummary(findings, "no body recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
+      return failSummary(findings, "no function recomputes the saved block of unit '" + summary.units(int(last)).name() + "', as the plan requires");
     repeated[last] = true;
   }
   return true;
@@ -211,7 +211,7 @@ bool Model::placeParameters(std::vector<Finding> &findings) {
   return true;
 }
 
-/// Checks the bodies that add terms. Every type has one for each number of terms from 2 to the
+/// Checks the functions that add terms. Every type has one for each number of terms from 2 to the
 /// maximum, with the terms in order and one element of each per row.
 bool Model::checkSums(std::vector<Finding> &findings) {
   auto fail = [&](const bundle::SumFunction &sum, const std::string &what) {
@@ -223,7 +223,7 @@ bool Model::checkSums(std::vector<Finding> &findings) {
     const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
     if (!elementSize(sum.type()) || sum.num_contributions() != before + 1 || sum.num_contributions() > kMaxTerms ||
         sum.function() >= uint32_t(functions.functions_size()))
-      return fail(sum, "has an impossible type, number of terms or body");
+      return fail(sum, "has an impossible type, number of terms or function");
     last[sum.type()] = sum.num_contributions();
     const auto &arguments = functions.functions(int(sum.function())).arguments();
     bool good = arguments.size() == int(sum.num_contributions()) + 1;
@@ -234,7 +234,7 @@ bool Model::checkSums(std::vector<Finding> &findings) {
              arguments[s].bytes().fixed() == 0 && arguments[s].bytes().per_row() == elementSize(sum.type());
     }
     if (!good)
-      return fail(sum, "has another body: expects its terms in their order, then the sum");
+      return fail(sum, "has another function: expects its terms in their order, then the sum");
   }
   return true;
 }
@@ -252,7 +252,7 @@ bool Model::checkArguments(std::vector<Finding> &findings) const {
           (argument.kind() != bundle::WORKSPACE && !seen.insert({argument.kind(), argument.index()}).second)) {
         findings.push_back(
             {Code::Malformed, -1, -1,
-             "body '" + function.name() + "': slot '" + argument.name() + "' has an impossible kind, mode or size, or is listed twice"});
+             "function '" + function.name() + "': argument '" + argument.name() + "' has an impossible kind, mode or size, or is listed twice"});
         return false;
       }
   }
@@ -288,8 +288,8 @@ bool Model::checkUnitFunctions(std::vector<Finding> &findings) const {
       for (const auto &argument : functions.functions(int(function)).arguments())
         if (const auto &unit = summary.units(int(u)); !allowed(argument)) {
           findings.push_back({Code::Malformed, -1, -1,
-                              "body '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': slot '" + argument.name() +
-                                  "' has a kind or mode that unit functions do not have"});
+                              "function '" + functions.functions(int(function)).name() + "' of unit '" + unit.name() + "': argument '" +
+                                  argument.name() + "' has a kind or mode that unit functions do not have"});
           return false;
         }
   return true;
@@ -313,7 +313,7 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
       for (const auto &argument : functions.functions(int(functionOf(unit, Function::RECOMPUTE))).arguments())
         if (argument.mode() != bundle::READ && argument.kind() != bundle::WORKSPACE &&
             (argument.kind() != bundle::SAVED || argument.mode() != bundle::WRITE))
-          return fail("the body that recomputes its saved block changes slot '" + argument.name() + "', too");
+          return fail("the function that recomputes its saved block changes argument '" + argument.name() + "', too");
     if (has(functionOf(unit, Function::FORWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1) ||
         has(functionOf(unit, Function::BACKWARD), bundle::SAVED_FOR_WEIGHT_GRAD, -1))
       return fail("only the parts of a split backward have a deferred block");
@@ -325,18 +325,18 @@ bool Model::checkParts(std::vector<Finding> &findings) const {
     for (const auto &argument : functions.functions(int(functionOf(unit, Function::BACKWARD))).arguments())
       if ((argument.kind() == bundle::PARAMETER_GRADIENT && !has(weights, argument.kind(), argument.index())) ||
           (argument.kind() == bundle::BOUNDARY_IN_GRADIENT && !has(inputs, argument.kind(), argument.index())))
-        return fail("slot '" + argument.name() + "' of its backward is in neither part");
+        return fail("argument '" + argument.name() + "' of its backward is in neither part");
   }
   return true;
 }
 
-/// The other bodies must have the slots through which the replay follows the commit.
+/// The other functions must have the arguments through which the replay follows the commit.
 bool Model::checkCommit(std::vector<Finding> &findings) const {
   auto needs = [&](uint32_t index, bundle::ArgumentKind kind, uint32_t position, std::initializer_list<bundle::AccessMode> modes, const char *what) {
     for (const auto &argument : functions.functions(int(index)).arguments())
       if (argument.kind() == kind && argument.index() == position && std::find(modes.begin(), modes.end(), argument.mode()) != modes.end())
         return true;
-    findings.push_back({Code::Malformed, -1, -1, "body '" + functions.functions(int(index)).name() + "' has no slot for " + what});
+    findings.push_back({Code::Malformed, -1, -1, "function '" + functions.functions(int(index)).name() + "' has no argument for " + what});
     return false;
   };
   bool good = true;
@@ -541,7 +541,7 @@ void Model::index() {
       std::vector<uint32_t> called{function};
       if (const auto *segments = segmentsOf(classOf(unit), function))
         for (const auto &segment : *segments)
-          called.push_back(segment.functions(0)); // the bodies of other devices have the same slots
+          called.push_back(segment.functions(0)); // the functions of other devices have the same arguments
       for (uint32_t one : called)
         for (const auto &argument : functions.functions(int(one)).arguments()) {
           if (argument.kind() == bundle::PARAMETER_GRADIENT && argument.index() < uint32_t(unit.parameters_size()))

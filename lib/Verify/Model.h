@@ -1,4 +1,4 @@
-// Summary, bodies and plan, checked once and indexed for the replay. They determine the expected
+// Summary, functions and plan, checked once and indexed for the replay. They determine the expected
 // value of everything.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace zorse::verify {
 /// Larger sizes are refused, so that no sum and no `product` of two sizes overflows 64 bits.
 inline constexpr int64_t kMaxSize = int64_t(1) << 50;
 
-/// Maximum number of terms that one body adds.
+/// Maximum number of terms that one function adds.
 inline constexpr uint32_t kMaxTerms = 64;
 
 /// a * b, or -1 if a factor is negative or the result exceeds kMaxSize.
@@ -50,7 +50,7 @@ struct Range {
 
 class Model {
 public:
-  /// Adds findings without a device if summary, bodies or plan are unusable; no other function may
+  /// Adds findings without a device if summary, functions or plan are unusable; no other function may
   /// be called then.
   Model(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, const PlanView &plan, std::vector<Finding> &findings);
 
@@ -77,7 +77,7 @@ public:
   /// Devices that have a term of the sum; ascending.
   std::vector<uint32_t> contributorsOf(const bundle::Value &sum) const;
 
-  /// Maximum number of terms that one body adds in a type; 0: there is no such body.
+  /// Maximum number of terms that one function adds in a type; 0: there is no such function.
   uint32_t maxTerms(bundle::ElementType type) const {
     uint32_t max = 0;
     for (const auto &sum : summary.sums())
@@ -87,7 +87,7 @@ public:
 
   static constexpr uint32_t kNoFunction = UINT32_MAX;
   const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const { return summary.classes(int(unit.class_id())); }
-  /// The body of one of a unit's functions, or kNoFunction if the summary does not name one.
+  /// The compiled function of one of a unit's functions, or kNoFunction if the summary does not name one.
   uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
     for (const auto &function : classOf(unit).functions())
       if (function.task() == task)
@@ -147,16 +147,16 @@ private:
   bool copies = false, hasStatistics = false; ///< some group has a param_dtype
   std::vector<bool> repeated;                 ///< by unit: some B recomputes only its saved block, without its other results
 
-  /// The body that task F, B or W calls for a unit; kNoFunction: the task does not call one. In a plan that splits the
-  /// backward, B and W have separate bodies if the unit supports it. Otherwise the whole backward belongs to W if only
-  /// parameters have gradients, and to B if not.
+  /// The function that task F, B or W calls for a unit; kNoFunction: the task does not call one. In a plan that splits
+  /// the backward, B and W have separate functions if the unit supports it. Otherwise the whole backward belongs to W
+  /// if only parameters have gradients, and to B if not.
   uint32_t functionOf(uint32_t unit, bundle::Compute::Task task) const;
-  /// The body that B of a cell with recomputation calls first for a unit: the forward body or, for the last unit, the
-  /// body that computes only the saved block. kNoFunction: nothing is saved, so there is no such call.
+  /// The function that B of a cell with recomputation calls first for a unit: the forward function or, for the last
+  /// unit, the function that computes only the saved block. kNoFunction: nothing is saved, so there is no such call.
   uint32_t repeatedFunction(const PlanView::Cell &cell, uint32_t unit) const;
   /// Whether B of a cell begins by recomputing its F.
   bool recomputes(const PlanView::Cell &cell) const { return cell.recompute && hasWork(cell, bundle::Compute::B); }
-  /// The bodies of a unit that tasks of the plan may call.
+  /// The functions of a unit that tasks of the plan may call.
   std::vector<uint32_t> functionsOf(uint32_t unit) const;
   bool checkSummary(std::vector<Finding> &findings);
   bool checkGroups(std::vector<Finding> &findings);

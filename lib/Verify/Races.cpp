@@ -1,10 +1,10 @@
 // Detects races with vector clocks. The device's own queues and waits must order conflicting
 // accesses; the order on other devices may change.
 //
-// Every entry of two steps has a clock: for each queue, the number of its entries that have
-// certainly finished when this entry starts. For every interval of bytes, the check stores the last
+// Every instruction of two steps has a clock: for each queue, the number of its instructions that have
+// certainly finished when this instruction starts. For every interval of bytes, the check stores the last
 // write and, per queue, the last read, as positions in the queues. An access compares these
-// positions with its entry's clock. Earlier accesses need no comparison, because they are ordered
+// positions with its instruction's clock. Earlier accesses need no comparison, because they are ordered
 // before the stored ones.
 #include "Device.h"
 
@@ -13,14 +13,14 @@ using namespace zorse::verify;
 
 namespace {
 
-/// Bytes that an entry accesses, by the number of their place.
+/// Bytes that an instruction accesses, by the number of their place.
 struct Touch {
   int64_t begin; ///< address, the sort key
   uint32_t place;
   bool write;
 };
 
-/// The accesses of all entries, in program order.
+/// The accesses of all instructions, in program order.
 class Touches {
 public:
   explicit Touches(Device &device)
@@ -146,7 +146,7 @@ private:
   }
 };
 
-/// Bytes that an entry accesses. Adjacent bytes that one call accesses in the same way are joined.
+/// Bytes that an instruction accesses. Adjacent bytes that one call accesses in the same way are joined.
 struct Access {
   int64_t begin, end; ///< addresses
   Intervals intervals;
@@ -183,11 +183,11 @@ private:
   const uint32_t queues, instructions;
   const std::vector<uint32_t> &bound;
   Touches touches;
-  std::vector<uint32_t> ends;         ///< end indices in `touches`, by call and by entry
-  std::unique_ptr<Access[]> accesses; ///< accesses of all entries
-  std::vector<uint32_t> firstAccess;  ///< by entry, with an end element
-  std::vector<uint32_t> clocks;       ///< by entry of both steps and queue
-  uint32_t reportedFor = ~0u;         ///< the entry of the conflicts in `reported`, which are (queue, position) of earlier entries
+  std::vector<uint32_t> ends;         ///< end indices in `touches`, by call and by instruction
+  std::unique_ptr<Access[]> accesses; ///< accesses of all instructions
+  std::vector<uint32_t> firstAccess;  ///< by instruction, with an end element
+  std::vector<uint32_t> clocks;       ///< by instruction of both steps and queue
+  uint32_t reportedFor = ~0u;         ///< the instruction of the conflicts in `reported`, which are (queue, position) of earlier instructions
   std::vector<std::pair<uint32_t, uint32_t>> reported;
 
   const bundle::Instruction &instructionAt(uint32_t event) const {
@@ -251,7 +251,7 @@ private:
     addresses.finish(uint32_t(program.arenas_size()));
   }
 
-  /// Computes the accesses of each entry. Two slots of one call must not overlap if one is written.
+  /// Computes the accesses of each instruction. Two arguments of one call must not overlap if one is written.
   void collectAccesses() {
     const AddressIntervals &addresses = device.getAddresses();
     accesses.reset(new Access[touches.list.size()]);
@@ -293,7 +293,7 @@ private:
       const bool write = touch->write;
       if (range.begin < (write ? end : writtenEnd))
         device.report(Code::Alias, instruction.id(),
-                      device.where(instruction) + ": two slots of '" + function.name() + "' overlap at byte " +
+                      device.where(instruction) + ": two arguments of '" + function.name() + "' overlap at byte " +
                           std::to_string(offsetOf(range.begin)) + " of arena " + std::to_string(arenaOf(range.begin)) + " and one is written");
       end = std::max(end, range.end);
       if (write)
@@ -308,8 +308,9 @@ private:
     return next;
   }
 
-  /// Removes repeated accesses from [begin, end) of another call of the entry, and returns the new end. Calls of an
-  /// entry share scalars and workspace; accesses that the first call makes in the same way need no second check.
+  /// Removes repeated accesses from [begin, end) of another call of the instruction, and returns the new end. Calls of
+  /// an instruction share scalars and workspace; accesses that the first call makes in the same way need no second
+  /// check.
   static Access *withoutRepeated(const Access *first, const Access *firstEnd, Access *begin, Access *end) {
     Access *kept = begin;
     for (const Access *access = begin; access < end; ++access) {
@@ -345,7 +346,7 @@ private:
   }
 
   void conflict(uint32_t event, const Access &access, uint32_t earlierQueue, uint32_t earlierPlace, bool earlierWrites) {
-    // Two entries have one finding, independent of the number of common bytes.
+    // Two instructions have one finding, independent of the number of common bytes.
     if (event != reportedFor)
       reported.clear();
     reportedFor = event;
@@ -358,14 +359,14 @@ private:
     const auto &other = program.instructions(int(list[(earlierPlace - 1) % list.size()]));
     device.report(Code::Race, instruction.id(),
                   device.where(instruction) + (access.write ? " writes" : " reads") + " bytes " + std::to_string(offsetOf(access.begin)) + "-" +
-                      std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while entry " +
+                      std::to_string(offsetOf(access.end)) + " of arena " + std::to_string(arenaOf(access.begin)) + " while instruction " +
                       std::to_string(other.id()) + ", " + device.describe(other) +
                       (earlierWrites ? ", may still write them" : ", may still read them") +
                       (earlierStep != (event >= instructions) ? " in the step before" : "") + ": expects a wait, or the same queue");
   }
 
-  /// Entries of one step that race do so in every step. Only the second step is therefore compared,
-  /// with itself and with the first. An entry never conflicts with itself, because its clock
+  /// Instructions of one step that race do so in every step. Only the second step is therefore compared,
+  /// with itself and with the first. An instruction never conflicts with itself, because its clock
   /// includes it.
   template <unsigned Queues> void replay() {
     std::vector<LastAccess<Queues>> memory(device.getAddresses().count());

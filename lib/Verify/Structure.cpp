@@ -80,8 +80,8 @@ bool Device::checkRuns(const bundle::Collective &collective, int64_t instruction
   return true;
 }
 
-/// Whether the host computes the entry. Updates run on the processor with their state in its memory; all other compute
-/// runs on the device.
+/// Whether the host computes the instruction. Updates run on the processor with their state in its memory; all other
+/// compute runs on the device.
 bool Device::isByHost(int index) const {
   const bundle::Compute &compute = program.instructions(index).compute();
   if (compute.task() != bundle::Compute::UPDATE_GROUP)
@@ -98,7 +98,7 @@ bool Device::isByHost(int index) const {
 bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Call &call, bool byHost) {
   int64_t id = instruction.id();
   if (call.function() >= uint32_t(model.functions.functions_size()))
-    return report(Code::Malformed, id, where(instruction) + ": body " + std::to_string(call.function()) + " does not exist");
+    return report(Code::Malformed, id, where(instruction) + ": function " + std::to_string(call.function()) + " does not exist");
   const auto &function = model.functions.functions(int(call.function()));
   if (call.unit() < -1 || call.unit() >= model.summary.units_size())
     return report(Code::Malformed, id, where(instruction) + ": unit " + std::to_string(call.unit()) + " does not exist");
@@ -108,15 +108,16 @@ bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Cal
   const bundle::ArgumentBindings bindings(program, call);
   if (bindings.size() != function.arguments_size())
     return report(Code::Malformed, id,
-                  where(instruction) + ": body '" + function.name() + "' has " + std::to_string(function.arguments_size()) +
-                      " slots, the call binds " + std::to_string(bindings.size()));
+                  where(instruction) + ": function '" + function.name() + "' has " + std::to_string(function.arguments_size()) +
+                      " arguments, the call binds " + std::to_string(bindings.size()));
   if (!bindings.complete())
-    return report(Code::Malformed, id, where(instruction) + ": binds a slot of '" + function.name() + "' to a region or a value that does not exist");
+    return report(Code::Malformed, id,
+                  where(instruction) + ": binds an argument of '" + function.name() + "' to a region or a value that does not exist");
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &argument = function.arguments(s);
     const bundle::ArgumentBinding binding = bindings[s];
     const bundle::Region &region = binding.region;
-    auto what = [&] { return where(instruction) + ": slot '" + argument.name() + "' of '" + function.name() + "'"; };
+    auto what = [&] { return where(instruction) + ": argument '" + argument.name() + "' of '" + function.name() + "'"; };
     if (!checkRegion(region, &instruction, argument.name(), /*mayBeAbsent=*/true))
       return false;
     int64_t expected = extentBytes(argument.bytes(), call.rows());
@@ -132,7 +133,7 @@ bool Device::checkCall(const bundle::Instruction &instruction, const bundle::Cal
     if (region.bytes() && (program.arenas(int(region.arena())).kind() == bundle::DEVICE) == byHost)
       return report(Code::Reach, id,
                     what() + " is bound to memory of the " +
-                        (byHost ? "device, expects the host's, where its first slot is" : "host, expects the device's"));
+                        (byHost ? "device, expects the host's, where its first argument is" : "host, expects the device's"));
     uint32_t &place = placeOfRegion[bindings.regionNumber(s)];
     if (region.bytes() && place == AddressIntervals::kAbsent)
       place = addresses.number(addressOf(region.arena(), region.offset()), addressOf(region.arena(), region.offset() + region.bytes()));
@@ -192,7 +193,7 @@ bool Device::checkInstruction(int index) {
   case bundle::Instruction::kReadMetrics:
     return checkRegion(instruction.read_metrics().region(), &instruction, at);
   default:
-    return report(Code::Malformed, id, place() + ": an entry without a kind");
+    return report(Code::Malformed, id, place() + ": an instruction without a kind");
   }
 }
 
@@ -204,7 +205,7 @@ bool Device::checkOrder() {
     const auto &instruction = program.instructions(e);
     if (int64_t(instruction.id()) <= last)
       return report(Code::Order, instruction.id(),
-                    where(instruction) + ": follows entry " + std::to_string(last) + " in the program, expects ascending ids");
+                    where(instruction) + ": follows instruction " + std::to_string(last) + " in the program, expects ascending ids");
     last = instruction.id();
     if (instruction.queue() >= uint32_t(program.queues_size()))
       return report(Code::Malformed, instruction.id(),
@@ -217,8 +218,8 @@ bool Device::checkOrder() {
     position[e] = uint32_t(queueInstructions[instruction.queue()].size());
     queueInstructions[instruction.queue()].push_back(uint32_t(e));
   }
-  // An entry may wait only for earlier entries of the list, or for the previous step. The earliest
-  // unfinished entry can then always run.
+  // An instruction may wait only for earlier instructions of the list, or for the previous step. The earliest
+  // unfinished instruction can then always run.
   for (int e = 0; e < program.instructions_size(); ++e) {
     const auto &instruction = program.instructions(e);
     for (const auto &wait : instruction.waits()) {
@@ -230,7 +231,7 @@ bool Device::checkOrder() {
       uint32_t target = queueInstructions[wait.queue()][wait.position()];
       if (!wait.previous_step() && target >= uint32_t(e))
         return report(Code::Order, instruction.id(),
-                      what() + ", entry " + std::to_string(program.instructions(int(target)).id()) +
+                      what() + ", instruction " + std::to_string(program.instructions(int(target)).id()) +
                           ", which is not earlier in the list: a deadlock");
     }
   }
@@ -297,6 +298,6 @@ bool Device::checkStructure() {
                                                                                                  : !checkNoParts(program.instructions(e))))
       return false;
   if (std::count_if(program.queues().begin(), program.queues().end(), [](const auto &queue) { return queue.kind() == bundle::DEVICE_TO_DEVICE; }) > 1)
-    return report(Code::Launch, -1, "has two queues of kind DIRECT: their launches are not ordered");
+    return report(Code::Launch, -1, "has two queues of kind DEVICE_TO_DEVICE: their launches are not ordered");
   return true;
 }

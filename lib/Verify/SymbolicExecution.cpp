@@ -10,7 +10,7 @@ void SymbolicExecution::call(const bundle::Call &call) {
   const bundle::ArgumentBindings bindings(program, call);
   nextArgument += size_t(bindings.size());
 
-  // Reads come first: slots of one call do not overlap if one is written.
+  // Reads come first: arguments of one call do not overlap if one is written.
   for (int s = 0; s < bindings.size(); ++s) {
     const auto &argument = function.arguments(s);
     if (argument.kind() == bundle::WORKSPACE || numbers[s] == AddressIntervals::kAbsent ||
@@ -202,8 +202,8 @@ void SymbolicExecution::copyScalars(const IntervalRange &from, const IntervalRan
   leave(Block::seedsBegin, Block::scalarsEnd, scaled ? 2 : 0);
 }
 
-/// Computes the logical values of all slots and transfers, once for all steps. Returns false after any finding; sizes
-/// are then unreliable.
+/// Computes the logical values of all arguments and transfers, once for all steps. Returns false after any finding;
+/// sizes are then unreliable.
 bool SymbolicExecution::prepare() {
   bool good = true;
   UnitArguments units(model);

@@ -5,7 +5,7 @@
 // the same bytes. Data from other devices is assumed to be the declared value; the sender's replay
 // verifies that.
 //
-//   SymbolicExecution.cpp         entries: values that are read, written and accumulated
+//   SymbolicExecution.cpp         instructions: values that are read, written and accumulated
 //   Contents.cpp       contents of bytes: reading, writing, adding
 //   Contributions.cpp  required contributions of an accumulator when it is read
 #pragma once
@@ -59,7 +59,7 @@ struct Content {
   int64_t delta = 0;
   int64_t begin = 0, end = 0;                          ///< samples of saved blocks
   uint32_t list = 0;                                   ///< index of an accumulator's contributions
-  int32_t writer = kLoaded;                            ///< entry index
+  int32_t writer = kLoaded;                            ///< instruction index
   static constexpr int32_t kLoaded = -1, kNobody = -2; ///< before the step; never written
 };
 
@@ -93,10 +93,10 @@ private:
   std::vector<ContributionList> lists;
   std::vector<std::vector<Range>> rowsOfUnit;
   std::vector<Logical> arguments;   ///< of all calls, in the order of `bound`
-  std::vector<Logical> transfers;   ///< of all other entries
-  std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by entry
+  std::vector<Logical> transfers;   ///< of all other instructions
+  std::map<int32_t, Logical> terms; ///< the term of a contributor to a reduction, by instruction
   bool evaluating = false;
-  int32_t current = -1; ///< index of the entry being replayed
+  int32_t current = -1; ///< index of the instruction being replayed
   size_t nextArgument = 0, nextTransfer = 0;
   IntervalRange lastBlock, lastScalars[3]; ///< cache of requireScalars: the last block and its bytes before, in and after the decision
   std::vector<uint32_t> taking;            ///< scratch of accumulateBytes
@@ -167,7 +167,7 @@ private:
     return memory.all(intervals,
                       [&](const Content &found) { return !found.list && found.updates == expected.updates && sameValue(found, expected); });
   }
-  /// Requires that the bytes contain the value. Slots of calls mostly read a single parameter.
+  /// Requires that the bytes contain the value. Arguments of calls mostly read a single parameter.
   bool requireArgument(const IntervalRange &range, const Logical &value);
   bool require(const IntervalRange &range, const Logical &value);
   bool requireBytes(const IntervalRange &range, const Content &expected, const Logical &value, int64_t parameter) {
@@ -180,7 +180,7 @@ private:
   bool requireScalars(const IntervalRange &block, bool decided, LossGradientScaling seeds);
   bool requireSums(const IntervalRange &sums, bool global, bool norm, bool loss);
   bool requireNoSums(const IntervalRange &sums);
-  /// \param slot  the accumulator's slot, for messages; null: this device's sums
+  /// \param slot  the accumulator's argument, for messages; null: this device's sums
   bool accumulateBytes(const IntervalRange &range, const Content &expected, const Contribution &contribution, bool overwrite,
                        const bundle::FunctionArgument *argument);
   bool checkGradient(const ContributionList &list, uint32_t parameter);

@@ -10,10 +10,10 @@ namespace {
 
 std::string rangeText(int64_t begin, int64_t end) { return std::to_string(begin) + "-" + std::to_string(end); }
 
-/// Unfinished tasks of cells: the number of calls made so far and the latest entry.
+/// Unfinished tasks of cells: the number of calls made so far and the latest instruction.
 using Begun = std::map<std::pair<int32_t, bundle::Compute::Task>, std::pair<size_t, const bundle::Instruction *>>;
 
-/// Checks one entry.
+/// Checks one instruction.
 class TaskChecker {
 public:
   /// \param expected  memory for the calls of a task
@@ -59,11 +59,11 @@ private:
       fail(Code::Task, std::string("is not in phase ") + text);
   }
 
-  /// Checks that the task calls only allowed bodies that are not unit functions.
+  /// Checks that the task calls only allowed functions that are not unit functions.
   template <typename Allowed> void only(Allowed allowed, const char *text) {
     for (const bundle::Call &call : compute.calls())
       if (call.unit() >= 0 || !allowed(call.function()))
-        return fail(Code::Call, "calls body '" + model.functions.functions(int(call.function())).name() + "', expects " + text);
+        return fail(Code::Call, "calls function '" + model.functions.functions(int(call.function())).name() + "', expects " + text);
   }
   void onlyOne(uint32_t its, const char *text) {
     if (compute.calls_size() != 1)
@@ -106,7 +106,7 @@ private:
   void checkUnitCall(const bundle::Call &call, const Model::UnitCall &its) {
     const auto &unit = model.summary.units(call.unit());
     if (call.function() != its.function)
-      fail(Code::Call, "unit '" + unit.name() + "' is called with body '" + model.functions.functions(int(call.function())).name() + "'");
+      fail(Code::Call, "unit '" + unit.name() + "' is called with function '" + model.functions.functions(int(call.function())).name() + "'");
     if (call.sample_base() != its.samples.begin || call.sample_base() + call.rows() != its.samples.end)
       fail(Code::Call, "unit '" + unit.name() + "' is called for samples " + rangeText(call.sample_base(), call.sample_base() + call.rows()));
     if (call.rng_id_base() != unit.rng_id_base())
@@ -132,7 +132,7 @@ private:
       const auto &function = model.functions.functions(int(call.function()));
       const bundle::Value *parameters = checkArguments(
           call, [&](int s) { return function.arguments(s).kind() == bundle::STATE; },
-          [&](int s) { return "slot '" + function.arguments(s).name() + "' "; });
+          [&](int s) { return "argument '" + function.arguments(s).name() + "' "; });
       if (!parameters)
         fail(Code::Call, "an update without state");
       else if (!statistic && decay != plain && (call.function() == decay ? parameters->end() > decaying : parameters->begin() < decaying))
@@ -151,8 +151,8 @@ private:
       checkArguments(call, [](int) { return true; }, [](int) { return std::string(); });
   }
 
-  /// All slots for which `counts` holds must be of the task's group and of one range. Returns the
-  /// first, or null if there is none.
+  /// All arguments for which `counts` holds must be of the task's group and of one range. Returns
+  /// the first, or null if there is none.
   template <typename Counts, typename Name> const bundle::Value *checkArguments(const bundle::Call &call, Counts counts, Name name) {
     const bundle::Value *first = nullptr;
     const bundle::ArgumentBindings bindings(device.getProgram(), call);
@@ -163,7 +163,7 @@ private:
       if (!first)
         first = &value;
       if (value.id() != uint32_t(compute.group()) || value.begin() != first->begin() || value.end() != first->end())
-        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other slots");
+        fail(Code::Call, name(s) + "declares " + device.describe(value) + ", which differs from the task or the other arguments");
     }
     return first;
   }

@@ -1,5 +1,6 @@
-// Slot bindings of calls, as programs store them: columns of row numbers in the program's tables.
-// All code reads and writes bindings through these classes; no other code depends on the layout.
+// Argument bindings of calls, as programs store them: columns of row numbers in the program's
+// tables. All code reads and writes bindings through these classes; no other code depends on the
+// layout.
 #pragma once
 
 #include "bundle.pb.h"
@@ -9,15 +10,15 @@
 
 namespace zorse::bundle {
 
-/// Binding of one slot. Valid as long as the program's tables.
+/// Binding of one argument. Valid as long as the program's tables.
 struct ArgumentBinding {
   const Region &region;
   const Value &value;
   bool overwrite;
 };
 
-/// Reads the bindings of one call of a program. All slots can be read even if the program is
-/// invalid: a slot with an invalid row number has an empty region or no value.
+/// Reads the bindings of one call of a program. All arguments can be read even if the program is
+/// invalid: an argument with an invalid row number has an empty region or no value.
 class ArgumentBindings {
 public:
   /// \param program, call  kept by reference
@@ -28,13 +29,13 @@ public:
     return {row(program_.regions(), call_.regions(), argument), row(program_.values(), call_.values(), argument),
             argument < call_.overwrites_size() && call_.overwrites(argument)};
   }
-  /// Returns whether every slot has a region and a value of the program.
+  /// Returns whether every argument has a region and a value of the program.
   bool complete() const {
     return call_.values_size() == size() && call_.overwrites_size() <= size() && inside(call_.regions(), program_.regions_size()) &&
            inside(call_.values(), program_.values_size());
   }
-  /// Precondition: complete(). Returns the row number of a slot's region, which is less than the
-  /// number of the program's regions. Slots with equal numbers use the same bytes.
+  /// Precondition: complete(). Returns the row number of an argument's region, which is less than
+  /// the number of the program's regions. Arguments with equal numbers use the same bytes.
   uint32_t regionNumber(int argument) const { return call_.regions(argument); }
 
 private:
@@ -59,7 +60,7 @@ class ArgumentBinder {
 public:
   explicit ArgumentBinder(Program &program) : program_(program) {}
 
-  /// Appends the binding of the next slot of a call.
+  /// Appends the binding of the next argument of a call.
   void bind(Call &call, const Region &region, const Value &value, bool overwrite = false) {
     call.add_regions(row({region.arena(), region.offset(), region.bytes()}, region, regions_, *program_.mutable_regions()));
     call.add_values(row({uint64_t(value.kind()), value.id(), value.cut(), uint64_t(value.begin()), uint64_t(value.end()), value.version()}, value,

@@ -10,7 +10,7 @@
 
 namespace zorse::bundle {
 
-/// What one half of a gather or a reduction says. Valid as long as its entry.
+/// What one half of a gather or a reduction says. Valid as long as its instruction.
 struct Collective {
   using Devices = google::protobuf::RepeatedField<uint32_t>;
 
@@ -47,7 +47,7 @@ struct Collective {
   }
 };
 
-/// Nothing: the entry is another one.
+/// Nothing: the instruction is another one.
 inline std::optional<Collective> collectiveOf(const Instruction &instruction) {
   if (instruction.has_all_gather()) {
     const AllGather &a = instruction.all_gather();
@@ -60,7 +60,7 @@ inline std::optional<Collective> collectiveOf(const Instruction &instruction) {
   return std::nullopt;
 }
 
-/// Devices that have a half of a gather, a reduction or a sum; ascending. None: the entry is another one.
+/// Devices that have a half of a gather, a reduction or a sum; ascending. None: the instruction is another one.
 inline std::vector<uint32_t> participantsOf(const Instruction &instruction) {
   std::vector<uint32_t> devices(instruction.all_reduce().members().begin(), instruction.all_reduce().members().end());
   if (const std::optional<Collective> collective = collectiveOf(instruction))

@@ -118,8 +118,8 @@ int main(int argc, char **argv) {
     }
     length = made->ids;
     if (run == 0)
-      printf("%zu devices, %zu cells, %zu entries, %u ids, %zu slots, step %.6g s\n", plan.devices.size(), plan.cells.size(), made->instructions,
-             made->ids, made->arguments, made->seconds);
+      printf("%zu devices, %zu cells, %zu instructions, %u ids, %zu arguments, step %.6g s\n", plan.devices.size(), plan.cells.size(),
+             made->instructions, made->ids, made->arguments, made->seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   std::sort(processors.begin(), processors.end());

@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
   for (const bundle::CompiledFunction &function : compiled->library.functions()) {
     if (!only.empty() && function.name() != only)
       continue;
-    // Update bodies are called with a number of elements, not of samples.
+    // Update functions are called with a number of elements, not of samples.
     int64_t functionRows = llvm::StringRef(function.name()).starts_with("update") ? 10000000 : rows;
     std::printf("\n%s\n", function.name().c_str());
     std::vector<runtime::DeviceAddress> addresses;

@@ -1,5 +1,5 @@
 // packing: compares arena sizes with the peak of live bytes, for random plans of large models with every schedule and
-// every residency. Memory is reused only if no entry has to wait for it on the simulated clock. Also measures the
+// every residency. Memory is reused only if no instruction has to wait for it on the simulated clock. Also measures the
 // steady-state step time, with steps overlapping as far as waits allow, relative to the same list with separate memory
 // for every buffer.
 //
@@ -26,8 +26,8 @@ namespace {
 constexpr double kMax = 1.03;     ///< times the peak of live bytes
 constexpr double kLongest = 1.01; ///< times the step without sharing of memory
 
-/// Steady-state step time: every entry takes its planned time, queues continue with the next step while others finish
-/// the current one, and at most two steps are in progress.
+/// Steady-state step time: every instruction takes its planned time, queues continue with the next step while others
+/// finish the current one, and at most two steps are in progress.
 double steadyStep(const step::StepGraph &graph) {
   constexpr int kSteps = 8, kCounted = 4; // the last kCounted steps count
   struct Half {

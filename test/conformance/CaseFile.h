@@ -13,7 +13,7 @@ namespace zorse::conformance {
 /// Expected elements of a result, in its type. NaN matches every NaN.
 struct ExpectedResult {
   uint32_t argument = 0;
-  uint64_t offset = 0;              ///< byte offset in the slot
+  uint64_t offset = 0;              ///< byte offset in the argument
   std::string type;                 ///< "f32", "bf16", "f16", "f64"
   std::vector<float> middle, error; ///< `middle` +- `error`, plus rounding of both to f32; infinite error: no limit
 };
@@ -21,9 +21,9 @@ struct ExpectedResult {
 struct CaseRun {
   int64_t rows = 1, sampleBase = 0;
   uint64_t rngIdBase = 0;
-  std::vector<uint64_t> bytes;        ///< size of every slot
-  std::vector<std::string> arguments; ///< contents of slots before the run; empty in timed cases
-  std::vector<uint8_t> overwrite;     ///< one per slot
+  std::vector<uint64_t> bytes;        ///< size of every argument
+  std::vector<std::string> arguments; ///< contents of arguments before the run; empty in timed cases
+  std::vector<uint8_t> overwrite;     ///< one per argument
   std::vector<ExpectedResult> results;
 };
 

@@ -56,7 +56,7 @@ public:
     std::filesystem::remove_all(directory, ignored);
   }
 
-  /// A device loads bodies only once, so each library has a separate device.
+  /// A device loads functions only once, so each library has a separate device.
   std::string load(const codegen::CompiledFunctions &compiled) override {
     library = compiled.library;
     if (library.objects_size() > 0)

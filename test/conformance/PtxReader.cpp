@@ -55,7 +55,7 @@ std::string compareArgument(const bundle::FunctionArgument &argument, const char
       std::memcpy(&bits[0], expected + at, kind.bytes);
       std::memcpy(&bits[1], got + at, kind.bytes);
       char text[160];
-      std::snprintf(text, sizeof text, "element %zu of slot kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
+      std::snprintf(text, sizeof text, "element %zu of argument kind %d: the emulator of bitcode has the bits %llx, the PTX %llx", at / kind.bytes,
                     int(argument.kind()), static_cast<unsigned long long>(bits[0]), static_cast<unsigned long long>(bits[1]));
       return text;
     }
@@ -64,7 +64,7 @@ std::string compareArgument(const bundle::FunctionArgument &argument, const char
 
 size_t sizeOf(const bundle::FunctionArgument &argument, int64_t rows) { return size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows); }
 
-/// Copies of slots at multiples of 128 bytes.
+/// Copies of arguments at multiples of 128 bytes.
 class Arguments {
 public:
   Arguments(const bundle::CompiledFunction &function, int64_t rows) {

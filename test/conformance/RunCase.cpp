@@ -116,7 +116,7 @@ struct Runner {
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       char *to = address(buffers, attributeOfArgument(function, i));
       if (!to)
-        return "no slot for argument " + std::to_string(i);
+        return "no buffer for argument " + std::to_string(i);
       write(to, getElementTypeOrSelf(function.getArgumentTypes()[i]), arguments[i].values);
     }
     if (add)

@@ -17,24 +17,24 @@ namespace zorse::conformance {
 struct Outcome {
   std::string problem; ///< a finding, a wrong number or a failure; empty if there is none
   double worst = 0;    ///< largest error, in units of its band
-  int kernels = 0;     ///< number of kernel and matmul launches in the body
+  int kernels = 0;     ///< number of kernel and matmul launches in the function
 };
 
-/// Runs compiled bodies.
+/// Runs compiled functions.
 class Machine {
 public:
   explicit Machine(std::string arch) : arch(std::move(arch)) {}
   virtual ~Machine() = default;
-  const std::string arch; ///< architecture that bodies are compiled for
+  const std::string arch; ///< architecture that functions are compiled for
   /// \returns an error; empty on success
   virtual std::string load(const codegen::CompiledFunctions &compiled) = 0;
-  /// Another machine that receives the same bodies before this one, compiled for its own architecture; null if there is
-  /// none.
+  /// Another machine that receives the same functions before this one, compiled for its own architecture; null if there
+  /// is none.
   virtual Machine *beside() { return nullptr; }
   struct Call {
     int64_t rows, sampleBase;
     uint64_t rngIdBase;
-    std::vector<char *> arguments; ///< one per slot of the body, aligned to 64 bytes
+    std::vector<char *> arguments; ///< one per argument of the function, aligned to 64 bytes
     std::vector<uint8_t> overwrite;
   };
   virtual std::string run(int function, const Call &call) = 0;

@@ -4,10 +4,10 @@
 //   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]     one thread or process per GPU
 //
 // The lists contain transfers, gathers and reductions of uneven shards with any members, in place and in separate
-// buffers, in one or several rounds, and sums of more terms than one body adds. Some sets of members have a separate
-// communicator. Then errors are tested: different sizes, a device that never joins, and bytes that fail a self-test.
-// Prints the number of equal operations and fails at the first different one. The directory of the fakes must be first
-// in LD_LIBRARY_PATH.
+// buffers, in one or several rounds, and sums of more terms than one function adds. Some sets of members have a
+// separate communicator. Then errors are tested: different sizes, a device that never joins, and bytes that fail a
+// self-test. Prints the number of equal operations and fails at the first different one. The directory of the fakes
+// must be first in LD_LIBRARY_PATH.
 #include "RandomOperations.h"
 
 #include "FileGroup.h"
@@ -37,7 +37,7 @@ using namespace zorse::runtime::test;
 
 namespace {
 
-constexpr uint32_t kTerms = 3; ///< maximum of one body: sums over more devices need several
+constexpr uint32_t kTerms = 3; ///< maximum of one function: sums over more devices need several
 
 [[noreturn]] void fail(const std::string &what) {
   std::printf("direct-conformance: %s\n", what.c_str());
@@ -54,7 +54,7 @@ template <typename T> T must(Result<T> result) {
   return std::move(*result);
 }
 
-/// The sum bodies, as compiled for emulated GPUs.
+/// The sum functions, as compiled for emulated GPUs.
 struct Sums {
   bundle::FunctionLibrary library;
   std::string directory;

@@ -1,4 +1,4 @@
-// Runs a body of the architecture "emu" on the host: kernels on the emulator, products on a CPU device.
+// Runs a function of the architecture "emu" on the host: kernels on the emulator, products on a CPU device.
 #pragma once
 
 #include "HostCode.h"
@@ -23,12 +23,12 @@ using KernelObserver = std::function<void(const bundle::KernelLaunch &kernel, co
 /// Runs one kernel launch. Returns findings.
 using RunKernel = std::function<std::vector<std::string>(const bundle::KernelLaunch &kernel, const GridLaunch &grid)>;
 
-/// Runs a body. Returns findings and errors; empty on success.
+/// Runs a function. Returns findings and errors; empty on success.
 /// \param afterProduct  called after every launch that is not a kernel; may be empty
 std::vector<std::string> runFunction(const RunKernel &runKernel, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
                                      const EmulatedCall &call, const std::function<void()> &afterProduct);
 
-/// Runs a body with compiled bitcode.
+/// Runs a function with compiled bitcode.
 /// \param observe  receives the traffic of every kernel; null: traffic is not counted
 std::vector<std::string> runFunction(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function,
                                      const EmulatedCall &call, const KernelObserver &observe = {});

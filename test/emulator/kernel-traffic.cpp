@@ -1,10 +1,10 @@
-// Counts the memory traffic of GPU kernels on the emulator: for every kernel of every body, the fraction of the moved
-// bytes that some thread requests, and the number of times that each touched sector is moved.
+// Counts the memory traffic of GPU kernels on the emulator: for every kernel of every function, the fraction of the
+// moved bytes that some thread requests, and the number of times that each touched sector is moved.
 //
 //   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD] [MOST CONFLICTS]
 //
 // UNITS.mlir is the output of zorse-compile --compile-to=backward --emit units. Fails on findings, and if the
-// efficiency of all kernels together is below LEAST EFFICIENCY. A block consists of the bodies of the classes
+// efficiency of all kernels together is below LEAST EFFICIENCY. A block consists of the functions of the classes
 // "attention" and "mlp". Fails if its sectors are moved more than MOST TIMES, or if its forward or backward launches
 // more kernels than MOST FORWARD or MOST BACKWARD, not counting those of attention. MOST CONFLICTS limits the shared
 // memory wavefronts of a single kernel, relative to those without bank conflicts.

@@ -1,5 +1,5 @@
-// Fuzzes programs, summary and bodies that parse but have arbitrary contents: the verifier, which trusts none of them,
-// the runtime's own check, and Step's expansion for the summary.
+// Fuzzes programs, summary and functions that parse but have arbitrary contents: the verifier, which trusts none of
+// them, the runtime's own check, and Step's expansion for the summary.
 #include "BundleInput.h"
 #include "Fuzz.h"
 

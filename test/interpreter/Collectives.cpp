@@ -220,7 +220,8 @@ void Machine::sum(const std::vector<Half> &halves, Active &work) {
     arriving(work, half, half.instruction->all_reduce().receive_buffer());
 }
 
-/// Poisons the memory in which the terms of a direct sum arrive: no other entry may read them.
+/// Poisons the memory in which the terms of a direct sum arrive: no other instruction may read
+/// them.
 void Machine::arriving(Active &work, const Half &half, const bundle::Region &parts) {
   if (parts.bytes() == 0)
     return;

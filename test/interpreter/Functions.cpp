@@ -46,13 +46,13 @@ static uint64_t hashWords(uint64_t seed, const Words &words, size_t begin, size_
   return seed;
 }
 
-/// The body that recomputes a unit's saved block, and the forward that made the block.
+/// The function that recomputes a unit's saved block, and the forward that made the block.
 struct Repeated {
   const bundle::CompiledFunction *function;
   uint32_t forward;
 };
 
-/// Finds the unit of a body that is its forward or its recomputation.
+/// Finds the unit of a function that is its forward or its recomputation.
 static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t index) {
   for (const auto &unit : summary.units()) {
     const auto *repeats = findFunction(classOf(summary, unit), bundle::UnitFunction::RECOMPUTE);
@@ -63,8 +63,8 @@ static std::optional<Repeated> repeatedOf(const bundle::ModelSummary &summary, c
   return std::nullopt;
 }
 
-/// \param saves  the body that recomputes the saved block, which then depends only on the slots of this body; null: it
-/// depends on all slots
+/// \param saves  the function that recomputes the saved block, which then depends only on the arguments of this function; null: it
+/// depends on all arguments
 static void unit(const bundle::CompiledFunction &function, const bundle::CompiledFunction *saves, bool seeds, uint32_t index, int64_t rows,
                  int64_t sampleBase, uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite) {
   uint64_t common = mix(10, index, rngIdBase), forSaved = common;

@@ -1,4 +1,4 @@
-// The effect of a call of a body on words. The interpreter of programs and the one-device reference use it.
+// The effect of a call of a function on words. The interpreter of programs and the one-device reference use it.
 #pragma once
 
 #include "bundle.pb.h"
@@ -37,13 +37,13 @@ uint64_t scalarWord(size_t word, int step);
 enum class Role { Unit, Update, Norm, SumLoss, Decide, ScaleSeeds };
 Role roleOf(const bundle::ModelSummary &summary, uint32_t function);
 
-/// Whether a body is a backward that starts from the seeds in the scalars.
+/// Whether a function is a backward that starts from the seeds in the scalars.
 bool readsSeeds(const bundle::ModelSummary &summary, uint32_t function);
 
-/// Bytes of a slot for `rows` rows, independent of its binding; -1 if invalid.
+/// Bytes of an argument for `rows` rows, independent of its binding; -1 if invalid.
 int64_t argumentBytes(const bundle::FunctionArgument &argument, int64_t rows);
 
-/// Computes one call in place. `arguments` hold the words of each slot; `overwrite` is per slot.
+/// Computes one call in place. `arguments` hold the words of each argument; `overwrite` is per argument.
 void execute(const bundle::ModelSummary &summary, const bundle::FunctionLibrary &functions, uint32_t function, int64_t rows, int64_t sampleBase,
              uint64_t rngIdBase, std::vector<Words> &arguments, const std::vector<bool> &overwrite);
 

@@ -43,7 +43,7 @@ struct Interleaving {
   enum Policy {
     Random,     ///< with equal probabilities
     Priorities, ///< every queue has a random priority; the highest acts
-    Starved,    ///< one entry of one device starts, or ends, only if no other action is possible
+    Starved,    ///< one instruction of one device starts, or ends, only if no other action is possible
     Overlapped, ///< starts are preferred to ends
     Eager,      ///< ends are preferred to starts
     Policies

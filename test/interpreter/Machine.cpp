@@ -190,8 +190,8 @@ bool Machine::act() {
     for (size_t p = 0; p < programs.size(); ++p)
       for (size_t q = 0; q < queues[p].size(); ++q)
         if (const bundle::Instruction *instruction = head(p, q))
-          what +=
-              " device " + std::to_string(programs[p].device()) + " queue " + std::to_string(q) + " at entry " + std::to_string(instruction->id());
+          what += " device " + std::to_string(programs[p].device()) + " queue " + std::to_string(q) + " at instruction " +
+                  std::to_string(instruction->id());
     throw Stop{Outcome::Deadlock, "stuck:" + what};
   }
   Action &chosen = choose(actions);
@@ -239,9 +239,9 @@ void Machine::begin(std::unique_ptr<Active> work) {
     for (const Span &a : work->spans)
       for (const Span &b : other->spans)
         if (a.conflicts(b))
-          throw Stop{Outcome::Race, "entries " + std::to_string(work->instruction) + " and " + std::to_string(other->instruction) + " touch bytes " +
-                                        std::to_string(std::max(a.begin, b.begin)) + " of device " + std::to_string(programs[a.device].device()) +
-                                        " at once"};
+          throw Stop{Outcome::Race, "instructions " + std::to_string(work->instruction) + " and " + std::to_string(other->instruction) +
+                                        " touch bytes " + std::to_string(std::max(a.begin, b.begin)) + " of device " +
+                                        std::to_string(programs[a.device].device()) + " at once"};
   for (const Span &s : work->spans)
     if (s.write)
       poison(s);

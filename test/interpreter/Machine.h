@@ -28,7 +28,7 @@ struct Span {
   bool conflicts(const Span &o) const { return device == o.device && arena == o.arena && begin < o.end && o.begin < end && (write || o.write); }
 };
 
-/// Work in progress: a call of a compute entry, or a transfer or collective with all its halves.
+/// Work in progress: a call of a compute instruction, or a transfer or collective with all its halves.
 struct Active {
   std::vector<std::pair<uint32_t, uint32_t>> queues; ///< (device, queue) of every half
   std::vector<Span> spans;
@@ -55,8 +55,8 @@ private:
 
   struct QueueState {
     std::vector<int> instructions; ///< indices in the program
-    size_t started = 0;            ///< number of finished entries over all steps; index of the current one
-    int call = 0;                  ///< next call of the current entry
+    size_t started = 0;            ///< number of finished instructions over all steps; index of the current one
+    int call = 0;                  ///< next call of the current instruction
     bool busy = false;
     uint32_t rank = 0;
   };
@@ -111,7 +111,7 @@ private:
     return instruction.phase() == bundle::LOAD || instruction.phase() == bundle::GATHER || instruction.phase() == bundle::FORWARD ||
            instruction.phase() == bundle::READ_METRICS;
   }
-  /// The devices of all halves of an entry; empty: a local entry.
+  /// The devices of all halves of an instruction; empty: a local instruction.
   static std::vector<uint32_t> meeting(const bundle::Instruction &instruction, uint32_t self);
   /// All halves, if they are at the heads of their queues in the same step and their waits are satisfied; else empty.
   std::vector<Half> meet(size_t p, size_t q, const bundle::Instruction &instruction);

@@ -19,7 +19,7 @@ void Machine::startCall(const Half &half, Active &work) {
   const auto &function = functions.functions(int(call.function()));
   const bundle::ArgumentBindings bindings(programs[half.program], call);
   if (bindings.size() != function.arguments_size())
-    invalid("slots do not fit the body");
+    invalid("arguments do not fit the function");
   Role role = roleOf(summary, call.function());
   std::vector<Words> arguments;
   std::vector<bool> overwrite;
@@ -30,7 +30,7 @@ void Machine::startCall(const Half &half, Active &work) {
     const auto &region = bindings[s].region;
     int64_t bytes = argumentBytes(argument, call.rows());
     if (bytes < 0)
-      invalid("impossible slot");
+      invalid("impossible argument");
     bool writes = argument.mode() != bundle::READ || argument.kind() == bundle::WORKSPACE;
     Span where = span(half.program, region, 0, bytes, writes);
     places.push_back(where);
@@ -65,7 +65,7 @@ void Machine::startCall(const Half &half, Active &work) {
   for (size_t a = 0; a < touched.size(); ++a)
     for (size_t b = a + 1; b < touched.size(); ++b)
       if (touched[a].conflicts(touched[b]))
-        throw Stop{Outcome::Race, "slots of a call of entry " + std::to_string(work.instruction) + " overlap"};
+        throw Stop{Outcome::Race, "arguments of a call of instruction " + std::to_string(work.instruction) + " overlap"};
   execute(summary, functions, call.function(), call.rows(), call.sample_base(), call.rng_id_base(), arguments, overwrite);
   for (const Span &part : touched)
     if (part.write)
@@ -128,7 +128,7 @@ void Machine::startLocal(const Half &half, Active &work, size_t step) {
     report.insert(report.end(), block.begin() + kScalarWords + kNormWords, block.begin() + kScalarWords + kNormWords + 2 * summary.loss_size());
     reports[step].insert(reports[step].end(), report.begin(), report.end());
   } else {
-    invalid("an entry that is nothing");
+    invalid("an instruction that is nothing");
   }
 }
 

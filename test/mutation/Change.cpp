@@ -97,7 +97,7 @@ bool test::moveToEnd(Change &m) {
 
 bool test::moveAnywhere(Change &m) {
   const uint32_t before = m.program().instructions(m.draw(m.program().instructions_size())).id();
-  m.what += " before entry " + std::to_string(before);
+  m.what += " before instruction " + std::to_string(before);
   moveInstruction(m.programs, m.instruction().id(), before);
   return true;
 }

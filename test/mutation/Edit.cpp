@@ -29,7 +29,7 @@ void test::moveInstruction(Programs &programs, uint32_t id, uint32_t before) {
   spreadIds(programs);
   const uint32_t from = id * 2, to = before == UINT32_MAX ? UINT32_MAX : before * 2 - 1;
   for (auto &program : programs) {
-    // The ids of the entries that waits refer to, before entries move.
+    // The ids of the instructions that waits refer to, before instructions move.
     std::vector<std::vector<uint32_t>> targets;
     std::vector<std::vector<uint32_t>> ids(size_t(program.queues_size()));
     for (const auto &instruction : program.instructions())

@@ -23,7 +23,7 @@ using Compute = bundle::Compute;
 using Random = std::mt19937;
 using Wanted = std::function<bool(const Instruction &)>;
 
-/// Picks a random entry for which `wanted(program, entry)` holds.
+/// Picks a random instruction for which `wanted(program, instruction)` holds.
 template <typename F> Place pickWhere(const Programs &programs, Random &random, F wanted) {
   Place place;
   size_t count = 0;
@@ -34,7 +34,7 @@ template <typename F> Place pickWhere(const Programs &programs, Random &random, 
   return place;
 }
 
-/// Picks a random entry for which `wanted` holds.
+/// Picks a random instruction for which `wanted` holds.
 inline Place pickInstruction(const Programs &programs, Random &random, const Wanted &wanted) {
   return pickWhere(programs, random, [&](const bundle::Program &, const Instruction &instruction) { return wanted(instruction); });
 }
@@ -46,7 +46,7 @@ inline uint32_t positionOf(const bundle::Program &program, int instruction) {
   return position;
 }
 
-/// Removes an entry and the waits for it. Waits for later entries of its queue are adjusted.
+/// Removes an instruction and the waits for it. Waits for later instructions of its queue are adjusted.
 inline void eraseInstruction(bundle::Program &program, int index) {
   uint32_t queue = program.instructions(index).queue(), position = positionOf(program, index);
   program.mutable_instructions()->DeleteSubrange(index, 1);
@@ -60,14 +60,14 @@ inline void eraseInstruction(bundle::Program &program, int index) {
       }
 }
 
-/// Doubles the spacing of ids, so that entries can be inserted.
+/// Doubles the spacing of ids, so that instructions can be inserted.
 inline void spreadIds(Programs &programs) {
   for (auto &program : programs)
     for (auto &instruction : *program.mutable_instructions())
       instruction.set_id(instruction.id() * 2);
 }
 
-/// Inserts `copy` at position `index` of the list. Waits for later entries of its queue are adjusted.
+/// Inserts `copy` at position `index` of the list. Waits for later instructions of its queue are adjusted.
 inline void insertInstruction(bundle::Program &program, int index, const bundle::Instruction &copy) {
   uint32_t queue = copy.queue(), position = 0;
   for (int e = 0; e < index; ++e)
@@ -81,7 +81,7 @@ inline void insertInstruction(bundle::Program &program, int index, const bundle:
     program.mutable_instructions()->SwapElements(e, e - 1);
 }
 
-/// Copies an entry of program `from` for `program`, bound to the same bytes.
+/// Copies an instruction of program `from` for `program`, bound to the same bytes.
 inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instruction &instruction, const bundle::Program &from) {
   bundle::Instruction copy = instruction;
   bundle::ArgumentBinder binder(program);
@@ -95,7 +95,7 @@ inline bundle::Instruction rebound(bundle::Program &program, const bundle::Instr
   return copy;
 }
 
-/// Inserts `copy`, an entry of another program, in the order of ids: on a queue that exists, without waits.
+/// Inserts `copy`, an instruction of another program, in the order of ids: on a queue that exists, without waits.
 inline void insertById(bundle::Program &program, bundle::Instruction copy) {
   copy.clear_waits();
   copy.set_queue(copy.queue() % uint32_t(program.queues_size()));
@@ -105,7 +105,7 @@ inline void insertById(bundle::Program &program, bundle::Instruction copy) {
   insertInstruction(program, index, copy);
 }
 
-/// Repeats every half of entry `id` directly after it. Ids must be even: see spreadIds().
+/// Repeats every half of instruction `id` directly after it. Ids must be even: see spreadIds().
 inline void repeatInstruction(Programs &programs, uint32_t id) {
   for (auto &program : programs)
     for (int e = 0; e < program.instructions_size(); ++e)
@@ -125,7 +125,7 @@ inline void eraseId(Programs &programs, uint32_t id) {
         eraseInstruction(program, e);
 }
 
-/// Swaps the payloads of two entries; id, queue, waits and planned time stay.
+/// Swaps the payloads of two instructions; id, queue, waits and planned time stay.
 inline void swapPayload(bundle::Instruction &a, bundle::Instruction &b) {
   bundle::Instruction old = a;
   auto keep = [](bundle::Instruction &instruction, const bundle::Instruction &from) {
@@ -184,7 +184,7 @@ inline std::vector<bundle::Region *> regionsOf(bundle::Program &program) {
 
 inline Instruction &instructionAt(Programs &programs, Place place) { return *programs[place.program].mutable_instructions(place.instruction); }
 inline std::string at(const Programs &programs, Place place) {
-  return "device " + std::to_string(programs[place.program].device()) + " entry " +
+  return "device " + std::to_string(programs[place.program].device()) + " instruction " +
          std::to_string(programs[place.program].instructions(place.instruction).id());
 }
 inline bool isTask(const Instruction &instruction, Compute::Task task) { return instruction.has_compute() && instruction.compute().task() == task; }
@@ -227,7 +227,7 @@ inline bundle::Value &valueOf(Instruction &instruction) {
                                      : *instruction.mutable_copy()->mutable_value();
 }
 
-/// Picks another entry of the same program for which `wanted` holds, or none.
+/// Picks another instruction of the same program for which `wanted` holds, or none.
 inline Place pickOther(const Programs &programs, Random &random, Place place, const Wanted &wanted) {
   Place other;
   size_t count = 0;
@@ -238,7 +238,7 @@ inline Place pickOther(const Programs &programs, Random &random, Place place, co
   return other;
 }
 
-/// A slot of a call.
+/// An argument of a call.
 struct ArgumentPlace {
   Place place;
   int call = -1, argument = -1;
@@ -256,7 +256,7 @@ inline EditedArgument argumentAt(Programs &programs, const ArgumentPlace &p) {
   return {programs[size_t(p.place.program)], *instructionAt(programs, p.place).mutable_compute()->mutable_calls(p.call), p.argument};
 }
 
-/// Calls `f` with every half of entry `id`.
+/// Calls `f` with every half of instruction `id`.
 template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
   for (auto &program : programs)
     for (auto &instruction : *program.mutable_instructions())
@@ -264,10 +264,10 @@ template <typename F> void forHalves(Programs &programs, uint32_t id, F f) {
         f(program, instruction);
 }
 
-/// Moves all halves of entry `id` before the entry with id `before`, or to the end if it is UINT32_MAX. Waits are
-/// adjusted.
+/// Moves all halves of instruction `id` before the instruction with id `before`, or to the end if it is UINT32_MAX.
+/// Waits are adjusted.
 void moveInstruction(Programs &programs, uint32_t id, uint32_t before);
-/// Swaps the payloads of two entries on every device that has both.
+/// Swaps the payloads of two instructions on every device that has both.
 void swapEverywhere(Programs &programs, uint32_t x, uint32_t y);
 
 /// Grows an arena and returns the offset of `bytes` unused bytes at its end.

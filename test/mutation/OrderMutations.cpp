@@ -1,4 +1,4 @@
-// Mutations of order (which entry precedes which) and of the waits that enforce it.
+// Mutations of order (which instruction precedes which) and of the waits that enforce it.
 #include "Change.h"
 
 using namespace zorse;
@@ -119,7 +119,8 @@ bool addWaitForLater(Change &m) {
 void test::addOrderMutations(MutationList &list) {
   addRows(list, "ordering",
           {
-              {"entries of a queue swapped", [](const Instruction &e) { return e.has_compute() || e.has_load_input() || e.has_copy(); }, swapInQueue},
+              {"instructions of a queue swapped", [](const Instruction &e) { return e.has_compute() || e.has_load_input() || e.has_copy(); },
+               swapInQueue},
               {"compute moved in the list", [](const Instruction &e) { return e.has_compute() || e.has_copy(); }, moveSomewhere},
               {"transfer moved in the list", isTransfer, moveSomewhere},
               {"collective moved in the list", isCollective, moveSomewhere},
@@ -133,14 +134,14 @@ void test::addOrderMutations(MutationList &list) {
   addRows(list, "waits",
           {
               {"wait dropped", hasWaits, dropWait},
-              {"all waits of an entry dropped", hasWaits, dropWaits},
+              {"all waits of an instruction dropped", hasWaits, dropWaits},
               {"all waits for a queue dropped", hasWaits, dropWaitsForQueue},
-              {"wait for an earlier entry", hasWaits, [](Change &m) { return waitEarlier(m, drawWait(m)); }},
-              {"wait for a later entry", hasWaits, waitLater},
+              {"wait for an earlier instruction", hasWaits, [](Change &m) { return waitEarlier(m, drawWait(m)); }},
+              {"wait for a later instruction", hasWaits, waitLater},
               {"wait for another queue", hasWaits, waitForQueue},
               {"wait of the wrong step", hasWaits, waitForStep},
-              {"waits of two entries exchanged", hasWaits, swapWaits},
-              {"wait added for a later entry", isAny, addWaitForLater},
-              {"entry on another queue", isAny, anotherQueue},
+              {"waits of two instructions exchanged", hasWaits, swapWaits},
+              {"wait added for a later instruction", isAny, addWaitForLater},
+              {"instruction on another queue", isAny, anotherQueue},
           });
 }

@@ -272,8 +272,8 @@ void test::addPlaceMutations(MutationList &list) {
               {"collective's offset shifted", isCollective, shiftCollective},
               {"state moved", nullptr, moveState},
               {"scalars or report elsewhere", [](const Instruction &e) { return loadsScalars(e) || isReport(e); }, moveScalars},
-              swapArguments("equal slots swapped", isNoWorkspace),
-              {"slot in another arena", argumentWhere(isNoWorkspace), anotherArena},
+              swapArguments("equal arguments swapped", isNoWorkspace),
+              {"argument in another arena", argumentWhere(isNoWorkspace), anotherArena},
           });
   addRows(list, "sizes",
           {

@@ -144,7 +144,7 @@ Pick updateBy(bool host) {
   };
 }
 
-/// Moves all slots of an update, or one of them, to the memory in which the update does not run.
+/// Moves all arguments of an update, or one of them, to the memory in which the update does not run.
 bool moveArguments(Change &m, bool all) {
   auto &program = m.program();
   const bool toHost = !isByHost(program, m.instruction());
@@ -228,9 +228,9 @@ void test::addResidencyMutations(MutationList &list) {
           onRepeated("repeated call of other random instances", [](Calls &calls, int c) { calls[c].set_rng_id_base(calls[c].rng_id_base() + 1); }),
           {"state of the host on the device", nullptr, moveToDevice},
           {"update of the host in memory of the device", updateBy(true), [](Change &m) { return moveArguments(m, true); }},
-          {"update of the host with a slot on the device", updateBy(true), [](Change &m) { return moveArguments(m, false); }},
+          {"update of the host with an argument on the device", updateBy(true), [](Change &m) { return moveArguments(m, false); }},
           {"update of the device in memory of the host", updateBy(false), [](Change &m) { return moveArguments(m, true); }},
-          {"update of the device with a slot on the host", updateBy(false), [](Change &m) { return moveArguments(m, false); }},
+          {"update of the device with an argument on the host", updateBy(false), [](Change &m) { return moveArguments(m, false); }},
           {"update on the host dropped", updateBy(true), dropHalf},
           {"update on the host without its waits", updateBy(true), dropWaits},
           {"update on the host of a copy", updateBy(true), updateCopy},

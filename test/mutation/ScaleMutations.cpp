@@ -8,7 +8,7 @@ namespace {
 
 bool isScaling(const Instruction &e) { return isTask(e, Compute::SCALE_LOSS_GRADIENT); }
 
-/// Moves the slot of `kind` by `by` bytes, backwards if possible.
+/// Moves the argument of `kind` by `by` bytes, backwards if possible.
 bool moveArgument(Change &m, bundle::ArgumentKind kind, uint64_t by) {
   auto *region = m.regionOf(kind);
   region->set_offset(region->offset() >= by ? region->offset() - by : region->offset() + by);

@@ -145,7 +145,7 @@ bool shrinkCall(Change &m) {
   return true;
 }
 
-/// Moves the extent of all slots of a call, or of one, by 16 elements.
+/// Moves the extent of all arguments of a call, or of one, by 16 elements.
 bool shiftCall(Change &m, bool all) {
   auto &call = m.drawCall();
   const auto &function = m.original.model.functions.functions(int(call.function()));
@@ -342,7 +342,7 @@ void test::addStateMutations(MutationList &list) {
               {"update misses part of a shard", isUpdate, shrinkCall},
               {"norm of shifted elements", taskIs(Compute::NORM), [](Change &m) { return shiftCall(m, true); }},
               {"update of shifted elements", isUpdate, [](Change &m) { return shiftCall(m, true); }},
-              {"one slot of an update shifted", isUpdate, [](Change &m) { return shiftCall(m, false); }},
+              {"one argument of an update shifted", isUpdate, [](Change &m) { return shiftCall(m, false); }},
           });
   addRows(list, "versions",
           {

@@ -84,7 +84,7 @@ bool updateCopy(Change &m) {
   return true;
 }
 
-/// Entries before the load read the input of the previous step.
+/// Instructions before the load read the input of the previous step.
 bool loadLate(Change &m) {
   const uint32_t id = m.instruction().id();
   Instruction *other = m.other([&](const Instruction &e) { return e.id() > id; }, " before ");
@@ -135,23 +135,23 @@ void test::addStepMutations(MutationList &list) {
     return isUpdate(e) && argument.kind() == bundle::STATE && argument.index() == 0;
   };
   auto accumulates = [](const Instruction &, const bundle::FunctionArgument &argument) { return argument.mode() == bundle::ACCUMULATE; };
-  addRows(
-      list, "step boundary",
-      {
-          {"wait for the step before dropped", pickPrevious, dropPrevious},
-          {"wait for an earlier entry of the step before", pickPrevious,
-           [](Change &m) { return waitEarlier(m, *m.instruction().mutable_waits(m.wait)); }},
-          {"no waits for the step before on a device", pickPrevious, dropAllPrevious},
-          {"parameters loaded once instead of gathered", isGather, loadOnce},
-          {"update of a copy of the state", argumentWhere(isState), updateCopy},
-          {"scalars loaded late", loadsScalars, loadLate},
-          {"accumulator of the step before", argumentWhere(accumulates), neverOverwrite},
-          {"first entry moved to the end", [](const Instruction &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; }, moveToEnd},
-          {"last entry moved to the front", [](const Instruction &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
-          {"wrong phase", isAny, wrongPhase},
-          {"left out of evaluation", [](const Instruction &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::READ_METRICS; },
-           [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
-          {"also done in evaluation", [](const Instruction &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::READ_METRICS; },
-           [](Change &m) { return setPhase(m, m.coin() ? bundle::READ_METRICS : bundle::FORWARD); }},
-      });
+  addRows(list, "step boundary",
+          {
+              {"wait for the step before dropped", pickPrevious, dropPrevious},
+              {"wait for an earlier instruction of the step before", pickPrevious,
+               [](Change &m) { return waitEarlier(m, *m.instruction().mutable_waits(m.wait)); }},
+              {"no waits for the step before on a device", pickPrevious, dropAllPrevious},
+              {"parameters loaded once instead of gathered", isGather, loadOnce},
+              {"update of a copy of the state", argumentWhere(isState), updateCopy},
+              {"scalars loaded late", loadsScalars, loadLate},
+              {"accumulator of the step before", argumentWhere(accumulates), neverOverwrite},
+              {"first instruction moved to the end", [](const Instruction &e) { return e.phase() == bundle::LOAD || e.phase() == bundle::GATHER; },
+               moveToEnd},
+              {"last instruction moved to the front", [](const Instruction &e) { return e.phase() >= bundle::GRAD_NORM; }, moveToFront},
+              {"wrong phase", isAny, wrongPhase},
+              {"left out of evaluation", [](const Instruction &e) { return e.phase() <= bundle::FORWARD || e.phase() == bundle::READ_METRICS; },
+               [](Change &m) { return setPhase(m, bundle::BACKWARD); }},
+              {"also done in evaluation", [](const Instruction &e) { return e.phase() > bundle::FORWARD && e.phase() != bundle::READ_METRICS; },
+               [](Change &m) { return setPhase(m, m.coin() ? bundle::READ_METRICS : bundle::FORWARD); }},
+          });
 }

@@ -38,7 +38,7 @@ bool otherRows(Change &m) {
   return true;
 }
 
-/// Removes one row from all calls or from one, and from their slots.
+/// Removes one row from all calls or from one, and from their arguments.
 bool fewerRows(Change &m) {
   const bool all = m.coin();
   auto *calls = m.compute().mutable_calls();
@@ -186,7 +186,7 @@ bool wrongInstances(Change &m) {
 
 // ---- tasks ----
 
-/// Makes `instruction` wait for the last entry of every other queue.
+/// Makes `instruction` wait for the last instruction of every other queue.
 void waitForAll(const bundle::Program &program, Instruction &instruction) {
   for (int q = 0; q < program.queues_size(); ++q) {
     uint32_t length = 0;
@@ -229,7 +229,7 @@ bool doubleCall(Change &m) {
   return true;
 }
 
-/// Moves the entry to another device, but not its buffers.
+/// Moves the instruction to another device, but not its buffers.
 bool computeElsewhere(Change &m) {
   if (m.programs.size() < 2)
     return false;
@@ -272,7 +272,7 @@ void test::addValueMutations(MutationList &list) {
               swapArguments("parameters of two tasks exchanged", ofKinds({bundle::PARAMETER})),
               {"overwrite and accumulate exchanged", argumentWhere(accumulates), changeOverwrite},
               {"contribution elsewhere", argumentOf({bundle::PARAMETER_GRADIENT, bundle::BOUNDARY_IN_GRADIENT, bundle::LOCAL_METRICS}), freshRegion},
-              {"wrong body", isCompute, wrongFunction},
+              {"wrong function", isCompute, wrongFunction},
               {"wrong unit", isUnitTask, wrongUnit},
               {"wrong random instances", isUnitTask, wrongInstances},
           });

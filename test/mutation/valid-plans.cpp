@@ -22,7 +22,7 @@ struct Options {
   uint64_t plans = 1000, first = 0;
   int largest = 4, interleavings = 5;
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  size_t interpreted = 400; ///< maximum number of entries of interpreted programs
+  size_t interpreted = 400; ///< maximum number of instructions of interpreted programs
 };
 
 struct Outcome {
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
   printf("| plan | schedule | plans | accepted | also interpreted |\n|---|---|---|---|---|\n");
   for (const auto &[name, row] : rows)
     printf("| %s | %d | %d | %d |\n", name.c_str(), row.plans, row.accepted, row.interpreted);
-  printf("%zu entries in all; at most %zu cells, %zu devices; %.0f s\n", instructions, cells, devices,
+  printf("%zu instructions in all; at most %zu cells, %zu devices; %.0f s\n", instructions, cells, devices,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   printf("%d of %d random valid plans accepted; the interpreter agrees on the %d it ran\n", total.accepted, total.plans, total.interpreted);
   return total.accepted != total.plans;

@@ -187,7 +187,7 @@ bool compile(const Options &o, const test::SyntheticModel &model, const std::str
   }
   marks.end(5);
   if (says)
-    printf("%zu devices, %d units, %zu cells, %zu entries, %zu slots; %u threads\n", plan->devices.size(), model.summary.units_size(),
+    printf("%zu devices, %d units, %zu cells, %zu instructions, %zu arguments; %u threads\n", plan->devices.size(), model.summary.units_size(),
            plan->cells.size(), graph->instructions.size(), graph->arguments.size(), o.threads);
   return true;
 }

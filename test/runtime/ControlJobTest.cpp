@@ -441,7 +441,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
         job.recordActivity(rank, now);
         job.received(rank,
                      heartbeat(counterOf(rank, now), underWay, rank == 0 ? 5 : 4, rank == 1 ? 17 : 30,
-                               rank == 1 ? "is in entry 17 (receive from cpu:2) of step 4" : "is elsewhere"),
+                               rank == 1 ? "is in instruction 17 (receive from cpu:2) of step 4" : "is elsewhere"),
                      now);
       }
       job.tick(now);
@@ -453,7 +453,7 @@ TEST(ControlJob, StallNamesTheEarliestEntryOfAll) {
   EXPECT_EQ(stalled->cause, Failure::Stalled);
   EXPECT_EQ(stalled->rank, 1u);
   EXPECT_NEAR(when, 3.1, 0.2);
-  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in entry 17 (receive from cpu:2) of step 4") != std::string::npos)
+  EXPECT_TRUE(stalled->message.find("step 4, where rank 1 (device cpu:1) is in instruction 17 (receive from cpu:2) of step 4") != std::string::npos)
       << stalled->message;
   // One active rank is enough. Without work in progress, no activity is required.
   EXPECT_FALSE(run([](uint32_t rank, double now) { return rank == 2 ? uint64_t(now * 10) : 7; }, true).first);

@@ -110,7 +110,7 @@ std::function<int(uint16_t, int)> busyRank(uint32_t rank, uint32_t worldSize, do
       sayLine(out, member.message());
       return 4;
     }
-    (*member)->setProgress([rank] { return RankProgress{1, true, "is in entry " + std::to_string(10 + rank) + " of step 4", 4, 10 + rank}; });
+    (*member)->setProgress([rank] { return RankProgress{1, true, "is in instruction " + std::to_string(10 + rank) + " of step 4", 4, 10 + rank}; });
     sayLine(out, "joined");
     for (int round = 0; !(*member)->allGatherBytes(std::to_string(round), "x").failed(); ++round)
       sleepFor(0.01);
@@ -169,7 +169,7 @@ TEST(ControlProcess, AStoppedRankIsLostAndEndsWhenItGoesOn) {
   for (uint32_t rank : {0u, 1u}) {
     std::string message = ranks[rank].line();
     EXPECT_TRUE(contains(message, "rank 2 (device cpu:2) is lost: nothing was heard of it for 1.0 s")) << message;
-    EXPECT_TRUE(contains(message, "last heard of in entry 12 of step 4")) << message;
+    EXPECT_TRUE(contains(message, "last heard of in instruction 12 of step 4")) << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2.5 * patience());
@@ -219,7 +219,7 @@ TEST(ControlProcess, RankZeroWithTheCoordinatorIsKilled) {
   for (uint32_t rank : {1u, 2u}) {
     std::string message = ranks[rank].line();
     EXPECT_TRUE(contains(message, "rank 0") && contains(message, "which holds the coordinator, has died")) << message;
-    EXPECT_TRUE(contains(message, "noticed in entry 1" + std::to_string(rank) + " of step 4")) << message;
+    EXPECT_TRUE(contains(message, "noticed in instruction 1" + std::to_string(rank) + " of step 4")) << message;
     EXPECT_EQ(WEXITSTATUS(ranks[rank].wait()), 3);
   }
   EXPECT_LT(monotonicSeconds() - begin, 2 * patience());

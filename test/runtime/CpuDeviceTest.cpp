@@ -1,4 +1,4 @@
-// Tests bodies built by hand on the CPU device: kernels, products, reductions, the clip/skip decision, and refusals.
+// Tests functions built by hand on the CPU device: kernels, products, reductions, the clip/skip decision, and refusals.
 #include "zorse/runtime/CpuDevice.h"
 #include "HostArguments.h"
 #include "bundle.pb.h"
@@ -241,10 +241,10 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(message(unknownSymbol).find("kernel 'nowhere' is in none of the bundle's kernel objects"), std::string::npos);
   bundle::CompiledFunction badArgument = doubleFunction(1);
   badArgument.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_argument(2);
-  EXPECT_NE(message(badArgument).find("slot 2 of 2 is named"), std::string::npos);
+  EXPECT_NE(message(badArgument).find("argument 2 of 2 is named"), std::string::npos);
   bundle::CompiledFunction outside = doubleFunction(1);
   outside.mutable_launches(0)->mutable_kernel()->mutable_operands(1)->set_fixed(400);
-  EXPECT_NE(message(outside).find("outside slot 1 of 0 + 4 per row bytes"), std::string::npos);
+  EXPECT_NE(message(outside).find("outside argument 1 of 0 + 4 per row bytes"), std::string::npos);
   bundle::CompiledFunction empty = doubleFunction(1);
   empty.add_launches();
   EXPECT_NE(message(empty).find("launch 1: holds nothing"), std::string::npos);
@@ -262,8 +262,8 @@ TEST(CpuDevice, RefusesWhatItDoesNotKnow) {
   EXPECT_TRUE(CpuDevice::create(wrong).failed());
 }
 
-// For all numbers in a body and every number of rows, launches stay inside the slots they name, or the body is refused
-// before anything runs.
+// For all numbers in a function and every number of rows, launches stay inside the arguments they name, or the function
+// is refused before anything runs.
 TEST(CpuDevice, KernelsStayInsideTheirSlots) {
   auto device = makeDevice(1);
   auto message = [&](const std::function<void(bundle::CompiledFunction &, bundle::KernelLaunch &)> &change) {
@@ -277,21 +277,21 @@ TEST(CpuDevice, KernelsStayInsideTheirSlots) {
     EXPECT_NE(said.find(words), std::string::npos) << said;
   };
   says("accepted", [](auto &, auto &) {});
-  says("operand 0 reaches to byte 0 + 404 per row, outside slot 0 of 0 + 400 per row bytes",
+  says("operand 0 reaches to byte 0 + 404 per row, outside argument 0 of 0 + 400 per row bytes",
        [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(101); });
-  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(100 + (1 << 24)); });
-  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(INT64_MAX); });
-  says("outside slot 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_fixed(1); });
+  says("outside argument 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(100 + (1 << 24)); });
+  says("outside argument 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(INT64_MAX); });
+  says("outside argument 0", [](auto &, auto &launch) { launch.mutable_iterations()->set_fixed(1); });
   says("points", [](auto &, auto &launch) { launch.mutable_iterations()->set_per_row(-1); });
-  says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(4); });
-  says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
-  says("outside slot 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
-  says("outside slot 0", [](auto &function, auto &) { function.mutable_arguments(0)->mutable_bytes()->set_per_row(399); });
+  says("outside argument 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(4); });
+  says("outside argument 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_per_row(INT64_MAX); });
+  says("outside argument 1", [](auto &, auto &launch) { launch.mutable_operands(1)->set_fixed(-4); });
+  says("outside argument 0", [](auto &function, auto &) { function.mutable_arguments(0)->mutable_bytes()->set_per_row(399); });
   says("expects 2 operands, got 1", [](auto &, auto &launch) {
     launch.mutable_operands()->RemoveLast();
     launch.clear_accumulates();
   });
-  says("is written to, but slot 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_argument(0); });
+  says("is written to, but argument 0 is only read", [](auto &, auto &launch) { launch.mutable_operands(1)->set_argument(0); });
   says("does not say what it touches", [](auto &, auto &launch) { launch.set_symbol("zorse_test_double_needs"); });
 }
 
@@ -334,7 +334,7 @@ TEST(CpuDevice, ProductsAndRoutinesStayInsideTheirSlots) {
   says("operand a reaches", [](auto &p) { p.mutable_batch()->set_fixed(2), p.set_batch_stride_a(8); });
   says("expects extents and strides from 0 to 2^48", [](auto &p) { p.set_batch_stride_c(INT64_MAX); });
   says("expects extents and strides from 0 to 2^48", [](auto &p) { p.mutable_m()->set_per_row(-1); });
-  says("is written to, but slot 0 is only read", [](auto &p) { p.mutable_c()->set_argument(0); });
+  says("is written to, but argument 0 is only read", [](auto &p) { p.mutable_c()->set_argument(0); });
 
   bundle::CompiledFunction norm = libraryFunction("squared_norm", {0, 16});
   EXPECT_EQ(message(norm), "accepted");

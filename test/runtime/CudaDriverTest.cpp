@@ -193,7 +193,7 @@ TEST(BlasLibraries, TheNewestThatServesIsTaken) {
   EXPECT_NE(found.find(expected ? expected : "cuBLASLt 13.1.0"), std::string::npos) << found;
 }
 
-/// A body library with one product of square matrices per size.
+/// A function library with one product of square matrices per size.
 bundle::FunctionLibrary squareProducts(std::initializer_list<int64_t> sizes) {
   bundle::FunctionLibrary library;
   library.set_arch("emu");

@@ -375,7 +375,7 @@ TEST_P(DeviceConformance, ADeviceEndsWithWorkUnderWay) {
   EXPECT_TRUE(over); // work that has begun runs to its end; its memory is not accessed afterwards
 }
 
-// Bodies.
+// Functions.
 
 TEST_P(DeviceConformance, BodiesRunInOrderWithWhatComesBeforeThem) {
   ASSERT_FALSE(device->loadFunctions(emptyFunctions(3), "/nonexistent").failed());
@@ -410,12 +410,12 @@ TEST_P(DeviceConformance, LaunchesThatItDoesNotKnowAreRefused) {
   library.mutable_functions(1)->add_launches();
   Status status = device->loadFunctions(library, "/nonexistent");
   ASSERT_TRUE(status.failed());
-  EXPECT_NE(status.message().find("body 'nothing 1'"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("function 'nothing 1'"), std::string::npos) << status.message();
 }
 
 // Computing.
 
-/// C (m x n) = A (m x k) * B (k x n) with m rows; slots A, B, C.
+/// C (m x n) = A (m x k) * B (k x n) with m rows; arguments A, B, C.
 inline bundle::CompiledFunction productFunction(int64_t n, int64_t k) {
   bundle::CompiledFunction function;
   function.set_name("product");

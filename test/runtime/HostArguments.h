@@ -1,4 +1,4 @@
-// Slots in the test's own memory, for devices whose memory is the host's.
+// Arguments in the test's own memory, for devices whose memory is the host's.
 #pragma once
 
 #include "zorse/runtime/Device.h"

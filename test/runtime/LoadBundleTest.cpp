@@ -72,12 +72,12 @@ protected:
     return problem();
   }
 
-  /// The first entry of a kind.
+  /// The first instruction of a kind.
   static bundle::Instruction &instruction(bundle::Program &program, bundle::Instruction::WhatCase kind) {
     for (bundle::Instruction &e : *program.mutable_instructions())
       if (e.what_case() == kind)
         return e;
-    ADD_FAILURE() << "no such entry";
+    ADD_FAILURE() << "no such instruction";
     return *program.add_instructions();
   }
 
@@ -113,13 +113,13 @@ TEST_F(LoadBundle, DevicesHaveTheBodiesOfTheirTargets) {
   EXPECT_EQ(bundle->functionsOf(0).arch(), two.bundle.functions.arch());
   EXPECT_EQ(bundle->functionsOf(1).arch(), "x86-64-v3");
 
-  // Programs refer to bodies and slots in the same way for all targets.
+  // Programs refer to functions and arguments in the same way for all targets.
   two.bundle.otherTargets[0].mutable_functions(1)->mutable_arguments(0)->mutable_bytes()->set_fixed(12345);
   writeFiles();
-  expectSays(problem(), {"functions.1.pb: body 1 (", "differs in name or slots", "compile the model again"});
+  expectSays(problem(), {"functions.1.pb: function 1 (", "differs in name or arguments", "compile the model again"});
   two.bundle.otherTargets[0].mutable_functions()->RemoveLast();
   writeFiles();
-  expectSays(problem(), {"functions.1.pb: ", "bodies, expected"});
+  expectSays(problem(), {"functions.1.pb: ", "functions, expected"});
   two.bundle.otherTargets = {two.bundle.functions};
   two.bundle.otherTargets[0].add_objects("more.so");
   writeFiles();
@@ -281,7 +281,7 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("unknown phase", 0, [](Program &p) { p.mutable_instructions(0)->set_phase(bundle::PHASE_UNSPECIFIED); });
   says("contains nothing", 0, [](Program &p) { p.mutable_instructions(0)->clear_what(); });
   says("position 77 of", 1, [](Program &p) { p.mutable_instructions(2)->mutable_waits(0)->set_position(77); });
-  says("waits for a later entry", 1, [](Program &p) {
+  says("waits for a later instruction", 1, [](Program &p) {
     bundle::Wait &wait = *p.mutable_instructions(0)->add_waits();
     wait.set_queue(0);
     wait.set_position(1);
@@ -300,8 +300,8 @@ TEST_F(LoadBundle, ProgramsThatLeadOutsideAreRefused) {
   says("input 1 of 1", 0, [](Program &p) { instruction(p, Instruction::kLoadInput).mutable_load_input()->set_input(1); });
   says("at least 1024 are needed", 0,
        [](Program &p) { instruction(p, Instruction::kLoadScalars).mutable_load_scalars()->mutable_region()->set_bytes(512); });
-  says("body 7 of 7", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_function(7); });
-  says("binds 1 slots of body 'double', which has 2", 0,
+  says("function 7 of 7", 0, [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_function(7); });
+  says("binds 1 arguments of function 'double', which has 2", 0,
        [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->mutable_regions()->RemoveLast(); });
   says("a region or a value that the program does not have", 0,
        [](Program &p) { instruction(p, Instruction::kCompute).mutable_compute()->mutable_calls(0)->set_regions(1, uint32_t(p.regions_size())); });
@@ -357,7 +357,7 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   for (bundle::Program &program : two.bundle.programs)
     instruction(program, bundle::Instruction::kReduceScatter).mutable_reduce_scatter()->set_chunk(4);
   writeFiles();
-  expectSays(problem(), {"no body adds the terms of direct transfers"});
+  expectSays(problem(), {"no function adds the terms of direct transfers"});
   bundle::CompiledFunction &function = *two.bundle.functions.add_functions();
   function.set_name("sum");
   for (int s = 0; s < 3; ++s)
@@ -389,7 +389,7 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   two.bundle.hostStaged = plain;
   two.bundle.summary.mutable_sums(1)->set_num_contributions(3);
   writeFiles();
-  expectSays(problem(), {"a body adds 3 terms"});
+  expectSays(problem(), {"a function adds 3 terms"});
 }
 
 TEST_F(LoadBundle, RandomlyChangedProgramsNeverCrash) {

@@ -1,5 +1,5 @@
-// Compares products of a body with three nested loops: both libraries, both types, every transpose, odd sizes, batches,
-// accumulation, threads.
+// Compares products of a function with three nested loops: both libraries, both types, every transpose, odd sizes,
+// batches, accumulation, threads.
 #include "HostArguments.h"
 #include "bundle.pb.h"
 #include "device/cpu/Gemm.h"

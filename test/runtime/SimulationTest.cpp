@@ -14,7 +14,7 @@ namespace {
 
 enum Queue : uint32_t { ComputeQueue, SendQueue, ReceiveQueue, Collectives, ToDevice };
 
-/// Builds programs entry by entry, in global order. Waits name entries by their ids.
+/// Builds programs instruction by instruction, in global order. Waits name instructions by their ids.
 class Programs {
 public:
   explicit Programs(const std::vector<std::string> &names, const char *kind = "cpu") {
@@ -97,7 +97,8 @@ private:
     auto waitFor = [&](uint32_t other, bool previous) {
       auto it = places.find({device, other});
       bundle::Wait &wait = *instruction.add_waits();
-      // Only a wait for the step before can name a later entry. Its queue is then the compute queue and its position 0.
+      // Only a wait for the step before can name a later instruction. Its queue is then the compute queue and its
+      // position 0.
       wait.set_queue(it != places.end() ? it->second.queue : uint32_t(ComputeQueue));
       wait.set_position(it != places.end() ? it->second.position : 0);
       wait.set_previous_step(previous);
@@ -329,7 +330,7 @@ TEST(Simulation, NamesWhoWaitsForever) {
   for (const char *expected : {"device left", "device right", "send to right", "send to left", "cannot run"})
     EXPECT_NE(result.message().find(expected), std::string::npos) << result.message();
 
-  // An entry that waits for a later entry.
+  // An instruction that waits for a later instruction.
   Programs q({"a"});
   q.compute(0, Compute::F, 1);
   q.compute(0, Compute::B, 1);
@@ -338,7 +339,7 @@ TEST(Simulation, NamesWhoWaitsForever) {
   wait.set_position(1);
   result = simulatePrograms(q.b, {});
   ASSERT_TRUE(result.failed());
-  EXPECT_NE(result.message().find("waits for entry 1"), std::string::npos) << result.message();
+  EXPECT_NE(result.message().find("waits for instruction 1"), std::string::npos) << result.message();
 }
 
 TEST(Simulation, RefusesTimesThatAreNone) {

@@ -302,7 +302,7 @@ int main(int argc, char **argv) {
     if (kind == 0) {
       const ProgramWait at = waitsOf(bundle)[index];
       bundle::Instruction &instruction = *changed.programs[size_t(at.device)].mutable_instructions(at.instruction);
-      what = changed.programs[size_t(at.device)].device_name() + ", entry " + std::to_string(instruction.id()) + " without wait for position " +
+      what = changed.programs[size_t(at.device)].device_name() + ", instruction " + std::to_string(instruction.id()) + " without wait for position " +
              std::to_string(instruction.waits(at.wait).position()) + " of queue " + std::to_string(instruction.waits(at.wait).queue()) +
              (instruction.waits(at.wait).previous_step() ? " of the step before" : "");
       instruction.mutable_waits()->DeleteSubrange(at.wait, 1);

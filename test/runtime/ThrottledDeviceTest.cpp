@@ -16,7 +16,7 @@ double seconds(clockid_t clock) {
   return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
 }
 
-/// Its bodies use 20 ms of CPU time.
+/// Its functions use 20 ms of CPU time.
 class Busy final : public Device {
 public:
   std::string description() const override { return "busy"; }
@@ -35,7 +35,7 @@ public:
     held = seconds(CLOCK_MONOTONIC) - begin;
     return index == 0 ? Status::success() : Status(userError("as asked"));
   }
-  double held = 0; ///< seconds of the last body; longer if other processes use the CPU
+  double held = 0; ///< seconds of the last function; longer if other processes use the CPU
 };
 
 TEST(ThrottledDevice, BodiesTakeOneOverTheShare) {

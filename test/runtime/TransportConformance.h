@@ -62,7 +62,7 @@ TEST_P(TransportConformance, TransfersArriveInEveryStep) {
 }
 
 TEST_P(TransportConformance, OperationsOfSeveralThreadsDoNotMix) {
-  // Two threads per device, each with separate entries; one of them starts late.
+  // Two threads per device, each with separate instructions; one of them starts late.
   onAll(2, [&](uint32_t device, Transport &transport) -> Status {
     Status other;
     auto exchange = [&](uint32_t instruction, uint64_t step) -> Status {
@@ -335,7 +335,7 @@ TEST_P(TransportConformance, ExpectedReceivesAreReceives) {
         ZORSE_RETURN_IF_FAILED(device == 0 ? transport.send({instruction, step}, 1, data.data(), data.size() * 4)
                                            : transport.receive({instruction, step}, 0, got[instruction].data(), got[instruction].size() * 4));
         if (device == 1 && got[instruction] != data)
-          return internalError("entry " + std::to_string(instruction) + " got other bytes");
+          return internalError("instruction " + std::to_string(instruction) + " got other bytes");
       }
     }
     return Status::success();

@@ -3,7 +3,7 @@
 //   alpha   load x, F(unit 0): y = 2 x, send y; owns w[0, 2)
 //   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w, reduces its gradient to both
 //
-// It has two micro-batches of 3 and 2 rows. Every entry waits for all earlier entries on its device, because the test
+// It has two micro-batches of 3 and 2 rows. Every instruction waits for all earlier instructions on its device, because the test
 // covers the executor and not overlap.
 #pragma once
 
@@ -160,7 +160,7 @@ private:
     return r;
   }
 
-  /// Appends an entry. It waits for all earlier entries on its device, in this step or the last.
+  /// Appends an instruction. It waits for all earlier instructions on its device, in this step or the last.
   bundle::Instruction &instruction(uint32_t device, uint32_t id, uint32_t queue, bundle::Phase phase) {
     bundle::Instruction &e = *bundle.programs[device].add_instructions();
     e.set_id(id);
@@ -180,7 +180,7 @@ private:
     bool overwrite;
   };
 
-  /// Appends an entry with one call.
+  /// Appends an instruction with one call.
   void call(uint32_t device, uint32_t id, bundle::Phase phase, bundle::Compute::Task task, int cell, uint32_t function, int32_t unit, int64_t rows,
             int64_t base, const std::vector<Bound> &arguments) {
     bundle::Compute &compute = *instruction(device, id, 0, phase).mutable_compute();

@@ -1,4 +1,4 @@
-// Changes slots of programs in tests.
+// Changes arguments of programs in tests.
 #pragma once
 
 #include "ArgumentBindings.h"
@@ -8,8 +8,8 @@
 
 namespace zorse::test {
 
-/// One slot of a call in a compute entry of a program. A table row that other slots share is copied before it is
-/// changed.
+/// One argument of a call in a compute instruction of a program. A table row that other arguments share is copied
+/// before it is changed.
 class EditedArgument {
 public:
   EditedArgument(bundle::Program &program, bundle::Call &call, int argument) : program(&program), call(&call), argument(argument) {}
@@ -48,7 +48,7 @@ private:
   }
 };
 
-/// All slots of a call.
+/// All arguments of a call.
 inline std::vector<EditedArgument> argumentsOf(bundle::Program &program, bundle::Call &call) {
   std::vector<EditedArgument> arguments;
   for (int s = 0; s < bundle::ArgumentBindings(program, call).size(); ++s)
@@ -56,7 +56,7 @@ inline std::vector<EditedArgument> argumentsOf(bundle::Program &program, bundle:
   return arguments;
 }
 
-/// Removes the slots of a call.
+/// Removes the arguments of a call.
 inline void unbind(bundle::Call &call) {
   call.clear_regions();
   call.clear_values();

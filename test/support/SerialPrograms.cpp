@@ -65,7 +65,7 @@ public:
       backwardCell(c);
     commit();
     for (int d = 0; d < plan.devices; ++d) {
-      // The first entry of a step waits for the last entry of the previous step.
+      // The first instruction of a step waits for the last instruction of the previous step.
       auto &program = programs[d];
       if (program.instructions_size() > 1)
         waitFor(d, program.mutable_instructions(0), program.instructions_size() - 1, true);
@@ -81,7 +81,7 @@ private:
   const SerialPlan &plan;
   std::vector<bundle::Program> programs;
   std::vector<bundle::ArgumentBinder> binders; ///< per program
-  std::vector<int> last;                       ///< per device: index of its latest entry
+  std::vector<int> last;                       ///< per device: index of its latest instruction
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
@@ -114,7 +114,7 @@ private:
     wait->set_previous_step(previous);
   }
 
-  /// Adds an entry with the current id that waits for all earlier entries of its device.
+  /// Adds an instruction with the current id that waits for all earlier instructions of its device.
   bundle::Instruction *add(int d, uint32_t queue, bundle::Phase phase) {
     auto *instruction = programs[d].add_instructions();
     instruction->set_id(next);
@@ -144,7 +144,7 @@ private:
     return list;
   }
 
-  /// The elements of a group that every device that uses the group stores. Slots begin at multiples of 64 bytes.
+  /// The elements of a group that every device that uses the group stores. Arguments begin at multiples of 64 bytes.
   Compact wholeOf(uint32_t group) const {
     Compact runs;
     if (!plan.compact || !summary.groups(int(group)).trainable())
@@ -465,7 +465,7 @@ private:
 
   uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).function(); }
 
-  /// The body that a task calls for a unit, or -1.
+  /// The function that a task calls for a unit, or -1.
   int functionOf(int u, bundle::Compute::Task task) const {
     const auto &unit = summary.units(u);
     if (task == bundle::Compute::F)

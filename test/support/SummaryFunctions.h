@@ -32,7 +32,7 @@ inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit
   return function;
 }
 
-/// The body of a unit's function.
+/// The compiled function of a unit's function.
 inline uint32_t functionOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
   return functionOf(summary, unit, task).function();
 }

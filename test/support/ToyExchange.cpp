@@ -86,7 +86,7 @@ private:
           addValue(name + std::to_string(u), u);
   }
 
-  // ---- Bodies.
+  // ---- Functions.
 
   bundle::CompiledFunction *addFunction(const char *name) {
     functions.add_functions()->set_name(name);

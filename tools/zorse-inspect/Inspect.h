@@ -47,7 +47,7 @@ Status printKernels(const InspectedBundle &what, const KernelQuery &asked);
 /// a file name.
 Status printMemory(const InspectedBundle &what, int device, const std::string &svg);
 
-/// Returns one word for the action of an entry: "F", "send", ...
+/// Returns one word for the action of an instruction: "F", "send", ...
 std::string wordFor(const bundle::Instruction &instruction);
 
 } // namespace zorse::inspect

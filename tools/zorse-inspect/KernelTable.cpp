@@ -17,7 +17,7 @@ struct Bytes {
 };
 
 /// Bytes read and written by one launch. Counts the buffers behind the operands, each once and up
-/// to its last byte. A strided view or a gather touches less: the body's `cost` counts accessed
+/// to its last byte. A strided view or a gather touches less: the function's `cost` counts accessed
 /// elements, but some of them twice. The minimum moved is therefore the smaller of the two.
 Bytes bytesOf(const bundle::KernelLaunch &launch, const PtxKernel &code, int64_t rows) {
   Bytes bytes;
@@ -46,7 +46,7 @@ std::optional<double> flopsOf(const bundle::KernelLaunch &launch, const PtxKerne
   return double(code.flops) * std::ceil(at(launch.iterations(), rows) / launch.per_thread());
 }
 
-/// Calls of a body in a step.
+/// Calls of a function in a step.
 struct Calls {
   std::vector<int64_t> rows; ///< batch sizes on the devices that run this code
   int64_t elsewhere = 0;     ///< largest batch size on other devices
@@ -104,7 +104,7 @@ Status fillTable(const InspectedBundle &what, const KernelQuery &asked, const st
       const std::string &symbol = launch.kernel().symbol();
       auto found = code.find(symbol);
       if (found == code.end() || found->second.operands.size() != size_t(launch.kernel().operands_size()))
-        return userError(path + ": expected kernel '" + symbol + "', which body '" + target.functions(b).name() +
+        return userError(path + ": expected kernel '" + symbol + "', which function '" + target.functions(b).name() +
                          "' launches, and the memory it touches (" + symbol + "_needs), got " +
                          (found == code.end() ? "none of that name" : "no such list, or another number of operands") + ". Compile the bundle again");
       KernelRow &row = rows[symbol];

@@ -10,7 +10,7 @@ namespace {
 
 bool isPtx(const std::string &arch) { return arch.rfind("sm_", 0) == 0; }
 
-/// Returns the bodies of target 0, 1, ...
+/// Returns the functions of target 0, 1, ...
 const bundle::FunctionLibrary &targetOf(const bundle::BundleView &bundle, size_t target) {
   return target == 0 ? bundle.functions : bundle.otherTargets[target - 1];
 }

@@ -18,7 +18,7 @@ constexpr double kWorthwhile = 0.02, kLowOccupancy = 0.5;
 constexpr const char *kLegend[] = {
     "Times are lower bounds: bytes / bandwidth, without launch overhead and caches. Matrix products run in cuBLASLt and are not listed; --functions "
     "shows them.",
-    "in: bodies that launch it, n times each (n×). a step: launches per step on the devices above. rows: batch size of the largest call; "
+    "in: functions that launch it, n times each (n×). a step: launches per step on the devices above. rows: batch size of the largest call; "
     "--batch-size N "
     "sets another.",
     "loads, stores: instructions that access global memory, n×bytes. occup.: resident warps per SM, as a fraction of the maximum.",

@@ -62,7 +62,7 @@ void drawArena(const bundle::Program &program, const std::vector<Buffer> &buffer
     }
     puts(text.c_str());
   }
-  printf("  %s %s\n", fit(bytes(size), 10, true).c_str(), dim("first entry of the step → last").c_str());
+  printf("  %s %s\n", fit(bytes(size), 10, true).c_str(), dim("first instruction of the step → last").c_str());
 }
 
 bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers, const std::string &path) {
@@ -79,8 +79,8 @@ bool writeSvg(const bundle::Program &program, const std::vector<Buffer> &buffers
       out << "<rect x=\"" << width * b.first / n << "\" y=\"" << top + height * b.offset / size << "\" width=\"" << width * (b.last + 1 - b.first) / n
           << "\" height=\"" << height * b.bytes / size << "\" fill=\"" << fills[kindOf(b.value)]
           << "\" fill-opacity=\"0.8\" stroke=\"white\" stroke-width=\"0.3\"><title>" << kindName(kindOf(b.value)) << ' ' << b.value.id() << " ["
-          << b.value.begin() << ':' << b.value.end() << "], " << b.bytes << " bytes at " << b.offset << ", entries " << b.first << " to " << b.last
-          << "</title></rect>\n";
+          << b.value.begin() << ':' << b.value.end() << "], " << b.bytes << " bytes at " << b.offset << ", instructions " << b.first << " to "
+          << b.last << "</title></rect>\n";
     }
   out << "</svg>\n";
   return runtime::writeOutput(path, out.str()).succeeded();

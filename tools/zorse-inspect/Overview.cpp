@@ -82,7 +82,8 @@ void printDevices(const InspectedBundle &what) {
   for (const bundle::Program &program : what.programs)
     for (const bundle::Instruction &instruction : program.instructions())
       end = std::max(end, instruction.planned_end());
-  std::vector<std::vector<std::string>> table = {{"device", "kind", ">threads", ">cells", ">entries", ">sends", ">sent", "memory", ">", "busy", ">"}};
+  std::vector<std::vector<std::string>> table = {
+      {"device", "kind", ">threads", ">cells", ">instructions", ">sends", ">sent", "memory", ">", "busy", ">"}};
   for (size_t d = 0; d < what.programs.size(); ++d) {
     const bundle::Program &program = what.programs[d];
     const bundle::BundleDevice &device = what.bundle.devices[d];
@@ -140,7 +141,7 @@ void printOverview(const InspectedBundle &what) {
   line("digest", what.bundle.digest);
   line("model", amount(trained) + " trained parameters" + (frozen > 0 ? " and " + amount(frozen) + " frozen" : "") + " in " +
                     std::to_string(s.groups_size()) + " state groups; " + std::to_string(s.units_size()) + " units of " +
-                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.functions.functions_size()) + " bodies for " +
+                    std::to_string(classes.size()) + " classes; " + std::to_string(what.bundle.functions.functions_size()) + " functions for " +
                     what.bundle.functions.arch());
   std::string blocks =
       s.blocks_count() ? std::to_string(s.blocks_count()) + " blocks of " + std::to_string(s.blocks_period()) + " units" : "no repeated blocks";
@@ -151,7 +152,7 @@ void printOverview(const InspectedBundle &what) {
     line(i == 0 ? "loss" : "", loss[i]);
   line("training", describeTraining(s.training()));
   std::string step =
-      std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " entries (";
+      std::to_string(what.plan.cells.size()) + (what.plan.cells.size() == 1 ? " cell, " : " cells, ") + std::to_string(all) + " instructions (";
   const char *separator = "";
   for (const auto &[word, count] : instructions) {
     step += separator + std::to_string(count) + " " + word;

@@ -13,12 +13,12 @@ namespace zorse::inspect {
 
 namespace {
 
-/// The character and color number of an entry. Cells are numbered per device in the order of their
-/// samples.
+/// The character and color number of an instruction. Cells are numbered per device in the order of
+/// their samples.
 struct Mark {
   char sign;
   unsigned colour;
-  int weight; ///< if several entries share a column, the one with the largest weight is shown
+  int weight; ///< if several instructions share a column, the one with the largest weight is shown
 };
 
 Mark markFor(const bundle::Instruction &instruction, const std::vector<int> &rank) {

@@ -102,7 +102,7 @@ std::vector<std::byte> zorse::profile::contents(const Bundle &bundle, int32_t un
     memcpy(out.data(), &step, std::min(out.size(), sizeof step));
     return out;
   }
-  default: // slots that functions write first: outputs, gradients, saved and deferred blocks, sums
+  default: // arguments that functions write first: outputs, gradients, saved and deferred blocks, sums
     return out;
   }
 }

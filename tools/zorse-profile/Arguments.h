@@ -1,5 +1,5 @@
-// Allocates memory for the slots of unit functions and fills it with realistic data: ids in range,
-// weights and activations of typical magnitude.
+// Allocates memory for the arguments of unit functions and fills it with realistic data: ids in
+// range, weights and activations of typical magnitude.
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
@@ -13,7 +13,7 @@
 
 namespace zorse::profile {
 
-/// Slots of all functions of one unit. Slots of equal (kind, index) share memory, so that a
+/// Arguments of all functions of one unit. Arguments of equal (kind, index) share memory, so that a
 /// backward reads the outputs of the forward.
 class Arguments {
 public:
@@ -23,7 +23,7 @@ public:
   static runtime::Result<Arguments> make(runtime::Device &device, const runtime::Bundle &bundle, int32_t unit, const std::vector<uint32_t> &functions,
                                          int64_t rows, runtime::DeviceAddress workspace, uint32_t seed);
 
-  /// Returns one address per slot of the body.
+  /// Returns one address per argument of the function.
   std::vector<runtime::DeviceAddress> of(const bundle::CompiledFunction &function) const;
 
   /// Returns the bytes that `make` allocates; `workspace` receives the bytes of workspace.
@@ -34,7 +34,7 @@ private:
   std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
 };
 
-/// Returns contents for one slot. `unit` is -1 for functions outside of units.
+/// Returns contents for one argument. `unit` is -1 for functions outside of units.
 std::vector<std::byte> contents(const runtime::Bundle &bundle, int32_t unit, const bundle::FunctionArgument &argument, uint64_t bytes,
                                 std::mt19937_64 &random);
 

@@ -356,7 +356,7 @@ private:
     std::snprintf(text, sizeof text, " copies %.3g GB/s, loads %.3g GB/s", 1e-9 / std::max(profile.copyPerByte, 1e-15),
                   1e-9 / std::max(profile.loadPerByte, 1e-15));
     report += text;
-    // A nearly empty body measures the cost of a call.
+    // A nearly empty function measures the cost of a call.
     if (bundle.summary.clip_and_check_function() < static_cast<uint32_t>(bundle.functions.functions_size()) &&
         bundle.functions.functions(static_cast<int>(bundle.summary.clip_and_check_function())).arguments_size() > 0) {
       uint32_t function = bundle.summary.clip_and_check_function();

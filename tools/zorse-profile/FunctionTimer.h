@@ -27,7 +27,7 @@ struct TimerOptions {
 };
 
 /// Measures unit classes, update, norm, copy and load on `device`, which has loaded the bundle's
-/// bodies. Leaves `profile.device` empty.
+/// functions. Leaves `profile.device` empty.
 /// \param processors  receives the number of CPUs that this process had during the measurement of
 ///                    the classes
 runtime::Result<planning::DeviceProfile> timeFunctions(runtime::Device &device, const runtime::Bundle &bundle, const TimerOptions &options,

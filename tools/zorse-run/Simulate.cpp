@@ -49,7 +49,7 @@ ordered_json toJson(const Seconds &s) {
 }
 
 void print(const Options &o, const Bundle &bundle, const Simulation &s) {
-  printf("%s: %zu device%s, %llu entries a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
+  printf("%s: %zu device%s, %llu instructions a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
          bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.instructions, (unsigned long long)o.steps,
          o.simulateEvaluation ? "evaluations" : "steps", s.usesTopology ? "the cluster's" : "as planned");
   printf("first step %s, then %s a step", seconds(s.firstStep).c_str(), seconds(s.step).c_str());

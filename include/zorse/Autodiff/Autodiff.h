@@ -88,7 +88,7 @@ mlir::FailureOr<mlir::func::FuncOp> joinBackward(mlir::func::FuncOp forward);
 void narrowStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses the values that the forward saves for the backward, and appends them to the
-/// results of the joint function in slots `saved`.
+/// results of the joint function in argument attributes `saved`.
 void chooseSaved(mlir::func::FuncOp joint, RecomputePolicy policy);
 
 struct DifferentiatedFunctions {
@@ -104,7 +104,7 @@ struct DifferentiatedFunctions {
 ///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..)
 ///         -> (boundary_in_gradient.., parameter_gradient..)
 ///
-/// Arguments that the backward does not read are removed; slot indices identify the remaining ones.
+/// Arguments that the backward does not read are removed; argument attribute indices identify the remaining ones.
 /// The backward recomputes forward values that it reads and that are not saved.
 DifferentiatedFunctions sliceJoint(mlir::func::FuncOp joint);
 
@@ -142,7 +142,7 @@ mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 /// Bytes of one row of a tensor with a batch dimension, or of a whole tensor without one. Booleans
 /// have one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
-/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed slot.
+/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed argument.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
 /// The steps as passes over all classes of a module. The last one also builds the parts of

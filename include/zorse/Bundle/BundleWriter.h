@@ -42,7 +42,7 @@ struct BundleContents {
   FunctionLibrary functions;           ///< of target 0
   std::vector<std::string> programs;   ///< one per device, serialized deterministically (`serialize`)
   std::vector<std::string> hostStaged; ///< the same step with host staging, if a program has direct transfers; else empty
-  std::string kernels;                 ///< bytes of kernels/<arch>/<object>; empty: the bodies launch no kernel
+  std::string kernels;                 ///< bytes of kernels/<arch>/<object>; empty: the functions launch no kernel
   struct Target {
     FunctionLibrary functions;
     std::string kernels;

@@ -1,11 +1,11 @@
-// Facts about a body that bundle::Body does not contain.
+// Facts about a compiled function that bundle::Body does not contain.
 #pragma once
 
 #include "bundle.pb.h"
 
 namespace zorse::codegen {
 
-/// Costs of a body.
+/// Costs of a compiled function.
 struct FunctionSizes {
   bundle::AffineSize saved;     ///< bytes of the packed saved-tensor buffer; 0 if the function has none.
   bundle::AffineSize workspace; ///< bytes of temporaries.

@@ -60,7 +60,7 @@ struct Problem {
   const Cluster &cluster;
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and slots, if compiled; null otherwise
+  const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
   MemoryOptimizations memoryOptimizations = {};       ///< techniques of layouts that have none themselves
   std::vector<std::string> assumptions = {};          ///< human-readable, about model and memory, for reports
   bool blocking = false;                              ///< Plan::blocking of every layout

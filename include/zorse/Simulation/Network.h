@@ -175,7 +175,7 @@ public:
   TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
   /// Returns the end time of `seconds` of compute that starts at `start`. It includes the compute
-  /// time lost to transfers (Moving) during the previous computation, minus idle time since then,
+  /// time lost to transfers (CpuCommunicationCost) during the previous computation, minus idle time since then,
   /// and the transfers that the CPUs still have to execute, at half of their time. A device
   /// computes one task at a time.
   double compute(uint32_t device, double seconds, double start);

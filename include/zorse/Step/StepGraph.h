@@ -4,7 +4,7 @@
 //     lowerPlan(summary, plan) -> StepGraph -> bundle::Program per device
 //
 // Only Step converts a plan to tasks, transfers, collectives, copies, values and buffers
-// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The entries of one
+// (docs/internals/step-lowering.md). A Span is a range of one of the arrays of StepGraph. The instructions of one
 // device are contiguous and in ascending id; ids are positions in the global list.
 #pragma once
 
@@ -91,14 +91,14 @@ private:
   Value(Kind::Kind kind, uint32_t id, uint32_t cut, Range range) : kind(kind), id(id), cut(cut), begin(range.begin), end(range.end) {}
 };
 
-/// One slot of a call. Calls list every slot that the function could have, ordered by (kind,
-/// index). writeProgram looks up the slots of the Body by (kind, index) and drops those that the
-/// body does not have (for example the boundary input of a backward that does not read it).
+/// One argument of a call. Calls list every argument that the function could have, ordered by (kind,
+/// index). writeProgram looks up the arguments of the function by (kind, index) and drops those that the
+/// function does not have (for example the boundary input of a backward that does not read it).
 struct FunctionArgument {
   Region region;
   Value value;
   uint32_t index = 0;
-  bundle::ArgumentKind kind : 8; // large steps have millions of slots: 64 bytes each
+  bundle::ArgumentKind kind : 8; // large steps have millions of arguments: 64 bytes each
   bundle::AccessMode mode : 8;
   bool overwrite : 1; ///< ACCUMULATE: first contribution of the step in list order.
 
@@ -116,7 +116,7 @@ struct Call {
 
 enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, LoadScalars, AllGather, ReduceScatter, AllReduce, ReadMetrics };
 
-/// One device's half of an entry of the global list. `kind` determines which fields are used:
+/// One device's half of an instruction of the global list. `kind` determines which fields are used:
 ///
 ///   Compute        task, cell, group, calls
 ///   Copy           region (from), to, value
@@ -126,7 +126,7 @@ enum class InstructionKind : uint8_t { Compute, Copy, Send, Receive, LoadInput, 
 ///   AllGather      collective, region (full), to (shard), value
 ///   ReduceScatter  collective, region (full), to (shard), parts, value
 ///   AllReduce      collective, region, parts, value (from), toValue
-///   Report         region, value
+///   ReadMetrics    region, value
 struct Instruction {
   uint32_t id = 0;    ///< position in the global list; the halves of a transfer or collective share it
   uint32_t queue = 0; ///< index in DeviceProgram.queues
@@ -137,7 +137,7 @@ struct Instruction {
   uint32_t peer = 0, input = 0, collective = 0;
   int64_t sampleBase = 0, rows = 0;
   Region region, to;
-  Region parts; ///< buffer for the terms of a sum, on a queue of kind DIRECT
+  Region parts; ///< buffer for the terms of a sum, on a queue of kind DEVICE_TO_DEVICE
   Value value, toValue;
   Span calls, waits;
   double plannedStart = 0, plannedEnd = 0;
@@ -230,11 +230,11 @@ struct StepGraph {
   std::vector<Collective> collectives;
   std::vector<PersistentState> state;
   uint32_t numInstructions = 0;    ///< ids are [0, numInstructions)
-  double stepTime = 0;             ///< seconds on the simulated clock, first to last entry
+  double stepTime = 0;             ///< seconds on the simulated clock, first to last instruction
   std::vector<BufferLife> buffers; ///< if LoweringOptions::keepBuffers
 };
 
-/// The phase after which an expansion stops, for inspection. Before Order, the entries of a device
+/// The phase after which an expansion stops, for inspection. Before Order, the instructions of a device
 /// are numbered in the order of creation. Before Memory, there is no arena and all regions are
 /// absent. Only All has waits.
 enum class LoweringStage : uint8_t {
@@ -265,8 +265,8 @@ CellMemory cellMemory(LoweringTables &tables, const Cell &cell, bool splitBackwa
 
 /// Options of both lowerPlan and timeStep.
 struct StepOptions {
-  /// Bodies with slot lists that determine which buffers a task accesses: for example, a boundary
-  /// input that the backward does not have is freed after the forward. If null, every slot that the
+  /// Functions with argument lists that determine which buffers a task accesses: for example, a boundary
+  /// input that the backward does not have is freed after the forward. If null, every argument that the
   /// architecture allows is assumed to exist: a correct program with slightly more memory.
   const bundle::FunctionLibrary *functions = nullptr;
   /// Times of tasks and transfers, by the plan's devices. If null, FLOPs, the plan's speeds and its
@@ -299,8 +299,8 @@ struct TimeOptions : StepOptions {
 };
 
 struct StepTimes {
-  double stepTime = 0;            ///< seconds on the simulated clock, first to last entry
-  uint32_t numInstructions = 0;   ///< entries of the global list
+  double stepTime = 0;            ///< seconds on the simulated clock, first to last instruction
+  uint32_t numInstructions = 0;   ///< instructions of the global list
   std::vector<DeviceUse> devices; ///< by the plan's devices; MemoryUse has only `peakLiveBytes`, `peakInFlightCells`, `host` and their components
 };
 

@@ -75,7 +75,7 @@ struct UnitPassOptions {
 void addFunctionPasses(mlir::OpPassManager &passes, const UnitPassOptions &options);
 
 /// Summarizes a module after zorse-find-units, with the functions that its classes have so far.
-/// Codegen fills in body indices, workspaces and work on GPUs.
+/// Codegen fills in compiled function indices, workspaces and work on GPUs.
 mlir::FailureOr<bundle::ModelSummary> summarize(mlir::ModuleOp module);
 
 /// Returns a function of one of the summary's classes; null if there is none.
@@ -87,9 +87,9 @@ struct FunctionSizes {
   bundle::AffineSize workspace;
 };
 
-/// Fills body indices and workspaces. Calls `sizes` once per function name (functions of classes,
-/// "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May be called
-/// again after bodies have moved.
+/// Fills compiled function indices and workspaces. Calls `sizes` once per function name (functions
+/// of classes, "counts", "update.decay", "update.plain", "norm", "sum_loss", "decide", "cast"). May
+/// be called again after compiled functions have moved.
 void assignFunctions(bundle::ModelSummary &summary, const std::function<FunctionSizes(llvm::StringRef function)> &sizes);
 
 /// Prints a human-readable summary: one line per unit, group and value.

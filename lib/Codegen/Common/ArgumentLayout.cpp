@@ -49,7 +49,7 @@ uint32_t ArgumentLayout::argument(bundle::ArgumentKind kind, uint32_t index, bun
 
 Place ArgumentLayout::scalars(int64_t offset) {
   bundle::AffineSize bytes;
-  bytes.set_fixed(offsetof(abi::StepScalars, sums)); // sums have their own slot
+  bytes.set_fixed(offsetof(abi::StepScalars, sums)); // sums have their own argument
   return {argument(bundle::SCALARS, 0, bundle::READ, bytes, bundle::F64, "scalars"), offset, 0};
 }
 

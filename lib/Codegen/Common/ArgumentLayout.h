@@ -1,4 +1,5 @@
-// The slots of a body, and the positions of its function's arguments and results in them.
+// The arguments of a compiled function, and the positions of its function's arguments and results
+// in them.
 #pragma once
 
 #include "Views.h"
@@ -9,7 +10,7 @@
 
 namespace zorse::codegen {
 
-/// Bytes from the start of a slot: fixed + perRow * rows.
+/// Bytes from the start of an argument: fixed + perRow * rows.
 struct Place {
   uint32_t argument = 0;
   int64_t fixed = 0, perRow = 0;
@@ -33,7 +34,7 @@ private:
   uint32_t argument(bundle::ArgumentKind kind, uint32_t index, bundle::AccessMode mode, const bundle::AffineSize &bytes, bundle::ElementType type,
                     llvm::StringRef name);
   mlir::FailureOr<Place> place(mlir::func::FuncOp function, bool isResult, unsigned position);
-  /// Tensors packed in one slot: offsets by index, and the total size.
+  /// Tensors packed in one argument: offsets by index, and the total size.
   struct PackedTensors {
     std::vector<Place> places;
     bundle::AffineSize bytes;

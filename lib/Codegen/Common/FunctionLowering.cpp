@@ -227,8 +227,8 @@ struct Lowering {
     sizes.flopsPerRow += plan.flopsPerRow;
   }
 
-  /// A slot that is both argument and result is overwritten by the launch that computes the result.
-  /// No later op may read the argument.
+  /// A buffer that is both argument and result is overwritten by the launch that computes the
+  /// result. No later op may read the argument.
   LogicalResult checkUpdatesInPlace() {
     llvm::DenseMap<uint32_t, int> writer;
     for (auto &[value, alias] : aliases)
@@ -241,7 +241,7 @@ struct Lowering {
             auto found = writer.find(arguments.arguments[argument.getArgNumber()].argument);
             if (found != writer.end() && static_cast<int>(index) > found->second)
               return op->emitOpError("reads argument ")
-                     << argument.getArgNumber() << " after its slot was updated in place; expects updates to be one elementwise kernel";
+                     << argument.getArgNumber() << " after its argument was updated in place; expects updates to be one elementwise kernel";
           }
     return success();
   }
@@ -320,8 +320,8 @@ LogicalResult zorse::codegen::lowerFunction(func::FuncOp function, Emitter &emit
   builder.setInsertionPointToEnd(scratch->getBody());
   auto clone = cast<func::FuncOp>(builder.clone(*function));
   Lowering lowering(clone, emitter, compiled, sizes);
-  // Slots are assigned from the original function: its module contains the forward that lays out
-  // the saved tensors.
+  // Arguments are assigned from the original function: its module contains the forward that lays
+  // out the saved tensors.
   if (failed(lowering.arguments.assign(function)))
     return failure();
   return lowering.run();

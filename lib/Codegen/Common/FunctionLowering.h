@@ -1,4 +1,4 @@
-// Lowers one unit function to one body.
+// Lowers one unit function to one compiled function.
 #pragma once
 
 #include "RowProgram.h"

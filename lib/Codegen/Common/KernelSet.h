@@ -27,7 +27,7 @@ public:
   std::string add(llvm::StringRef hint, mlir::OwningOpRef<mlir::ModuleOp> kernel) final;
   /// Returns a kernel that replaces a routine of the runtime (runtime/abi/Library.md); none if the
   /// device has the routine.
-  /// \param slots  the slots of the operands, one each.
+  /// \param slots  the arguments of the operands, one each.
   virtual std::optional<Kernel> routine(mlir::MLIRContext *context, const bundle::CompiledFunction &compiled, const bundle::LibraryCall &call) {
     return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// Verifiers of units and their classes, and the functions of a module in the order of their bodies.
+// Verifiers of units and their classes, and the functions of a module in the order of their compiled functions.
 #include "zorse/Dialect/Zorse/ZorseOps.h"
 
 #include <map>
@@ -49,7 +49,7 @@ struct Kinds {
   SmallVector<ArgumentKind> arguments, results;
 };
 
-/// Returns the slot kinds of a task's arguments and results.
+/// Returns the argument attribute kinds of a task's arguments and results.
 const Kinds &kindsOf(Task task) {
   using K = ArgumentKind;
   static const std::map<Task, Kinds> kinds = {
@@ -77,7 +77,7 @@ ArgumentKind sourceOf(ArgumentKind kind) {
                                                      : kind;
 }
 
-/// Whether functions of the task define the slots of the kind.
+/// Whether functions of the task define the argument attributes of the kind.
 bool defines(Task task, ArgumentKind kind) {
   if (task == Task::InputGradients)
     return kind == ArgumentKind::SavedForWeightGrad;
@@ -86,7 +86,7 @@ bool defines(Task task, ArgumentKind kind) {
                      kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss || kind == ArgumentKind::Saved);
 }
 
-/// Compares the slots of a class's functions, starting with the functions that define them.
+/// Compares the argument attributes of a class's functions, starting with the functions that define them.
 class ArgumentChecker {
 public:
   LogicalResult check(func::FuncOp function, Task task) {
@@ -109,7 +109,7 @@ public:
       for (auto [i, index] : llvm::enumerate(indices))
         if (index != i)
           return function.emitOpError("(C3) expects ")
-                 << stringifyArgumentKind(kind) << " slots numbered from 0 without gaps, got " << index << " in place of " << i;
+                 << stringifyArgumentKind(kind) << " arguments numbered from 0 without gaps, got " << index << " in place of " << i;
     }
     return success();
   }
@@ -169,7 +169,7 @@ LogicalResult UnitOp::verify() {
 
 namespace {
 
-/// Compares operands or results of a unit with the corresponding slots of the class's forward.
+/// Compares operands or results of a unit with the corresponding argument attributes of the class's forward.
 LogicalResult compareArguments(UnitOp unit, StringRef what, ArrayRef<std::pair<ArgumentAttr, Type>> attributes, TypeRange types) {
   if (attributes.size() != types.size())
     return unit.emitOpError("(U2) has ") << types.size() << " " << what << ", expects the " << attributes.size() << " of @" << unit.getCallee();

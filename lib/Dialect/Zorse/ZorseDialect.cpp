@@ -81,7 +81,7 @@ void ZorseDialect::initialize() {
 }
 
 //===----------------------------------------------------------------------===//
-// Slots
+// Argument attributes
 //===----------------------------------------------------------------------===//
 
 ArgumentAttr zorse::attributeOfArgument(FunctionOpInterface function, unsigned argument) {

@@ -180,7 +180,7 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
       } else if (instruction.task == bundle::Compute::B) {
         order.push_back({step::TaskKind::Backward, cell});
       } else if (instruction.task == bundle::Compute::W) {
-        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // its whole backward is W; its B is no entry
+        if (auto it = std::find(silent.begin(), silent.end(), cell); it != silent.end()) { // its whole backward is W; its B is no instruction
           order.push_back({step::TaskKind::Backward, cell});
           silent.erase(it);
         }

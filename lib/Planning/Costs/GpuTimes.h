@@ -1,5 +1,5 @@
-// Estimates task times on a GPU without measurements from the kernels that its bodies launch
-// (FunctionCost in bundle.proto).
+// Estimates task times on a GPU without measurements from the kernels that its compiled functions
+// launch (FunctionCost in bundle.proto).
 #pragma once
 
 #include "zorse/Planning/Cluster.h"
@@ -34,7 +34,7 @@ GpuRates gpuRates(const ClusterDevice &device, bundle::ElementType type, double 
 /// operands and write its result once. The time never decreases with rows.
 double productSeconds(const bundle::FunctionCost::Matmul &product, int64_t rows, const GpuRates &rates);
 
-/// Returns the seconds of one call of a body.
+/// Returns the seconds of one call of a compiled function.
 double gpuSeconds(const bundle::FunctionCost &work, bool backward, int64_t rows, const GpuRates &rates);
 
 /// Returns the bytes/s of memory-bound kernels, including updates, norms and copies.
@@ -42,7 +42,7 @@ double gpuBandwidth(const ClusterDevice &device);
 
 /// Returns the human-readable assumptions: "products at most 253 TFLOP/s (0.81 of the vendor's 312)
 /// in waves of tiles on 108 multiprocessors, ...".
-/// \param attention  whether any body has attention kernels
+/// \param attention  whether any compiled function has attention kernels
 std::string gpuAssumptions(const ClusterDevice &device, const GpuRates &rates, bool attention);
 
 } // namespace zorse::planning

@@ -30,7 +30,7 @@ public:
     std::vector<uint64_t> memory;               ///< per device of the cluster, gaps included
     std::vector<uint64_t> fragmentationDivisor; ///< per device: bytes included in `memory` for gaps
     std::vector<double> busy;                   ///< per device: seconds of compute
-    uint32_t tasks = 0;                         ///< number of entries of the simulated list
+    uint32_t tasks = 0;                         ///< number of instructions of the simulated list
   };
   const Result &run(const Strategy &strategy);
 

@@ -501,11 +501,11 @@ void Job::checkProgress(double now) {
   if (now - progressAt_ <= settings_.times.watchdogTimeoutSeconds)
     return;
   uint32_t rank = uint32_t(earliest - ranks_.data());
-  Failure failure =
-      foundBy(Failure::Stalled, ErrorKind::User, rank, earliest->device,
-              "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished entry is of step " +
-                  std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
-                  (earliest->progress.where.empty() ? "entry " + std::to_string(earliest->progress.instruction) : earliest->progress.where));
+  Failure failure = foundBy(
+      Failure::Stalled, ErrorKind::User, rank, earliest->device,
+      "no rank has made progress for " + seconds(settings_.times.watchdogTimeoutSeconds) + ": the earliest unfinished instruction is of step " +
+          std::to_string(earliest->progress.step) + ", where " + rootCauseFinder_.nameOf(rank) + " is in " +
+          (earliest->progress.where.empty() ? "instruction " + std::to_string(earliest->progress.instruction) : earliest->progress.where));
   failure.where = earliest->progress.where;
   rootCauseFinder_.found(failure, now);
 }

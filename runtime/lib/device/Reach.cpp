@@ -21,10 +21,10 @@ std::string zorse::runtime::problemOfUse(const bundle::CompiledFunction &functio
   const std::string name = std::to_string(pointer.argument());
   if (pointer.fixed() < 0 || pointer.per_row() < 0 || bytes.fixed() < 0 || bytes.per_row() < 0 || slope > bytes.per_row() ||
       end + slope > __int128(bytes.fixed()) + bytes.per_row())
-    return what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside slot " + name + " of " + std::to_string(bytes.fixed()) +
-           " + " + std::to_string(bytes.per_row()) + " per row bytes";
+    return what + " reaches to byte " + text(end) + " + " + text(slope) + " per row, outside argument " + name + " of " +
+           std::to_string(bytes.fixed()) + " + " + std::to_string(bytes.per_row()) + " per row bytes";
   if (written && argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE)
-    return what + " is written to, but slot " + name + " is only read";
+    return what + " is written to, but argument " + name + " is only read";
   return "";
 }
 
@@ -66,7 +66,7 @@ std::string zorse::runtime::problemOfMatmul(const bundle::CompiledFunction &func
     const auto &[name, pointer] = operands[use.operand];
     const std::string what = std::string("matrix product: operand ") + name;
     if (pointer->argument() >= uint32_t(function.arguments_size()))
-      return what + ": slot " + std::to_string(pointer->argument()) + " of " + std::to_string(function.arguments_size()) + " is named";
+      return what + ": argument " + std::to_string(pointer->argument()) + " of " + std::to_string(function.arguments_size()) + " is named";
     if (std::string problem = problemOfUse(function, *pointer, use.reach, use.written, what); !problem.empty())
       return problem;
   }

@@ -20,7 +20,7 @@ Status zorse::runtime::communicate(Transport &transport, PreparedInstruction &pr
   case Instruction::kAllReduce:
     return transport.allReduce(operation, prepared.sum);
   default:
-    return internalError("an entry of an unknown kind");
+    return internalError("an instruction of an unknown kind");
   }
 }
 
@@ -38,7 +38,7 @@ Status zorse::runtime::communicate(DeviceTransport &transport, PreparedInstructi
   case Instruction::kAllReduce:
     return transport.allReduce(prepared.deviceSum, stream);
   default:
-    return internalError("an entry of an unknown kind is on a direct queue");
+    return internalError("an instruction of an unknown kind is on a direct queue");
   }
 }
 

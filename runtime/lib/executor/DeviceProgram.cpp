@@ -31,7 +31,7 @@ NumberType numberType(bundle::ElementType type) {
   }
 }
 
-/// Whether persistent state is no longer what the step before left once an entry has begun.
+/// Whether persistent state is no longer what the step before left once an instruction has begun.
 bool changesState(const bundle::Program &program, const Instruction &instruction) {
   if (instruction.has_compute())
     return instruction.compute().task() == bundle::Compute::UPDATE_GROUP || instruction.compute().task() == bundle::Compute::CLIP_AND_CHECK;

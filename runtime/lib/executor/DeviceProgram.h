@@ -17,11 +17,11 @@ struct PreparedWait {
   bool previousStep;
 };
 
-/// Executes the host work of entries.
+/// Executes the host work of instructions.
 class InstructionRunner {
 public:
   virtual Status run(DeviceProgram &program, PreparedInstruction &instruction, uint64_t step, size_t call) = 0;
-  /// For an entry on a queue of kind DIRECT.
+  /// For an instruction on a queue of kind DEVICE_TO_DEVICE.
   virtual Status put(DeviceProgram &program, PreparedInstruction &instruction, WorkStream &stream) = 0;
 
 protected:
@@ -31,17 +31,17 @@ protected:
 struct PreparedInstruction final : HostTask, StreamTask {
   const bundle::Instruction *instruction;
   uint32_t index; ///< index in the program
-  uint32_t place; ///< index among the entries of its worker
+  uint32_t place; ///< index among the instructions of its worker
   uint32_t placeInQueue;
   bool inEvaluation;
   bool changesState; ///< whether persistent state may change once it has begun
   bool firstOfQueue = false, lastOfQueue = false;
   uint64_t expectedStep = UINT64_MAX; ///< a receive: the last step in which it was pre-posted
   std::vector<PreparedWait> waits;
-  std::vector<FunctionCall> calls; ///< calls of a compute entry; they point into `addresses` and `overwrite`
+  std::vector<FunctionCall> calls; ///< calls of a compute instruction; they point into `addresses` and `overwrite`
   std::vector<DeviceAddress> addresses;
   std::vector<uint8_t> overwrite;
-  bool deviceToDevice = false; ///< whether it is on a queue of kind DIRECT
+  bool deviceToDevice = false; ///< whether it is on a queue of kind DEVICE_TO_DEVICE
   bool beside = false;         ///< whether the host's CPU runs its calls for the device
   void *data = nullptr;        ///< address for the transport, of a transfer
   AllGatherArguments gather;   ///< arguments, of an all-gather
@@ -68,12 +68,12 @@ public:
     return region.bytes() == 0 ? DeviceAddress() : arenas_[region.arena()]->base() + region.offset();
   }
 
-  /// Returns the event that the entry of a wait is complete, for a wait in `step`.
+  /// Returns the event that the instruction of a wait is complete, for a wait in `step`.
   Event event(const PreparedWait &wait, uint64_t step) const {
     return {wait.queue, (wait.previousStep ? step - 1 : step) * queueInstructions[wait.queue].size() + wait.position + 1};
   }
 
-  /// Returns whether the waits of an entry are satisfied.
+  /// Returns whether the waits of an instruction are satisfied.
   bool isReady(const PreparedInstruction &instruction, uint64_t step) const;
 
   const Bundle &bundle;
@@ -86,7 +86,7 @@ public:
   std::vector<uint32_t> workers;                                     ///< by queue: its worker; 0 computes
   std::vector<uint32_t> threads;                                     ///< by queue: its thread on the device
   std::vector<std::vector<PreparedInstruction *>> workerInstructions;
-  std::vector<uint8_t> queueChangesState; ///< by queue: whether an entry changes state
+  std::vector<uint8_t> queueChangesState; ///< by queue: whether an instruction changes state
   size_t queuesInUse = 0, changingQueues = 0;
 
   Result<Executor::MemoryUse> memoryUse(bool poisoned) const;

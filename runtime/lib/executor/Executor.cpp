@@ -112,7 +112,7 @@ public:
     DeviceTransport *direct;        ///< null: none
     std::unique_ptr<Device> beside; ///< CPU device that computes concurrently in host memory; null: none
     HostStaging staging;            ///< for the steps in progress
-    std::vector<LastUse> lastUses;  ///< by entry; empty: dead bytes are not overwritten
+    std::vector<LastUse> lastUses;  ///< by instruction; empty: dead bytes are not overwritten
     StateReadLatch latch;
     std::array<uint64_t, kStepsAhead> releasesNeeded = {};   ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
@@ -203,7 +203,7 @@ public:
       for (const UnresponsivePeer &peer : local.transport->unresponsive())
         result.unresponsive.push_back(peer);
     // Finds the earliest position in the global order of the run that a worker has reached. If
-    // several workers are at it, one that executes the entry is preferred to one that waits before
+    // several workers are at it, one that executes the instruction is preferred to one that waits before
     // it.
     using Place = std::tuple<uint64_t, uint32_t, bool>;
     constexpr Place kNowhere{UINT64_MAX, 0, false};
@@ -223,8 +223,8 @@ public:
         }
         if (!instruction)
           continue;
-        std::string where = (std::get<2>(place) ? "waiting before entry " : "entry ") + std::to_string(instruction->instruction->id()) + " (" +
-                            describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
+        std::string where = (std::get<2>(place) ? "waiting before instruction " : "instruction ") + std::to_string(instruction->instruction->id()) +
+                            " (" + describeInstruction(bundle, device.program->index, *instruction->instruction) + ")";
         result.everywhere += (result.everywhere.empty() ? "device " : "; device ") + device.program->program.device_name() + ": " + where;
         if (place < earliest) {
           earliest = place;
@@ -266,7 +266,7 @@ private:
     return sum;
   }
 
-  /// Enqueues all entries of a step on the queues of one device, in list order.
+  /// Enqueues all instructions of a step on the queues of one device, in list order.
   void enqueue(DeviceStep &device, uint64_t step, Slot &argument) {
     DeviceProgram &program = *device.program;
     std::vector<Event> waits;
@@ -294,8 +294,8 @@ private:
 
   bool traced(uint64_t step) const { return options.trace && step < options.traceSteps; }
 
-  /// Returns whether dead bytes are overwritten after an entry: only in training steps, and not for
-  /// entries on direct queues.
+  /// Returns whether dead bytes are overwritten after an instruction: only in training steps, and not for
+  /// instructions on direct queues.
   bool poisonsAfterLastUse(const DeviceStep &device, const PreparedInstruction &instruction, const Slot &argument) const {
     return !device.lastUses.empty() && !argument.request.evaluation && !instruction.deviceToDevice &&
            !device.lastUses[instruction.index].regions.empty();
@@ -377,12 +377,12 @@ private:
     const Instruction &instruction = *program.instructions[tag % program.instructions.size()].instruction;
     const uint64_t step = tag / program.instructions.size();
     fail({error.kind, error.text(), error.peer,
-          "device " + program.program.device_name() + ", entry " + std::to_string(instruction.id()) + " (" +
+          "device " + program.program.device_name() + ", instruction " + std::to_string(instruction.id()) + " (" +
               describeInstruction(bundle, program.index, instruction) + ") of step " +
               std::to_string(ring[step % ring.size()].request.scalars.step)});
   }
 
-  /// Executes the host work of an entry in a thread of the device: transfers, and work before a
+  /// Executes the host work of an instruction in a thread of the device: transfers, and work before a
   /// call.
   Status run(DeviceProgram &program, PreparedInstruction &prepared, uint64_t step, size_t call) override {
     DeviceStep &device = at(program.index);
@@ -397,7 +397,7 @@ private:
     return Status::success();
   }
 
-  /// Executes a complete entry in this thread.
+  /// Executes a complete instruction in this thread.
   Status runAndWait(DeviceStep &device, PreparedInstruction &prepared, uint64_t step, Slot &argument) {
     const Work work = usualWorkOf(device, prepared, step, argument);
     QueuedDevice &here = device.program->device;
@@ -419,7 +419,7 @@ private:
       return beforeCall(device, prepared, step, call);
     const Slot &argument = ring[step % ring.size()];
     const bool ahead = device.transport.gainsFromExpecting();
-    if (ahead) // receives that became free while this entry waited, then those that this entry frees
+    if (ahead) // receives that became free while this instruction waited, then those that this instruction frees
       expectAhead(device.transport, prepared, 0, step, argument.request.evaluation);
     Status status = communicate(device.transport, prepared, {prepared.instruction->id(), step});
     if (ahead && status.succeeded())
@@ -454,7 +454,7 @@ private:
   }
 
   /// Fails the run after watchdogTimeoutSeconds without progress while a step is in progress. This also
-  /// detects a body that never returns.
+  /// detects a function that never returns.
   void watch() {
     std::unique_lock<std::mutex> lock(mutex);
     uint64_t before = 0;

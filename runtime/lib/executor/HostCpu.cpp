@@ -70,7 +70,8 @@ Result<std::unique_ptr<QueuedDevice>> zorse::runtime::makeCpuBeside(const Bundle
   const uint32_t target = own ? described.target : hostTarget(bundle);
   for (uint32_t function : functions)
     if (bundle.target(target).functions(int(function)).launches_size() == 0)
-      return userError(bundle.directory + ": has no code for the host of device '" + described.name + "', which updates state in its memory (body '" +
-                       bundle.target(target).functions(int(function)).name() + "'); compile the model again");
+      return userError(bundle.directory + ": has no code for the host of device '" + described.name +
+                       "', which updates state in its memory (function '" + bundle.target(target).functions(int(function)).name() +
+                       "'); compile the model again");
   return makeHostCpu(bundle, target, functions, request);
 }

@@ -10,7 +10,7 @@ using bundle::Instruction;
 
 namespace {
 
-/// Bytes that an entry accesses.
+/// Bytes that an instruction accesses.
 struct Access {
   uint64_t begin, end;
   uint32_t instruction;
@@ -102,7 +102,7 @@ private:
       if (state.region().arena() == arena)
         std::fill(lives.begin() + long(at(state.region().offset())), lives.begin() + long(at(state.region().offset() + state.region().bytes())),
                   true);
-    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (entry, overwrites), by entry
+    std::vector<std::vector<std::pair<uint32_t, bool>>> touched(ends.size()); // (instruction, overwrites), by instruction
     for (const Access &access : accesses_[arena])
       for (size_t i = at(access.begin); i < at(access.end); ++i) {
         if (lives[i])
@@ -110,7 +110,7 @@ private:
         if (touched[i].empty() || touched[i].back().first != access.instruction)
           touched[i].push_back({access.instruction, access.overwrites});
         else
-          touched[i].back().second = touched[i].back().second && access.overwrites; // the entry also reads
+          touched[i].back().second = touched[i].back().second && access.overwrites; // the instruction also reads
       }
     for (size_t i = 0; i < touched.size(); ++i) {
       const auto &list = touched[i];
@@ -138,7 +138,7 @@ private:
 
   const bundle::Program &program_;
   const bundle::FunctionLibrary &functions_;
-  std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by entry
+  std::vector<std::vector<Access>> accesses_; ///< by arena, ordered by instruction
   uint32_t instruction_ = 0;
 };
 

@@ -11,7 +11,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-/// Visits every region that an entry of a program accesses, with its value.
+/// Visits every region that an instruction of a program accesses, with its value.
 template <typename Visit> void forEachTouch(const bundle::Program &program, const bundle::Instruction &e, Visit visit) {
   switch (e.what_case()) {
   case bundle::Instruction::kCompute:
@@ -54,7 +54,7 @@ template <typename Visit> void forEachTouch(const bundle::Program &program, cons
 } // namespace
 
 // The same bytes may hold different values one after another, so the key contains both. Uses of a
-// part of a group (the slot of one parameter) extend the buffer of the group.
+// part of a group (the argument of one parameter) extend the buffer of the group.
 std::vector<Buffer> zorse::runtime::findBuffers(const bundle::Program &program) {
   using Key = std::tuple<uint32_t, uint64_t, uint64_t, int, uint32_t, uint32_t, int64_t, int64_t>;
   std::map<Key, Buffer> buffers;

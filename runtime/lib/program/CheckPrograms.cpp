@@ -51,11 +51,11 @@ private:
     for (int i = 0; i < s.sums_size(); ++i) {
       const bundle::SumFunction &sum = s.sums(i);
       const bool follows = i > 0 && s.sums(i - 1).type() == sum.type() && sum.num_contributions() == s.sums(i - 1).num_contributions() + 1;
-      if (!below("body", sum.function(), bundle_.functions.functions_size()))
+      if (!below("function", sum.function(), bundle_.functions.functions_size()))
         return;
       if ((!follows && sum.num_contributions() != 2) ||
           bundle_.functions.functions(int(sum.function())).arguments_size() != int(sum.num_contributions()) + 1)
-        return fail("a body adds " + std::to_string(sum.num_contributions()) + " terms, but is out of order or has the wrong slots");
+        return fail("a function adds " + std::to_string(sum.num_contributions()) + " terms, but is out of order or has the wrong arguments");
     }
     constexpr int64_t kPadding = 512;
     std::vector<int64_t> room(s.groups_size(), kPadding); // elements of each group's parameters including padding
@@ -105,7 +105,7 @@ private:
       return fail("has " + std::to_string(s.known_size()) + " known numbers, at most " + std::to_string(zorse::abi::kMaxKnown) + " are supported");
     if (s.counts_size() > int(Expression::kMaxCounts))
       return fail("has " + std::to_string(s.counts_size()) + " counts, at most " + std::to_string(Expression::kMaxCounts) + " are supported");
-    if (s.counts_size() > 0 && below("body", s.count_function(), bundle_.functions.functions_size()))
+    if (s.counts_size() > 0 && below("function", s.count_function(), bundle_.functions.functions_size()))
       for (uint32_t input : s.count_inputs())
         below("input", input, s.inputs_size());
     for (const bundle::Count &count : s.counts())
@@ -146,9 +146,9 @@ private:
     int64_t before = -1;
     for (int i = 0; i < p.instructions_size(); ++i) {
       const Instruction &instruction = p.instructions(i);
-      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(instruction.id()) + ": ";
+      where_ = "programs/" + std::to_string(device_) + ".pb, instruction " + std::to_string(instruction.id()) + ": ";
       if (int64_t(instruction.id()) <= before)
-        return fail("entries are expected in ascending order");
+        return fail("instructions are expected in ascending order");
       before = instruction.id();
       if (!below("queue", instruction.queue(), p.queues_size()))
         return;
@@ -157,14 +157,14 @@ private:
         return fail("has an unknown phase");
       this->instruction(p, instruction);
     }
-    std::vector<int64_t> seen(p.queues_size(), 0); // number of entries of each queue before the current one
+    std::vector<int64_t> seen(p.queues_size(), 0); // number of instructions of each queue before the current one
     for (const Instruction &instruction : p.instructions()) {
-      where_ = "programs/" + std::to_string(device_) + ".pb, entry " + std::to_string(instruction.id()) + ": ";
+      where_ = "programs/" + std::to_string(device_) + ".pb, instruction " + std::to_string(instruction.id()) + ": ";
       for (const bundle::Wait &wait : instruction.waits()) {
         if (!below("queue", wait.queue(), p.queues_size()) || !below("position", wait.position(), queues[wait.queue()].size()))
           return;
         if (!wait.previous_step() && wait.position() >= seen[wait.queue()])
-          return fail("waits for a later entry: this program cannot run");
+          return fail("waits for a later instruction: this program cannot run");
       }
       ++seen[instruction.queue()];
     }
@@ -213,17 +213,17 @@ private:
   }
 
   void call(const bundle::Program &p, const bundle::Call &call) {
-    if (!below("body", call.function(), bundle_.functions.functions_size()))
+    if (!below("function", call.function(), bundle_.functions.functions_size()))
       return;
     const bundle::CompiledFunction &function = bundle_.functions.functions(call.function());
     const bundle::ArgumentBindings bindings(p, call);
     if (bindings.size() != function.arguments_size())
-      return fail("binds " + std::to_string(bindings.size()) + " slots of body '" + function.name() + "', which has " +
+      return fail("binds " + std::to_string(bindings.size()) + " arguments of function '" + function.name() + "', which has " +
                   std::to_string(function.arguments_size()));
     if (!bindings.complete())
-      return fail("binds a slot of body '" + function.name() + "' to a region or a value that the program does not have");
+      return fail("binds an argument of function '" + function.name() + "' to a region or a value that the program does not have");
     if (call.rows() < 1 || call.rows() > (int64_t(1) << 48) || call.sample_base() < 0)
-      return fail("calls body '" + function.name() + "' with " + std::to_string(call.rows()) + " rows");
+      return fail("calls function '" + function.name() + "' with " + std::to_string(call.rows()) + " rows");
     if (call.unit() >= bundle_.summary.units_size())
       return fail("names unit " + std::to_string(call.unit()) + " of " + std::to_string(bundle_.summary.units_size()));
     for (int i = 0; i < bindings.size() && problem_.empty(); ++i) {
@@ -231,7 +231,7 @@ private:
       int64_t needed;
       if (bytes.fixed() < 0 || bytes.per_row() < 0 || __builtin_mul_overflow(bytes.per_row(), call.rows(), &needed) ||
           __builtin_add_overflow(needed, bytes.fixed(), &needed))
-        return fail("slot " + std::to_string(i) + " of body '" + function.name() + "' has no size");
+        return fail("argument " + std::to_string(i) + " of function '" + function.name() + "' has no size");
       const bundle::ArgumentKind kind = function.arguments(i).kind();
       region(p, bindings[i].region, needed, kind == bundle::LOCAL_METRICS || kind == bundle::SCALARS ? alignof(double) : alignof(float));
     }
@@ -314,7 +314,7 @@ private:
   void parts(const bundle::Program &p, const bundle::Region &parts, bundle::ElementType type, uint64_t terms, uint64_t stride) {
     const uint32_t max = maxTerms(bundle_.summary, type);
     if (max < 2)
-      return fail("no body adds the terms of direct transfers");
+      return fail("no function adds the terms of direct transfers");
     region(p, parts, (terms <= max ? terms : terms + 2) * stride, kRegionAlignment);
   }
 
@@ -414,7 +414,7 @@ private:
         }
     for (const auto &[id, halves] : transfers)
       for (const auto &[device, instruction] : halves.byDevice) {
-        where_ = "programs/" + std::to_string(device) + ".pb, entry " + std::to_string(id) + ": ";
+        where_ = "programs/" + std::to_string(device) + ".pb, instruction " + std::to_string(id) + ": ";
         device_ = device;
         std::vector<uint32_t> expected = participants(device, *instruction);
         // Comparing the first with all others is sufficient, because equality is transitive. A send

@@ -109,8 +109,8 @@ std::string zorse::runtime::describeInstruction(const Bundle &bundle, uint32_t d
   return "unknown instruction";
 }
 
-/// If groups are updated separately, DECIDE runs before the sums are known. It then reads bytes
-/// other than the sums, which the load of the scalars clears.
+/// If groups are updated separately, CLIP_AND_CHECK runs before the sums are known. It then reads
+/// bytes other than the sums, which the load of the scalars clears.
 bool zorse::runtime::commitsByGroup(const Bundle &bundle) {
   for (const bundle::Program &program : bundle.programs) {
     uint64_t block = UINT64_MAX;

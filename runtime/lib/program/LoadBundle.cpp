@@ -204,7 +204,8 @@ private:
     return Status::success();
   }
 
-  /// Reads a body library for each target. All of them have the same bodies with the same slots.
+  /// Reads a function library for each target. All of them have the same functions with the same
+  /// arguments.
   Status readTargets() {
     uint32_t count = 1;
     for (const BundleDevice &device : bundle_.devices)
@@ -221,7 +222,7 @@ private:
         return userError(path(file) + ": " + problem + "; compile the model again");
       for (const std::string &object : functions.objects())
         if (std::string name = "kernels/" + functions.arch() + "/" + object; !manifest_.files.count(name))
-          return userError(path("manifest.json") + ": does not list " + name + ", which the bodies need; compile the model again");
+          return userError(path("manifest.json") + ": does not list " + name + ", which the functions need; compile the model again");
     }
     return Status::success();
   }
@@ -299,7 +300,7 @@ private:
       if (weights.contains("hub"))
         if (Status status = bundle::fromJson(weights["hub"], bundle_.hub); status.failed())
           return badHub("", status.message());
-      // `references` is one explicit option for all weights. A changed entry in a bundle from
+      // `references` is one explicit option for all weights. A changed instruction in a bundle from
       // another machine can therefore not name a file of this machine.
       const bool references = weights.at("references").get<bool>();
       for (const json &entry : weights.at("parameters")) {

@@ -145,7 +145,7 @@ private:
           {{"step", event.step + 1}, {"entry", instruction.id()}, {"planned_us", (instruction.planned_end() - instruction.planned_start()) * 1e6}}}});
   }
 
-  /// Draws an arrow from every send to its receive; both have the same entry id.
+  /// Draws an arrow from every send to its receive; both have the same instruction id.
   void arrows() {
     std::map<std::tuple<uint64_t, uint32_t, uint32_t>, const TraceEvent *> sends; // by step, id and receiver
     for (const TraceEvent &event : events_)
@@ -181,8 +181,8 @@ private:
     std::stable_sort(changes.begin(), changes.end(), [](const Change &a, const Change &b) { return std::tie(a.at, a.by) < std::tie(b.at, b.by); });
   }
 
-  /// Counts the bytes in use of a device's arenas over time. `ran`: the entries of a step, indexed
-  /// by position.
+  /// Counts the bytes in use of a device's arenas over time. `ran`: the instructions of a step,
+  /// indexed by position.
   void memory(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
     std::vector<const TraceEvent *> at(program.instructions_size());
@@ -194,8 +194,8 @@ private:
       arenas.emplace_back(buffers, a);
     std::vector<Change> changes;
     for (size_t b = 0; b < buffers.size(); ++b) {
-      // Entries of other queues may have run in another order than the list's. The buffer is in use
-      // from the first that began to the last that ended.
+      // Instructions of other queues may have run in another order than the list's. The buffer is
+      // in use from the first that began to the last that ended.
       const TraceEvent *first = at[buffers[b].first], *last = at[buffers[b].last];
       if (buffers[b].first == 0 && buffers[b].last == program.instructions_size() - 1) {
         arenas[buffers[b].arena].add(buffers[b], 1); // state
@@ -216,11 +216,11 @@ private:
     }
   }
 
-  /// Counts, for every queue, the entries that are ready (all their waits are satisfied) but not
-  /// finished.
+  /// Counts, for every queue, the instructions that are ready (all their waits are satisfied) but
+  /// not finished.
   void depths(uint32_t device, const std::vector<const TraceEvent *> &ran) {
     const bundle::Program &program = bundle_.programs[device];
-    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // entries by position
+    std::vector<std::vector<const TraceEvent *>> queues(program.queues_size()); // instructions by position
     double begin = ran.front()->begin;
     for (const TraceEvent *event : ran)
       begin = std::min(begin, event->begin);
@@ -250,7 +250,7 @@ private:
       ordered_json counts = ordered_json::object();
       for (size_t q = 0; q < names.size(); ++q)
         counts[names[q]] = std::max<int64_t>(depth[q], 0);
-      add({{"ph", "C"}, {"name", "entries that could run"}, {"pid", device}, {"ts", microseconds(changes[i].at)}, {"args", counts}});
+      add({{"ph", "C"}, {"name", "instructions that could run"}, {"pid", device}, {"ts", microseconds(changes[i].at)}, {"args", counts}});
     }
   }
 

@@ -150,7 +150,7 @@ void ProgramSimulator::advance(uint32_t device) {
   }
 }
 
-/// A thread has arrived at its entry.
+/// A thread has arrived at its instruction.
 void ProgramSimulator::arrive(uint32_t index, uint64_t step) {
   uint32_t task = tasks.instructions[index].task;
   if (early[task]) {
@@ -175,8 +175,8 @@ bool ProgramSimulator::isEarly(uint32_t send, uint64_t step) const {
   return false;
 }
 
-/// Announces receives that follow the thread's current entry, like the executor does for transports
-/// that benefit from it (Executor.cpp, expectAhead).
+/// Announces receives that follow the thread's current instruction, like the executor does for
+/// transports that benefit from it (Executor.cpp, expectAhead).
 void ProgramSimulator::expectAhead(uint32_t s) {
   constexpr size_t kAhead = 16;
   const Server &server = tasks.servers[s];
@@ -273,7 +273,7 @@ void ProgramSimulator::findCause(uint32_t index, uint64_t step, uint8_t instruct
     }
     uint32_t at = place.at;
     uint64_t atStep = step;
-    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous entry that did work
+    for (size_t tries = 0; tries < list.size(); ++tries) { // finds the previous instruction that did work
       if (at == 0 && atStep == 0)
         break;
       if (at == 0)
@@ -349,7 +349,7 @@ void ProgramSimulator::start(uint32_t index, uint64_t step) {
   events.push({run.end, index, true, instructions});
 }
 
-/// The thread continues with its next entry.
+/// The thread continues with its next instruction.
 void ProgramSimulator::leave(uint32_t index) {
   const FlatInstruction &instruction = tasks.instructions[index];
   const Server &server = tasks.servers[instruction.server];
@@ -410,7 +410,7 @@ std::string ProgramSimulator::waiting() const {
     uint32_t index = server.instructions[place.at];
     const FlatInstruction &instruction = tasks.instructions[index];
     const Instruction &source = tasks.source(index);
-    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", entry " +
+    text += "\n  device " + tasks.bundle.devices[server.device].name + ", step " + std::to_string(place.step + 1) + ", instruction " +
             std::to_string(source.id()) + " (" + describeInstruction(tasks.bundle, server.device, source) + ") waits for ";
     std::string what;
     if (place.there) {
@@ -429,7 +429,7 @@ std::string ProgramSimulator::waiting() const {
             finished[wait.queue] >= (place.step - wait.previousStep) * tasks.queues[wait.queue].length + wait.position + 1)
           continue;
         uint32_t other = tasks.queueInstructions[tasks.queues[wait.queue].firstInstruction + wait.position];
-        what += (what.empty() ? "entry " : ", entry ") + std::to_string(tasks.source(other).id()) + " (" +
+        what += (what.empty() ? "instruction " : ", instruction ") + std::to_string(tasks.source(other).id()) + " (" +
                 describeInstruction(tasks.bundle, server.device, tasks.source(other)) + (wait.previousStep ? ") of the step before" : ")");
       }
       if (what.empty())

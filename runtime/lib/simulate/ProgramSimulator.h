@@ -51,8 +51,8 @@ private:
   struct Place {                                                    ///< position of a thread
     uint64_t step = 0;
     uint32_t at = 0;
-    bool there = false;  ///< in its entry: running, or waiting for the other participants
-    bool looked = false; ///< has announced the receives that follow its entry
+    bool there = false;  ///< in its instruction: running, or waiting for the other participants
+    bool looked = false; ///< has announced the receives that follow its instruction
     double freeSince = 0;
   };
   struct Event {
@@ -96,7 +96,7 @@ private:
   mutable sim::Traffic traffic, idle;
   double now = 0;
   std::vector<Place> places;                        ///< parallel to Tasks.servers
-  std::vector<uint64_t> finished;                   ///< finished entries over all steps, by queue
+  std::vector<uint64_t> finished;                   ///< finished instructions over all steps, by queue
   std::vector<double> lastEnd;                      ///< by queue: ends are in queue order
   std::vector<uint32_t> come;                       ///< number of halves that have arrived, by task
   std::vector<uint64_t> stepOf;                     ///< current step, by task
@@ -104,7 +104,7 @@ private:
   std::vector<std::array<uint32_t, 2>> serversLeft; ///< by device and parity of the step
   // Receives that were announced to the transport before their thread arrived: the transfer begins
   // when the sender arrives.
-  std::vector<uint64_t> announced;  ///< last announced step, by entry
+  std::vector<uint64_t> announced;  ///< last announced step, by instruction
   std::vector<uint8_t> early;       ///< by task: the transfer has begun, the receiver has not arrived
   std::vector<uint8_t> isReadyNow;  ///< by task: whether it is in `ready`
   std::vector<uint8_t> senderWaits; ///< by task: the sender has arrived again before its receiver

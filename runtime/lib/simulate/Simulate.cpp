@@ -84,7 +84,7 @@ Result<Simulation> zorse::runtime::simulatePrograms(const Bundle &bundle, const 
     for (const bundle::Instruction &instruction : program.instructions()) {
       if (!std::isfinite(instruction.planned_start()) || !std::isfinite(instruction.planned_end()) ||
           instruction.planned_end() < instruction.planned_start())
-        return userError(bundle.directory + ": entry " + std::to_string(instruction.id()) + " of device " + program.device_name() +
+        return userError(bundle.directory + ": instruction " + std::to_string(instruction.id()) + " of device " + program.device_name() +
                          " has no planned duration; compile the model again");
       result.planned = std::max(result.planned, instruction.planned_end());
     }

@@ -1,5 +1,5 @@
-// The programs of a bundle as flat arrays: entries of all devices, tasks and threads. A task is an
-// entry of one device, or all halves of a transfer or collective.
+// The programs of a bundle as flat arrays: instructions of all devices, tasks and threads. A task
+// is an instruction of one device, or all halves of a transfer or collective.
 #pragma once
 
 #include "zorse/runtime/Simulation.h"
@@ -22,7 +22,7 @@ struct FlatInstruction {
   uint32_t task;
   uint32_t queue; ///< index in Tasks.queues
   uint32_t server;
-  uint32_t waits; ///< index of its first wait; the next entry's first wait is the end
+  uint32_t waits; ///< index of its first wait; the next instruction's first wait is the end
   uint32_t indexInProgram : 31;
   uint32_t inEvaluation : 1;
 };
@@ -42,7 +42,7 @@ struct FlatQueue {
   uint32_t length;
 };
 
-/// A thread. It executes the entries of some queues of one device in list order.
+/// A thread. It executes the instructions of some queues of one device in list order.
 struct Server {
   uint32_t device;
   bool computes;
@@ -54,10 +54,10 @@ struct Tasks {
   Tasks(const Bundle &bundle, const SimulationOptions &options);
 
   const Bundle &bundle;
-  std::vector<FlatInstruction> instructions; ///< with one additional element, whose `waits` is the end of the last entry's
+  std::vector<FlatInstruction> instructions; ///< with one additional element, whose `waits` is the end of the last instruction's
   std::vector<FlatWait> waits;
   std::vector<Task> tasks;                ///< by ascending id
-  std::vector<uint32_t> taskInstructions; ///< indices of entries
+  std::vector<uint32_t> taskInstructions; ///< indices of instructions
   std::vector<FlatQueue> queues;
   std::vector<uint32_t> queueInstructions;
   std::vector<Server> servers;

@@ -13,7 +13,7 @@ using namespace zorse::runtime;
 
 namespace {
 
-constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of a slot; larger ones are refused
+constexpr uint64_t kMaxBytes = uint64_t(1) << 34; ///< maximum bytes of an argument; larger ones are refused
 
 const bundle::CompiledFunction &logitsFunction(const Bundle &bundle) { return bundle.functions.functions(int(bundle.summary.logits().function())); }
 
@@ -28,7 +28,7 @@ bool isOwn(const Bundle &bundle, const bundle::FunctionArgument &argument) {
   return argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::BOUNDARY_OUT || isPosition(bundle, argument);
 }
 
-/// The slot of `function` with the kind and index of `argument`, or -1.
+/// The argument of `function` with the kind and index of `argument`, or -1.
 int same(const bundle::CompiledFunction &function, const bundle::FunctionArgument &argument) {
   for (int i = 0; i < function.arguments_size(); ++i)
     if (function.arguments(i).kind() == argument.kind() && function.arguments(i).index() == argument.index())
@@ -40,15 +40,15 @@ uint64_t bytesOfRow(const bundle::FunctionArgument &argument) { return uint64_t(
 
 } // namespace
 
-/// Checks that the body accesses only its arguments. Bundles are not trusted, and no program calls
-/// this body.
+/// Checks that the function accesses only its arguments. Bundles are not trusted, and no program
+/// calls this function.
 Status TextGenerator::check() const {
   const bundle::ModelSummary &s = bundle_.summary;
   if (!s.has_logits())
     return userError(bundle_.directory + ": was not compiled for text to be sampled; give zorse-compile --with-generation");
   const bundle::Logits &logits = s.logits();
   auto bad = [&](const std::string &what) {
-    return userError(bundle_.directory + "/summary.pb: the body of the logits " + what + "; compile the model again");
+    return userError(bundle_.directory + "/summary.pb: the function of the logits " + what + "; compile the model again");
   };
   if (logits.function() >= uint32_t(bundle_.functions.functions_size()) || logits.unit() >= uint32_t(s.units_size()))
     return bad("does not exist");
@@ -57,7 +57,7 @@ Status TextGenerator::check() const {
   for (const bundle::FunctionArgument &argument : function.arguments()) {
     if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 || uint64_t(argument.bytes().fixed()) > kMaxBytes ||
         uint64_t(argument.bytes().per_row()) > kMaxBytes)
-      return bad("has a slot of an impossible size");
+      return bad("has an argument of an impossible size");
     if (isPosition(bundle_, argument)) {
       position = argument.type() == bundle::I64 && bytesOfRow(argument) >= 8;
     } else if (argument.kind() == bundle::BOUNDARY_OUT) {

@@ -14,11 +14,11 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-/// Bytes of a body's scalars slot; the sums have a separate slot.
+/// Bytes of a function's scalars argument; the sums have a separate argument.
 constexpr size_t kScalarBytes = offsetof(zorse::abi::StepScalars, sums);
 
-/// Runs one body over all rows of the batch on one thread of the host, and evaluates expressions of
-/// its counts.
+/// Runs one function over all rows of the batch on one thread of the host, and evaluates
+/// expressions of its counts.
 class KnownNumbers::Implementation {
 public:
   explicit Implementation(const Bundle &bundle) : bundle_(bundle) {}
@@ -33,7 +33,7 @@ public:
     if (bundle_.summary.counts().empty())
       return Status::success();
     if (bundle_.summary.count_function() < 0)
-      return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no body that counts them");
+      return userError(bundle_.directory + "/summary.pb: the loss has counts, but there is no function that counts them");
     const uint32_t target = hostTarget(bundle_), function = uint32_t(bundle_.summary.count_function());
     function_ = &bundle_.target(target).functions(int(function));
     DeviceRequest request;
@@ -47,7 +47,7 @@ public:
     for (int j = 0; j < bundle_.summary.counts_size(); ++j) {
       outputs_.push_back(outputArgument(j));
       if (outputs_.back() < 0)
-        return userError(bundle_.directory + "/functions.pb: the body that counts has no output " + std::to_string(j));
+        return userError(bundle_.directory + "/functions.pb: the function that counts has no output " + std::to_string(j));
     }
     return allocateArguments();
   }
@@ -101,7 +101,7 @@ private:
     return Status::success();
   }
 
-  /// Runs the body once. Its numbers of the step are derived from `counts`.
+  /// Runs the function once. Its numbers of the step are derived from `counts`.
   Result<std::vector<double>> countOnce(const Batch &batch, int64_t rows, double samples, const std::vector<double> &counts) {
     std::vector<double> result;
     if (!function_)
@@ -153,14 +153,14 @@ private:
     return Status::success();
   }
 
-  /// Bytes of a slot for all rows. An error if the body must not have such a slot.
+  /// Bytes of an argument for all rows. An error if the function must not have such an argument.
   Result<int64_t> sizeOf(int i) const {
     const bundle::FunctionArgument &argument = function_->arguments(i);
     const bool known = (argument.kind() == bundle::INPUT && argument.index() < uint32_t(bundle_.summary.count_inputs_size())) ||
                        argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::LOSS || argument.kind() == bundle::SCALARS;
     if (!known)
       return userError(bundle_.directory +
-                       "/functions.pb: the body that counts has a slot it cannot have: " + bundle::ArgumentKind_Name(argument.kind()));
+                       "/functions.pb: the function that counts has an argument it cannot have: " + bundle::ArgumentKind_Name(argument.kind()));
     int64_t size, min = 0;
     if (argument.kind() == bundle::INPUT)
       min = bundle_.batch * bundle_.summary.inputs(int(bundle_.summary.count_inputs(int(argument.index())))).bytes_per_row();
@@ -170,7 +170,7 @@ private:
       min = int64_t(kScalarBytes);
     if (argument.bytes().fixed() < 0 || argument.bytes().per_row() < 0 || __builtin_mul_overflow(argument.bytes().per_row(), bundle_.batch, &size) ||
         __builtin_add_overflow(size, argument.bytes().fixed(), &size) || size < min || size > (int64_t(1) << 40))
-      return userError(bundle_.directory + "/functions.pb: slot " + std::to_string(i) + " of the body that counts has an impossible size");
+      return userError(bundle_.directory + "/functions.pb: argument " + std::to_string(i) + " of the function that counts has an impossible size");
     return size;
   }
 
@@ -200,8 +200,8 @@ private:
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceMemory> memory_;
   std::vector<DeviceAddress> addresses_;
-  std::vector<int> outputs_;  ///< slot of each count
-  bool readsNumbers_ = false; ///< the body reads numbers of the step
+  std::vector<int> outputs_;  ///< argument of each count
+  bool readsNumbers_ = false; ///< the function reads numbers of the step
   std::vector<Expression> factors_, known_;
 };
 

@@ -16,7 +16,7 @@ bool isDirect(const bundle::Program &program, const bundle::Instruction &instruc
   return program.queues(int(instruction.queue())).kind() == bundle::DEVICE_TO_DEVICE;
 }
 
-/// Devices that all gather from and to each other in `instruction`; empty for other entries.
+/// Devices that all gather from and to each other in `instruction`; empty for other instructions.
 std::vector<uint32_t> gatherersOf(const bundle::Instruction &instruction) {
   const bundle::AllGather &gather = instruction.all_gather();
   if (gather.has_reads())
@@ -65,7 +65,7 @@ std::vector<uint32_t> partnersOf(uint32_t d, const bundle::Instruction &instruct
 
 DeviceTransferPlan zorse::runtime::deviceTransferPlan(const Bundle &bundle) {
   std::map<int32_t, std::set<uint32_t>> all;           // key: group number in the bundle
-  std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: entry
+  std::map<uint32_t, std::vector<uint32_t>> gatherers; // key: instruction
   for (uint32_t d = 0; d < bundle.programs.size(); ++d)
     for (const bundle::Instruction &instruction : bundle.programs[d].instructions())
       if (isDirect(bundle.programs[d], instruction)) {

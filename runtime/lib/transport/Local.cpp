@@ -29,7 +29,7 @@ struct Part {
   }
 };
 
-/// Meeting of the participants of one entry.
+/// Meeting of the participants of one instruction.
 struct Rendezvous {
   std::mutex mutex;
   std::condition_variable changed;
@@ -192,7 +192,7 @@ private:
       return leaveAborted(lock);
     if (!rendezvous.parts.empty() && rendezvous.step != operation.step) {
       lock.unlock();
-      return internalError("two steps meet in entry " + std::to_string(operation.instruction));
+      return internalError("two steps meet in instruction " + std::to_string(operation.instruction));
     }
     rendezvous.step = operation.step;
     rendezvous.parts.push_back(std::move(mine));

@@ -9,7 +9,7 @@ static size_t sizeOf(const bundle::FunctionArgument &argument, int64_t rows) {
   return size_t(argument.bytes().fixed() + argument.bytes().per_row() * rows);
 }
 
-/// Whether the slot may have gaps: workspaces and packed blocks do.
+/// Whether the argument may have gaps: workspaces and packed blocks do.
 static bool isPacked(const bundle::FunctionArgument &argument) {
   return argument.kind() == bundle::WORKSPACE || argument.kind() == bundle::SAVED || argument.kind() == bundle::SAVED_FOR_WEIGHT_GRAD;
 }
@@ -39,7 +39,7 @@ std::vector<std::string> ptx::runPtxBody(Program &program, runtime::CpuDevice &p
     const std::vector<uint8_t> &bytes = defined[reinterpret_cast<uintptr_t>(call.arguments[size_t(s)])];
     const auto hole = std::find(bytes.begin(), bytes.end(), 0);
     if (!isPacked(function.arguments(s)) && isOverwritten(function.arguments(s), call.overwrite[size_t(s)]) && hole != bytes.end())
-      findings.push_back("undefined: byte " + std::to_string(hole - bytes.begin()) + " of slot " + std::to_string(s) + " is not written");
+      findings.push_back("undefined: byte " + std::to_string(hole - bytes.begin()) + " of argument " + std::to_string(s) + " is not written");
   }
   return findings;
 }

@@ -1,4 +1,4 @@
-// Runs unit functions on host tensors. Arguments are found by slot and index.
+// Runs unit functions on host tensors. Arguments are found by argument attribute and index.
 #pragma once
 
 #include "zorse/Autodiff/Autodiff.h"
@@ -20,7 +20,7 @@ namespace zorse::testing {
 
 using reference::Tensor;
 
-/// Tensors by (slot, index).
+/// Tensors by (argument attribute, index).
 using Arguments = std::map<std::pair<std::string, int64_t>, Tensor>;
 
 inline std::unique_ptr<mlir::MLIRContext> makeContext() {
@@ -53,7 +53,7 @@ inline Arguments::key_type keyOf(ArgumentAttr attribute) {
   return {(known ? stringifyScalarField(attribute.getField()) : stringifyArgumentKind(attribute.getKind())).str(), attribute.getIndex()};
 }
 
-/// Runs a unit function and returns its results by slot; empty on failure.
+/// Runs a unit function and returns its results by argument attribute; empty on failure.
 inline Arguments run(mlir::func::FuncOp function, const Arguments &slots, const reference::Options &options) {
   std::vector<Tensor> arguments;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)

@@ -78,7 +78,7 @@ struct Runner {
     }
   }
 
-  /// Offsets, in bytes per row, of the tensors of a packed slot in the layout of its writer.
+  /// Offsets, in bytes per row, of the tensors of a packed argument in the layout of its writer.
   std::vector<int64_t> layOut(ArgumentKind kind) {
     func::FuncOp owner = function;
     if (auto unitClass = dyn_cast<ClassOp>(function->getParentOp()))
@@ -112,7 +112,7 @@ struct Runner {
           return base + (kind == ArgumentKind::Saved ? savedPerRow : deferredPerRow)[index] * rows;
         return kind == ArgumentKind::Scalars ? base + codegen::offsetOfScalar(attribute) : base;
       }
-    ADD_FAILURE() << "no slot for " << stringifyArgumentKind(kind).str() << " " << index;
+    ADD_FAILURE() << "no argument for " << stringifyArgumentKind(kind).str() << " " << index;
     return nullptr;
   }
 
@@ -239,7 +239,7 @@ OwningOpRef<ModuleOp> test::parse(MLIRContext &context, std::string text, const 
     text.replace(at, 5,
                  type == "f64" ? "%s = arith.addf %seed, %seed : tensor<f64>"
                                : "%s0 = arith.addf %seed, %seed : tensor<f64>\n  %s = arith.truncf %s0 : tensor<f64> to tensor<" + type + ">");
-  // Expands the short forms of the slot attributes of arguments and results.
+  // Expands the short forms of the argument attributes of arguments and results.
   for (size_t at = 0; (at = text.find("@@", at)) != std::string::npos;) {
     size_t end = at + 2;
     std::string kind, index;

@@ -18,7 +18,7 @@ namespace zorse::test {
 /// Makes a context with the dialects of unit functions.
 std::unique_ptr<mlir::MLIRContext> makeContext();
 
-/// Parses unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for slots.
+/// Parses unit functions in short form: `$T` stands for the element type, `@@saved3` and `@@skip0` for arguments.
 mlir::OwningOpRef<mlir::ModuleOp> parse(mlir::MLIRContext &context, std::string text, const std::string &type);
 
 struct RunOptions {

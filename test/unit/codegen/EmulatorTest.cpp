@@ -82,7 +82,8 @@ struct Setting {
   unsigned seed;
 };
 
-/// Runs a body with unused memory around every slot, so that a faulty access stays inside the allocation.
+/// Runs a compiled function with unused memory around every argument, so that a faulty access stays inside the
+/// allocation.
 Outcome run(const HostCode &code, runtime::CpuDevice &products, const bundle::CompiledFunction &function, Setting setting) {
   const int64_t rows = setting.rows;
   struct alignas(64) Line {

@@ -35,7 +35,7 @@ Cast cast(Programs &programs, Random &random) {
   return {};
 }
 
-/// Picks a slot of a unit's call that reads a copy.
+/// Picks an argument of a unit's call that reads a copy.
 std::optional<EditedArgument> reader(Programs &programs, Random &random) {
   std::vector<EditedArgument> found;
   for (bundle::Program &program : programs)
@@ -112,7 +112,7 @@ const std::vector<Mistake> &mutations() {
            instruction->mutable_compute()->set_group((instruction->compute().group() + 1) % c.model.summary.groups_size());
          return instruction != nullptr && c.model.summary.groups_size() > 1;
        }},
-      {"a cast by another body",
+      {"a cast by another function",
        [](const ProgramCase &c, Programs &p, Random &r) {
          bundle::Call *call = cast(p, r).call;
          if (call)

@@ -128,7 +128,7 @@ const std::vector<Mistake> &mistakes() {
            instruction->mutable_reduce_scatter()->mutable_receive_buffer()->set_offset(instruction->reduce_scatter().full().offset());
          return instruction != nullptr;
        }},
-      {"terms that arrive in memory that another entry needs", // the first bytes of an arena contain state or scalars
+      {"terms that arrive in memory that another instruction needs", // the first bytes of an arena contain state or scalars
        [](const ProgramCase &, Programs &p, Random &r) {
          Instruction *instruction = pickDirect(
              p, r, [](const Instruction &e) { return e.all_reduce().receive_buffer().bytes() > 0 && e.all_reduce().receive_buffer().offset() > 0; });

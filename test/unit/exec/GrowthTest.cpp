@@ -106,9 +106,9 @@ Counts count(int layers, int stages, int replicas, bool direct) {
     return {};
   took("expansion");
   counts["simulated tasks"] = graph->numInstructions;
-  counts["entries"] = double(graph->instructions.size());
+  counts["instructions"] = double(graph->instructions.size());
   counts["waits"] = double(graph->waits.size());
-  counts["slots"] = double(graph->arguments.size());
+  counts["arguments"] = double(graph->arguments.size());
 
   memory.reset();
   std::vector<std::string> programs;

@@ -64,7 +64,7 @@ inline std::vector<verify::Finding> check(const ProgramCase &c, const Programs &
   return verify::verifyPrograms(c.model.summary, c.model.functions, c.view, programs, c.options);
 }
 
-/// Picks one of the entries for which `wanted` holds; null if there is none.
+/// Picks one of the instructions for which `wanted` holds; null if there is none.
 inline bundle::Instruction *pickOf(Programs &programs, Random &random,
                                    const std::function<bool(const bundle::Program &, const bundle::Instruction &)> &wanted) {
   std::vector<bundle::Instruction *> found;
@@ -78,7 +78,7 @@ inline bundle::Instruction *pick(Programs &programs, Random &random, const std::
   return pickOf(programs, random, [&](const bundle::Program &, const bundle::Instruction &instruction) { return wanted(instruction); });
 }
 
-/// Expects that times and memory peaks are the same without entries.
+/// Expects that times and memory peaks are the same without instructions.
 inline void expectTimedAlikeWithoutInstructions(const ProgramCase &c, const std::string &name) {
   step::LoweringOptions expand;
   step::TimeOptions time;

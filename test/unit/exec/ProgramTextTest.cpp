@@ -1,4 +1,4 @@
-// Tests the human-readable text of programs: every kind of entry, and invalid programs.
+// Tests the human-readable text of programs: every kind of instruction, and invalid programs.
 #include "zorse/Bundle/ProgramText.h"
 
 #include <google/protobuf/text_format.h>
@@ -99,7 +99,7 @@ TEST(ProgramText, ShowsWhatIsDirect) {
 }
 
 TEST(ProgramText, ShowsWhatIsBroken) {
-  // A missing arena, an unknown device, body and kind, rows beyond 64 bits, a binding without a value.
+  // A missing arena, an unknown device, function and kind, rows beyond 64 bits, a binding without a value.
   const std::string text = textOf(R"(queues { kind: COMPUTE } regions { arena: 5 bytes: 8 }
     instructions { compute { task: B calls { function: 9 rows: 9223372036854775807 sample_base: 1 regions: 0 values: 9 } } }
     instructions { send { peer: 7 value { kind: ACTIVATION id: 99 } } })",

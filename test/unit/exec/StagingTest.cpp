@@ -11,7 +11,7 @@ bool isCopyOfValue(const bundle::Instruction &instruction, bundle::Value::Kind k
   return instruction.has_copy() && instruction.copy().value().kind() == kind;
 }
 
-/// Whether an entry copies between the two arenas of a device: 0 is its own memory, 1 its host's.
+/// Whether an instruction copies between the two arenas of a device: 0 is its own memory, 1 its host's.
 bool crosses(const bundle::Instruction &instruction, bool out) {
   return instruction.has_copy() && instruction.copy().from().arena() == (out ? 0u : 1u) && instruction.copy().to().arena() == (out ? 1u : 0u);
 }
@@ -103,7 +103,7 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"one wait less",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         if (c.plan.blocking) // some waits only prevent overlap of a device's entries
+         if (c.plan.blocking) // some waits only prevent overlap of a device's instructions
            return false;
          std::vector<bundle::Instruction *> waiting;
          for (size_t d = 0; d < p.size(); ++d)

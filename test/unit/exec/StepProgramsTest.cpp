@@ -13,7 +13,7 @@ using namespace zorse;
 
 namespace {
 
-/// The region of the very first slot; null if there is none.
+/// The region of the very first argument; null if there is none.
 bundle::Region *firstRegion(std::vector<bundle::Program> &programs) {
   for (bundle::Program &program : programs)
     for (bundle::Instruction &instruction : *program.mutable_instructions())

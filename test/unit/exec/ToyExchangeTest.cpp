@@ -217,7 +217,7 @@ template <typename Wanted> Instruction *find(bundle::Program &program, Wanted wa
   for (Instruction &instruction : *program.mutable_instructions())
     if (wanted(instruction) && nth-- == 0)
       return &instruction;
-  ADD_FAILURE() << "no such entry";
+  ADD_FAILURE() << "no such instruction";
   return program.mutable_instructions(0);
 }
 bool isGather(const Instruction &instruction) {
@@ -236,7 +236,7 @@ void erase(bundle::Program &program, const Instruction *instruction) {
     }
     position += program.instructions(e).queue() == queue;
   }
-  for (Instruction &other : *program.mutable_instructions()) { // its waiters now wait for the previous entry of its queue
+  for (Instruction &other : *program.mutable_instructions()) { // its waiters now wait for the previous instruction of its queue
     auto &waits = *other.mutable_waits();
     if (position == 0)
       waits.erase(std::remove_if(waits.begin(), waits.end(), [&](const auto &wait) { return wait.queue() == queue && wait.position() == 0; }),
@@ -255,7 +255,7 @@ protected:
   static bundle::AllGather *gather(bundle::Program &program, int nth = 0) { return find(program, isGather, nth)->mutable_all_gather(); }
   static bundle::ReduceScatter *reduction(bundle::Program &program) { return find(program, isReduction)->mutable_reduce_scatter(); }
 
-  /// The n-th entry of a program with a call of a body.
+  /// The n-th instruction of a program with a call of a function.
   Instruction *calling(bundle::Program &program, const std::string &function, int nth = 0) const {
     return find(
         program,
@@ -333,7 +333,7 @@ TEST_F(Faults, OfGathersAreFound) {
 }
 
 TEST_F(Faults, OfSegmentsAreFound) {
-  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call moves to the entry before the gather
+  expectFound("used before the gather", {Code::Undefined}, [&](Programs &p) { // the next call moves to the instruction before the gather
     auto &before = *calling(p[0], "pair.forward.0")->mutable_compute()->mutable_calls();
     auto &behind = *calling(p[0], "pair.forward.1")->mutable_compute()->mutable_calls();
     *before.Add() = behind[0];

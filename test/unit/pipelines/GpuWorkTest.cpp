@@ -1,4 +1,4 @@
-// Tests the launches of bodies that the summary lists.
+// Tests the launches of compiled functions that the summary lists.
 #include "GpuWork.h"
 
 #include "zorse/Dialect/Zorse/ZorseOps.h"
@@ -91,7 +91,7 @@ TEST(GpuWork, FlopsOfAttentionAreTheFunctions) {
   EXPECT_GE(tensors.attention_flops_per_row(), products);
   EXPECT_LE(tensors.attention_flops_per_row(), 1.1 * products); // exponentials in addition
   EXPECT_EQ(tensors.bytes().per_row(), 0);
-  EXPECT_EQ(backward.costs(0).launches(), 0u); // has no body
+  EXPECT_EQ(backward.costs(0).launches(), 0u); // has no compiled function
   EXPECT_EQ(expanded.attention_flops_per_row(), 0);
   EXPECT_EQ(expanded.bytes().per_row(), 1 << 20);
 }

@@ -15,7 +15,7 @@ using namespace zorse::test;
 
 namespace {
 
-/// Checks that ids ascend and that waits refer to earlier entries.
+/// Checks that ids ascend and that waits refer to earlier instructions.
 void checkStructure(const StepGraph &graph, const std::string &name) {
   for (const DeviceProgram &device : graph.devices) {
     std::vector<uint32_t> seen(device.queues.size(), 0), lengths(device.queues.size(), 0);
@@ -31,7 +31,7 @@ void checkStructure(const StepGraph &graph, const std::string &name) {
         ASSERT_NE(wait.queue, instruction.queue) << name;
         ASSERT_LT(wait.position, lengths[wait.queue]) << name;
         if (!wait.previousStep) {
-          ASSERT_LT(wait.position, seen[wait.queue]) << name << ": waits name earlier entries";
+          ASSERT_LT(wait.position, seen[wait.queue]) << name << ": waits name earlier instructions";
         }
       }
       ++seen[instruction.queue];
@@ -69,8 +69,8 @@ TEST(Expand, StagesOfOneTwoThreeDevices) {
           schedule);
 }
 
-/// For each entry of a device: the entries that have ended when it starts, including itself, according to queues and
-/// waits.
+/// For each instruction of a device: the instructions that have ended when it starts, including itself, according to
+/// queues and waits.
 std::vector<std::vector<bool>> endedBefore(const StepGraph &graph, const DeviceProgram &device) {
   const uint32_t count = device.instructions.size();
   std::vector<std::vector<bool>> ended(count, std::vector<bool>(count));

@@ -111,7 +111,7 @@ TEST(TimedSchedule, WeightGradientsFillTheGaps) {
   }
 }
 
-/// Simultaneous sends of a device share its NIC; the simulated times of the entries include this.
+/// Simultaneous sends of a device share its NIC; the simulated times of the instructions include this.
 TEST(TimedSchedule, TransfersTakeWhatTheLinkTakes) {
   Pipeline p(0.5, 4, /*bandwidth=*/128);
   StepGraph graph = p.expand(ScheduleKind::GPipe);

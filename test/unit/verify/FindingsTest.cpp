@@ -36,7 +36,7 @@ template <typename Wanted> bundle::Instruction &find(Case &test, int program, Wa
   for (auto &instruction : *test.programs[program].mutable_instructions())
     if (wanted(instruction) && nth-- == 0)
       return instruction;
-  ADD_FAILURE() << "no such entry";
+  ADD_FAILURE() << "no such instruction";
   return *test.programs[program].mutable_instructions(0);
 }
 auto task(bundle::Compute::Task t) {
@@ -46,21 +46,21 @@ bool isSend(const bundle::Instruction &e) { return e.has_send(); }
 bool isReceive(const bundle::Instruction &e) { return e.has_receive(); }
 bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); }
 
-/// A slot of an entry of the first program.
+/// An argument of an instruction of the first program.
 EditedArgument argument(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
   auto &c = *instruction.mutable_compute()->mutable_calls(call);
   const auto &function = test.model.functions.functions(int(c.function()));
   for (int s = 0; s < function.arguments_size(); ++s)
     if (function.arguments(s).kind() == kind && function.arguments(s).index() == index)
       return {test.programs[0], c, s};
-  ADD_FAILURE() << "no such slot";
+  ADD_FAILURE() << "no such argument";
   return {test.programs[0], c, 0};
 }
 
 void erase(bundle::Program &program, const bundle::Instruction &instruction) {
   for (int e = 0; e < program.instructions_size(); ++e)
     if (program.instructions(e).id() == instruction.id()) {
-      // Its waiters now wait for the previous entry of its queue.
+      // Its waiters now wait for the previous instruction of its queue.
       uint32_t queue = instruction.queue(), position = 0;
       for (int before = 0; before < e; ++before)
         position += program.instructions(before).queue() == queue;
@@ -78,7 +78,7 @@ void erase(bundle::Program &program, const bundle::Instruction &instruction) {
 TEST(Findings, Malformed) {
   Case test({}, pipeline());
   find(test, 0, isSend).mutable_send()->mutable_region()->set_arena(7);
-  expectFinding(test, Code::Malformed, {"arena 7 of 1", "entry", "d0"});
+  expectFinding(test, Code::Malformed, {"arena 7 of 1", "instruction", "d0"});
 
   Case nan({}, oneDevice());
   nan.programs[0].mutable_instructions(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
@@ -86,7 +86,7 @@ TEST(Findings, Malformed) {
 
   Case function({}, oneDevice());
   find(function, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_function(1000);
-  expectFinding(function, Code::Malformed, {"body 1000 does not exist"});
+  expectFinding(function, Code::Malformed, {"function 1000 does not exist"});
 
   for (auto column : {&bundle::Call::mutable_regions, &bundle::Call::mutable_values}) {
     Case row({}, oneDevice());
@@ -323,7 +323,7 @@ TEST(Findings, Recompute) {
   argument.set_kind(bundle::LOSS);
   argument.set_mode(bundle::WRITE);
   argument.set_name("loss");
-  expectFinding(more, Code::Malformed, {"recomputes its saved block changes slot 'loss', too"});
+  expectFinding(more, Code::Malformed, {"recomputes its saved block changes argument 'loss', too"});
 }
 
 TEST(Findings, Call) {
@@ -668,7 +668,7 @@ TEST(Findings, NameTasks) {
   Case test({}, pipeline());
   auto &send = *find(test, 0, isSend, 1).mutable_send();
   send.mutable_region()->set_offset(find(test, 0, isSend, 0).send().region().offset());
-  expectFinding(test, Code::WrongValue, {"d0: entry", "send of value 'h1'", "to d1", "hold value 'h0'", "F(units 0-2, samples 0-4)"});
+  expectFinding(test, Code::WrongValue, {"d0: instruction", "send of value 'h1'", "to d1", "hold value 'h0'", "F(units 0-2, samples 0-4)"});
 }
 
 TEST(Findings, BodiesWithImpossibleModes) {
@@ -683,5 +683,5 @@ TEST(Findings, BodiesWithImpossibleModes) {
   Case commit({}, oneDevice()); // a decision must read the sums
   auto &decide = *commit.model.functions.mutable_functions(int(commit.model.summary.clip_and_check_function()));
   decide.mutable_arguments(0)->set_mode(bundle::UPDATE);
-  expectFinding(commit, Code::Malformed, {"no slot for the sums"});
+  expectFinding(commit, Code::Malformed, {"no argument for the sums"});
 }

@@ -1,5 +1,5 @@
-// Tests that the verifier never crashes on malformed programs, summaries, bodies and plans, with or without findings.
-// Most useful with sanitizers.
+// Tests that the verifier never crashes on malformed programs, summaries, functions and plans, with or without
+// findings. Most useful with sanitizers.
 #include "VerifyTestSupport.h"
 
 #include <gtest/gtest.h>

@@ -24,10 +24,10 @@ def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFro
 
     Constraints:
     - (C1) all functions are functions of tasks, at most one per task; there is a forward or a joint function.
-    - (C2) every argument and result has a slot of a kind that its task allows.
-    - (C3) the slots of a kind are numbered from 0 without gaps in the function that defines them: parameters, inputs,
-      boundary values, losses and saved values in the forward, deferred values in `backward_inputs`.
-    - (C4) a slot has one type in all functions of the class, and a gradient has the shape of its value.
+    - (C2) every argument and result has an argument attribute of a kind that its task allows.
+    - (C3) the argument attributes of a kind are numbered from 0 without gaps in the function that defines them: parameters, inputs,
+      boundary values, losses and saved values in the forward, values saved for the weight gradients in `backward_inputs`.
+    - (C4) an argument has one type in all functions of the class, and a gradient has the shape of its value.
     - (C5) the two parts of a backward exist only together, and in addition to the complete backward.
 
     ```mlir
@@ -51,7 +51,7 @@ def Zorse_ClassOp : Op<Zorse_Dialect, "class", [Symbol, SymbolTable, IsolatedFro
     /// Returns the function that writes a packed block, saved or deferred, with results in the layout of the block;
     /// null if none does.
     ::mlir::func::FuncOp writerOf(::zorse::ArgumentKind block);
-    /// Returns the function that defines the slots of units: the forward or, during differentiation, the joint
+    /// Returns the function that defines the arguments of units: the forward or, during differentiation, the joint
     /// function.
     ::mlir::func::FuncOp definer();
   }];
@@ -66,7 +66,7 @@ def Zorse_UnitOp : Op<Zorse_Dialect, "unit", [AttrSizedOperandSegments, DeclareO
 
     Constraints:
     - (U1) `callee` is a `zorse.class`.
-    - (U2) operands and results are those of the class's forward, in the order of their slots. Shapes are equal. Types
+    - (U2) operands and results are those of the class's forward, in the order of their arguments. Shapes are equal. Types
       are equal, unless the class stores rounded values in two bytes (`zorse-narrow-storage`).
     - (U3) every result has a name, which may be empty.
 

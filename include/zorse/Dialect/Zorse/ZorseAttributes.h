@@ -13,8 +13,8 @@
 
 namespace zorse {
 
-/// Returns the slot of an argument or result of a unit function; null if it has none (docs/internals/compiler.md, "Unit
-/// classes").
+/// Returns the argument attribute of an argument or result of a unit function; null if it has none
+/// (docs/internals/compiler.md, "Unit classes").
 ArgumentAttr attributeOfArgument(mlir::FunctionOpInterface function, unsigned argument);
 ArgumentAttr attributeOfResult(mlir::FunctionOpInterface function, unsigned result);
 inline bool isOfKind(ArgumentAttr attribute, ArgumentKind kind) { return attribute && attribute.getKind() == kind; }

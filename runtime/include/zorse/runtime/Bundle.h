@@ -21,7 +21,7 @@ struct BundleDevice {
   std::string kind; ///< zorse/Bundle/DeviceKinds.h
   int threads = 1;
   uint64_t memory = 0;   ///< bytes; 0: unlimited
-  uint32_t target = 0;   ///< index of its body library
+  uint32_t target = 0;   ///< index of its function library
   int32_t d2dGroup = -1; ///< devices with equal numbers exchange from device memory to device memory; -1: none
 };
 
@@ -54,7 +54,7 @@ struct Bundle {
   std::string cluster;       ///< cluster.yaml
   bundle::Topology topology; ///< without nodes if the bundle does not describe them
   bundle::ModelSummary summary;
-  bundle::FunctionLibrary functions;                 ///< bodies of the first target; the other targets have the same bodies with the same slots
+  bundle::FunctionLibrary functions; ///< functions of the first target; the other targets have the same functions with the same arguments
   std::vector<bundle::FunctionLibrary> otherTargets; ///< targets 1, 2, ...
   std::vector<bundle::Program> programs;             ///< one per device
   std::vector<bundle::Program> hostStaged;           ///< the same step without direct transfers if `programs` has some; otherwise empty

@@ -32,12 +32,12 @@ public:
   uint64_t launches() const override;
 
   /// Loads an object file, in which the next function finds symbols. For tests of code generation,
-  /// which have no body library.
+  /// which have no function library.
   Status loadObject(const std::string &path);
-  /// Runs one body that is not in a library.
+  /// Runs one function that is not in a library.
   Status runFunction(const bundle::CompiledFunction &function, const FunctionArguments &arguments);
 
-  /// Adds one body to the loaded ones. Its index is the number of bodies before it.
+  /// Adds one function to the loaded ones. Its index is the number of functions before it.
   Status addFunction(const bundle::CompiledFunction &function);
 
   /// Returns the matrix library that devices of this process use, with version and processor. The

@@ -2,7 +2,7 @@
 // transports do not depend on the driver. test/runtime/DeviceConformance.h tests a driver against
 // the guarantees in this file.
 //
-// A Device has memory and bodies; its calls block. A QueuedDevice also has queues. The executor
+// A Device has memory and functions; its calls block. A QueuedDevice also has queues. The executor
 // enqueues work on them, and each work item waits for its events without the executor. A driver may
 // implement only Device and use threads for the queues (withThreads), or implement both with its
 // own streams.
@@ -42,10 +42,10 @@ struct DeviceAddress {
   std::byte *onHost() const { return reinterpret_cast<std::byte *>(uintptr_t(value)); }
 };
 
-/// Arguments of one call of a body.
+/// Arguments of one call of a function.
 struct FunctionArguments : ZorseCallContext {
-  const DeviceAddress *addresses = nullptr; ///< one per Body.slots, 64-byte aligned
-  /// One flag per slot: nonzero = ArgumentBinding::overwrite. Null: no slot is overwritten,
+  const DeviceAddress *addresses = nullptr; ///< one per CompiledFunction.arguments, 64-byte aligned
+  /// One flag per argument: nonzero = ArgumentBinding::overwrite. Null: no argument is overwritten,
   /// accumulators are added to.
   const uint8_t *overwrite = nullptr;
 };
@@ -67,7 +67,7 @@ struct AllocationOptions {
 /// Eight bytes that are a NaN as one f64 and as two f32.
 inline constexpr uint64_t kPoisonWord = 0xfffadeadfffadeadull;
 
-/// Memory and bodies. Calls block and may come from several threads.
+/// Memory and functions. Calls block and may come from several threads.
 class Device {
 public:
   virtual ~Device() = default;
@@ -93,17 +93,17 @@ public:
   /// the memory. Returns an error if the device does not support the transport.
   virtual Result<void *> expose(DeviceAddress address, const std::string &transport) = 0;
 
-  /// Resolves all symbols and routines that the bodies name. Call it once per device. `objects` may
+  /// Resolves all symbols and routines that the functions name. Call it once per device. `objects` may
   /// be destroyed before the device. Returns an error for code that the device cannot run and for
-  /// unknown bodies.
+  /// unknown functions.
   virtual Status loadFunctions(const bundle::FunctionLibrary &library, const KernelObjects &objects) = 0;
 
-  /// Runs body `index` of the loaded library. Its writes are visible to every thread that
+  /// Runs function `index` of the loaded library. Its writes are visible to every thread that
   /// synchronizes with the caller. Calls from several threads run sequentially.
   virtual Status runFunction(uint32_t index, const FunctionArguments &arguments) = 0;
 
-  /// Number of launches that have finished or been put on a stream; it grows while a body runs. A
-  /// watchdog uses it to distinguish a long body from one that never returns.
+  /// Number of launches that have finished or been put on a stream; it grows while a function runs. A
+  /// watchdog uses it to distinguish a long function from one that never returns.
   virtual uint64_t launches() const = 0;
 };
 

@@ -108,7 +108,7 @@ Status CpuDevice::addFunction(const bundle::CompiledFunction &function) {
 
 Status CpuDevice::runFunction(uint32_t index, const FunctionArguments &arguments) {
   if (index >= impl_->functions.size())
-    return internalError("body " + std::to_string(index) + " of " + std::to_string(impl_->functions.size()) + " is called");
+    return internalError("function " + std::to_string(index) + " of " + std::to_string(impl_->functions.size()) + " is called");
   std::lock_guard<std::mutex> lock(impl_->running);
   impl_->functions[index].run(arguments, *impl_->pool, *impl_->gemm, impl_->launches);
   return Status::success();

@@ -12,18 +12,18 @@
 using namespace zorse;
 using namespace zorse::runtime;
 
-/// Checks and prepares one body. Keeps the first problem found.
+/// Checks and prepares one function. Keeps the first problem found.
 class CpuFunction::Builder {
 public:
   Builder(const bundle::CompiledFunction &function, const FindSymbol &findSymbol) : function_(function), findSymbol_(findSymbol) {}
 
   void fail(const std::string &what) {
     if (problem_.empty())
-      problem_ = "body '" + function_.name() + "', launch " + std::to_string(launch_) + ": " + what;
+      problem_ = "function '" + function_.name() + "', launch " + std::to_string(launch_) + ": " + what;
   }
 
-  /// Checks that a use of a present operand is inside its slot, and that the slot may be written if
-  /// the use writes.
+  /// Checks that a use of a present operand is inside its argument, and that the argument may be
+  /// written if the use writes.
   void use(const bundle::Pointer &pointer, const Reach &reach, bool written, const std::string &what) {
     if (pointer.argument() >= uint32_t(function_.arguments_size()))
       return;
@@ -37,7 +37,7 @@ public:
     if (pointer.argument() == abi::kAbsentArgument && optional)
       return {abi::kAbsentArgument, {}};
     if (pointer.argument() >= static_cast<uint32_t>(function_.arguments_size())) {
-      fail("slot " + std::to_string(pointer.argument()) + " of " + std::to_string(function_.arguments_size()) + " is named");
+      fail("argument " + std::to_string(pointer.argument()) + " of " + std::to_string(function_.arguments_size()) + " is named");
       return {};
     }
     use(pointer, {}, false, "it");
@@ -203,7 +203,7 @@ uint64_t CpuFunction::accumulateBits(uint64_t accumulates, const std::vector<Add
 void CpuFunction::run(const FunctionArguments &arguments, ThreadPool &pool, const Gemm &gemm, std::atomic<uint64_t> &launches) {
   for (const auto &launch : launches_) {
     std::visit([&](const auto &what) { run(what, arguments, pool, gemm); }, launch);
-    // No atomic increment is needed: bodies of a device run one at a time.
+    // No atomic increment is needed: functions of a device run one at a time.
     launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 }

@@ -1,5 +1,5 @@
-// A prepared body: symbols are resolved, attributes read and everything checked, so that running it
-// cannot fail.
+// A prepared function: symbols are resolved, attributes read and everything checked, so that
+// running it cannot fail.
 #pragma once
 
 #include "LibraryRoutine.h"

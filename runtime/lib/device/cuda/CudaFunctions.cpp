@@ -49,14 +49,14 @@ Status CudaFunctions::load(const bundle::FunctionLibrary &library, const KernelO
     std::vector<Launch> &launches = functions_.emplace_back();
     for (const bundle::Launch &launch : function.launches())
       if (Status status = prepare(function, launch, launches.emplace_back()); status.failed())
-        return userError("body '" + function.name() + "': " + status.message());
+        return userError("function '" + function.name() + "': " + status.message());
   }
   return Status::success();
 }
 
 Status CudaFunctions::launch(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
   if (index >= functions_.size())
-    return internalError("body " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
+    return internalError("function " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
   for (const Launch &launch : functions_[index]) {
     if (Status status = launch.function ? launchKernel(launch, arguments, stream) : launchMatmul(launch, arguments, stream); status.failed())
@@ -86,8 +86,8 @@ CUfunction CudaFunctions::findFunction(const std::string &symbol) const {
   return nullptr;
 }
 
-/// Checks that a kernel's accesses are inside the slots that the body names, for every number of
-/// rows (KernelAbi.h).
+/// Checks that a kernel's accesses are inside the arguments that the function names, for every
+/// number of rows (KernelAbi.h).
 Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, const bundle::KernelLaunch &kernel) {
   std::vector<int64_t> needs;
   for (CUmodule module : modules_) {
@@ -102,7 +102,7 @@ Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, cons
   const std::string what = "kernel '" + kernel.symbol() + "': ";
   const size_t operands = size_t(kernel.operands_size());
   if (needs.size() != 3 + 4 * operands || needs[0] != int64_t(operands))
-    return userError(what + "does not say what it touches, or has other operands than the body; compile the model again");
+    return userError(what + "does not say what it touches, or has other operands than the function; compile the model again");
   if (needs[1] != kernel.iterations().fixed() || needs[2] != kernel.iterations().per_row())
     return userError(what + "is made for another number of iterations than the function gives it; compile the model again");
   for (size_t i = 0; i < operands; ++i) {
@@ -111,9 +111,9 @@ Status CudaFunctions::checkBounds(const bundle::CompiledFunction &function, cons
     const int64_t fixed = at.fixed() + needs[3 + 4 * i], perRow = at.per_row() + needs[4 + 4 * i];
     if (at.fixed() < 0 || at.per_row() < 0 || perRow > argument.bytes().per_row() ||
         fixed + perRow > argument.bytes().fixed() + argument.bytes().per_row())
-      return userError(what + "operand " + std::to_string(i) + " reaches outside slot '" + argument.name() + "'; compile the model again");
+      return userError(what + "operand " + std::to_string(i) + " reaches outside argument '" + argument.name() + "'; compile the model again");
     if (needs[6 + 4 * i] && argument.mode() == bundle::READ && argument.kind() != bundle::WORKSPACE)
-      return userError(what + "writes slot '" + argument.name() + "', which the body only reads; compile the model again");
+      return userError(what + "writes argument '" + argument.name() + "', which the function only reads; compile the model again");
   }
   return Status::success();
 }
@@ -127,7 +127,7 @@ Status CudaFunctions::prepare(const bundle::CompiledFunction &function, const bu
       return userError("kernel '" + kernel.symbol() + "' is in none of the bundle's kernel objects");
     for (const bundle::Pointer &at : kernel.operands()) {
       if (!inside(at))
-        return userError("slot " + std::to_string(at.argument()) + " of " + std::to_string(function.arguments_size()) + " is named");
+        return userError("argument " + std::to_string(at.argument()) + " of " + std::to_string(function.arguments_size()) + " is named");
       out.operands.push_back(place(at));
     }
     for (uint32_t operand : kernel.accumulates()) {
@@ -223,7 +223,7 @@ BlasOperands CudaFunctions::operandsOf(const Launch &launch, const FunctionArgum
 
 Result<bool> CudaFunctions::warmUp(uint32_t index, const FunctionArguments &arguments, CUstream stream) {
   if (index >= functions_.size())
-    return internalError("body " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
+    return internalError("function " + std::to_string(index) + " of " + std::to_string(functions_.size()) + " is called");
   std::lock_guard<std::mutex> lock(mutex_);
   bool ran = false;
   for (const Launch &launch : functions_[index]) {

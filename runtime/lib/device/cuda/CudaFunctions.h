@@ -1,4 +1,4 @@
-// Launches the bodies of a bundle's library on a stream.
+// Launches the functions of a bundle's library on a stream.
 #pragma once
 
 #include "BlasLt.h"
@@ -22,7 +22,7 @@ struct Linear { ///< fixed + perRow * rows
   int64_t fixed = 0, perRow = 0;
   int64_t at(int64_t rows) const { return fixed + perRow * rows; }
 };
-struct Place { ///< position in a slot of a body
+struct Place { ///< position in an argument of a function
   uint32_t argument = 0;
   Linear offset;
 };
@@ -40,11 +40,12 @@ public:
   /// Implements Device::loadFunctions.
   Status load(const bundle::FunctionLibrary &library, const KernelObjects &objects);
 
-  /// Enqueues the launches of a body on a stream, one body at a time. Does not wait for them.
+  /// Enqueues the launches of a function on a stream, one function at a time. Does not wait for
+  /// them.
   Status launch(uint32_t index, const FunctionArguments &arguments, CUstream stream);
 
-  /// Warms up the products of a body (BlasLt::warmUp). Kernels need no warm-up: cuModuleGetFunction
-  /// has loaded them. \return  whether a product ran
+  /// Warms up the products of a function (BlasLt::warmUp). Kernels need no warm-up:
+  /// cuModuleGetFunction has loaded them. \return  whether a product ran
   Result<bool> warmUp(uint32_t index, const FunctionArguments &arguments, CUstream stream);
 
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }

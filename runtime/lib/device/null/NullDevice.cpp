@@ -35,7 +35,7 @@ public:
     for (const bundle::CompiledFunction &function : library.functions())
       for (const bundle::Launch &launch : function.launches())
         if (launch.what_case() == bundle::Launch::WHAT_NOT_SET)
-          return userError("device '" + name_ + "': body '" + function.name() +
+          return userError("device '" + name_ + "': function '" + function.name() +
                            "' holds a launch that this runtime does not know; compile the model again");
     functions_ = uint32_t(library.functions_size());
     return Status::success();
@@ -43,8 +43,8 @@ public:
 
   Status runFunction(uint32_t index, const FunctionArguments &) override {
     if (index >= functions_)
-      return internalError("device '" + name_ + "': body " + std::to_string(index) + " of " + std::to_string(functions_) + " is called");
-    std::lock_guard<std::mutex> lock(running_); // one body at a time
+      return internalError("device '" + name_ + "': function " + std::to_string(index) + " of " + std::to_string(functions_) + " is called");
+    std::lock_guard<std::mutex> lock(running_); // one function at a time
     launches_.fetch_add(1, std::memory_order_relaxed);
     return Status::success();
   }

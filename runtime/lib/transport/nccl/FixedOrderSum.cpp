@@ -8,7 +8,7 @@ Status nccl::addTerms(const DeviceSums &sums, NumberType type, DeviceAddress ter
                       int64_t elements, WorkStream &stream) {
   const size_t max = sums.max(type);
   if (count < 2 || max < 2)
-    return internalError("no body adds " + std::to_string(count) + " terms");
+    return internalError("no function adds " + std::to_string(count) + " terms");
   std::vector<DeviceAddress> addresses;
   size_t next = 0;
   bool other = false; // which of the two partial sums is the latest

@@ -2,7 +2,7 @@
 //
 // Parameters of a kernel, in this order, 8 bytes each:
 //
-//   int64_t rows           samples of this call (elements for update bodies), >= 1
+//   int64_t rows           samples of this call (elements for update functions), >= 1
 //   uint64_t accumulate    bit i set: operand i is added to; clear: it is overwritten
 //   int64_t sampleBase     global index of the first row: random numbers are keyed by it
 //   int64_t rngIdBase   added to the op instances of the function
