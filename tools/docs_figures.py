@@ -209,7 +209,7 @@ TASK = re.compile(r"([FBW])\(cell (\d+), units (\d+)-(\d+), samples (\d+)-(\d+)\
 
 
 class Timeline:
-    """Compute entries of one simulated step by device, from a trace."""
+    """Compute instructions of one simulated step by device, from a trace."""
 
     def __init__(self, events, results):
         self.names = [d["name"] for d in results["devices"]]

@@ -66,8 +66,8 @@ with tempfile.TemporaryDirectory() as folder:
         shares.append((seconds["verify"] / total, seconds["verify"] / (total + cold)))
         best = {p: min(s, best.get(p, s)) for p, s in seconds.items()}
         if i == 0:
-            counts = [re.search(pattern, text)[1] for pattern in (r"(\d+) cells", r"(\d+) entries", r"programs, (.*)")]
-            print(f"{devices} devices, {units} units, {counts[0]} cells, {counts[1]} entries, {counts[2]} of programs; {a.threads} threads")
+            counts = [re.search(pattern, text)[1] for pattern in (r"(\d+) cells", r"(\d+) instructions", r"programs, (.*)")]
+            print(f"{devices} devices, {units} units, {counts[0]} cells, {counts[1]} instructions, {counts[2]} of programs; {a.threads} threads")
         print("  " + ", ".join(f"{p} {s:.2f} s" for p, s in seconds.items()) + f": verification {shares[-1][0]:.1%} of {total:.2f} s", flush=True)
     shares.sort()
     without, together = shares[len(shares) // 2]

@@ -1,11 +1,11 @@
 // RUN: zorse-opt %s --zorse-compile-functions=arch=sm_80 -o /dev/null | FileCheck %s
 // RUN: zorse-opt %s --zorse-compile-functions=arch=sm_75 -o /dev/null | FileCheck %s --check-prefix=OLD --implicit-check-not=attention_
-// RUN: rm -rf %t && zorse-opt %s --zorse-compile-functions="arch=sm_90 dump-dir=%t" -o /dev/null > %t.bodies
+// RUN: rm -rf %t && zorse-opt %s --zorse-compile-functions="arch=sm_90 dump-dir=%t" -o /dev/null > %t.functions
 // RUN: cat %t/attention_forward_*.ptx | FileCheck %s --check-prefix=PTX
 // Attention that tensor cores support stays one op and becomes kernels; other GPUs, types and sizes use matmuls and a softmax.
 
 // CHECK: function @half.forward
-// CHECK-NEXT: slot
+// CHECK-NEXT: argument
 // CHECK: kernel {{[0-9]+}} attention_forward({{.*}}) iterations 512 per row
 // CHECK-NOT: product
 // CHECK: function @half.backward: saved {{.*}}, workspace 4096 per row bytes

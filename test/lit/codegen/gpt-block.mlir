@@ -1,7 +1,7 @@
 // RUN: zorse-opt %s --zorse-compile-functions -o /dev/null | FileCheck %s
 // RUN: zorse-opt %s --zorse-compile-functions=kernels -o /dev/null | FileCheck %s --check-prefix=KERNEL
 // The attention half of a GPT block and its update. Nothing is copied: q, k and v are strided views of the fused matmul, their gradients are written directly into
-// the fused gradient, results into their slots, and an update is one in-place kernel.
+// the fused gradient, results into their arguments, and an update is one in-place kernel.
 
 // CHECK-NOT: kernel {{.*}}copy
 // CHECK-LABEL: function @attention.forward: saved 67072 per row

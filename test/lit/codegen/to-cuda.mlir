@@ -4,19 +4,19 @@
 // RUN: ls %t/sm_90 | FileCheck %s --check-prefix=FILES
 // From a model to code for several GPUs.
 
-// CHECK: // bodies for sm_75
+// CHECK: // functions for sm_75
 // CHECK: function @head.forward
 // CHECK: kernel {{[0-9]+}} mulf_reduce({{.*}}loss0)
 // CHECK: function @update.plain
 // CHECK: .target sm_75
 // CHECK: .visible .entry mulf_reduce_
-// CHECK: // bodies for sm_80
+// CHECK: // functions for sm_80
 // CHECK: function @head.forward
 // CHECK: .target sm_80
 // CHECK: .visible .entry mulf_reduce_
 
-// DUMP: // bodies for sm_80
-// DUMP: // bodies for sm_90
+// DUMP: // functions for sm_80
+// DUMP: // functions for sm_90
 // FILE: .target sm_80
 // FILE: .visible .entry mulf_reduce_
 // FILES: mulf_reduce_{{.*}}.ll
@@ -30,7 +30,7 @@
 // RUN: not zorse-opt %s --zorse-train-pipeline --zorse-compile-functions=ptx 2>&1 | FileCheck %s --check-prefix=TEXT
 // TEXT: error: zorse-compile-functions: ptx: expected a CUDA architecture such as arch=sm_80, found 'native', which does not produce PTX
 
-// One target per architecture: bodies and kernels in the module.
+// One target per architecture: functions and kernels in the module.
 // RUN: zorse-opt %s --zorse-train-pipeline="to=lowered arch=x86-64-v3,sm_80" --mlir-elide-resource-strings-if-larger=16 | FileCheck %s --check-prefix=TARGETS
 // TARGETS: zorse.target @"x86-64-v3" attributes {functions = dense_resource<{{.*}}> : tensor<{{[0-9]+}}xi8>} {
 // TARGETS:   module @mulf_reduce_

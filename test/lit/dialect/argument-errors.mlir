@@ -61,7 +61,7 @@ zorse.class @kinds {
 // -----
 
 zorse.class @numbers {
-  // expected-error @below {{(C3) expects parameter slots numbered from 0 without gaps, got 1 in place of 0}}
+  // expected-error @below {{(C3) expects parameter arguments numbered from 0 without gaps, got 1 in place of 0}}
   func.func @forward(%w: tensor<4xf32> {zorse.argument = #zorse.argument<parameter, 1>}) {
     return
   }
