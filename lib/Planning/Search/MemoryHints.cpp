@@ -45,8 +45,8 @@ std::string show(const MemoryOptimization &optimization) {
   return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
 }
 
-/// Returns a change that fits: techniques that the user disabled, or hosts with enough memory for
-/// techniques.
+/// Returns a change that fits: memory optimizations that the user disabled, or hosts with enough
+/// memory for memory optimizations.
 std::string optimizationThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
     Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.functions, {}, {}, problem.blocking};
