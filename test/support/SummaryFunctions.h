@@ -33,7 +33,7 @@ inline bundle::UnitFunction &addFunction(bundle::ModelSummary &summary, int unit
 }
 
 /// The compiled function of a unit's function.
-inline uint32_t functionOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
+inline uint32_t functionIndexOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) {
   return functionOf(summary, unit, task).function();
 }
 

@@ -304,8 +304,8 @@ TEST(Findings, SplitBackward) {
   Case both({}, split(oneDevice())); // B and W both add parameter gradients
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
-      *both.model.functions.mutable_functions(int(functionOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
-          both.model.functions.functions(int(functionOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
+      *both.model.functions.mutable_functions(int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
+          both.model.functions.functions(int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
@@ -319,7 +319,7 @@ TEST(Findings, Recompute) {
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
   auto &argument =
-      *more.model.functions.mutable_functions(int(functionOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
+      *more.model.functions.mutable_functions(int(functionIndexOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
   argument.set_kind(bundle::LOSS);
   argument.set_mode(bundle::WRITE);
   argument.set_name("loss");
@@ -674,7 +674,7 @@ TEST(Findings, NameTasks) {
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
   auto &function =
-      *test.model.functions.mutable_functions(int(functionOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
+      *test.model.functions.mutable_functions(int(functionIndexOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
   for (auto &s : *function.mutable_arguments())
     if (s.kind() == bundle::PARAMETER)
       s.set_mode(bundle::WRITE);
