@@ -92,7 +92,7 @@ struct LowPrecisionStoragePass : FunctionsPass<LowPrecisionStoragePass> {
   /// Models that compute in f64 with roundings are references for tests: their values stay f64.
   static bool computesInF64(func::FuncOp joint) {
     for (auto [i, type] : llvm::enumerate(joint.getArgumentTypes()))
-      if (getElementTypeOrSelf(type).isF64() && !isSlot(slotOfArgument(joint, unsigned(i)), SlotKind::Scalars))
+      if (getElementTypeOrSelf(type).isF64() && !isOfKind(attributeOfArgument(joint, unsigned(i)), ArgumentKind::Scalars))
         return true;
     return llvm::any_of(joint.getResultTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
   }
@@ -117,14 +117,14 @@ struct ChooseSavedPass : FunctionsPass<ChooseSavedPass> {
                                savePolicies()};
 };
 
-/// Every class has a backward, even a frozen one. It reads one argument, because a body without
-/// slots would not be called.
+/// Every class has a backward, even a frozen one. It reads one argument, because a compiled
+/// function without argument attributes would not be called.
 void buildEmptyBackward(func::FuncOp forward) {
   OpBuilder builder(forward.getContext());
   builder.setInsertionPointToEnd(forward->getBlock());
   auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Backward),
                                        builder.getFunctionType(forward.getArgumentTypes().take_front(1), {}));
-  function.setArgAttr(0, attributes::kSlot, slotOfArgument(forward, 0));
+  function.setArgAttr(0, attributes::kArgument, attributeOfArgument(forward, 0));
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, forward.getLoc());
 }

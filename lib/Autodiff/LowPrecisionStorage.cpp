@@ -75,11 +75,11 @@ private:
     DenseSet<uint32_t> outs;
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       if (function.getResultAttr(i, kLowPrecisionAttr))
-        outs.insert(slotOfResult(function, i).getIndex());
+        outs.insert(attributeOfResult(function, i).getIndex());
     for (BlockArgument argument : function.getArguments()) {
       unsigned i = argument.getArgNumber();
-      SlotAttr slot = slotOfArgument(function, i);
-      bool gradient = isSlot(slot, SlotKind::BoundaryOutGradient) && outs.contains(slot.getIndex());
+      ArgumentAttr attribute = attributeOfArgument(function, i);
+      bool gradient = isOfKind(attribute, ArgumentKind::BoundaryOutGradient) && outs.contains(attribute.getIndex());
       if (!gradient && !function.getArgAttr(i, kLowPrecisionAttr))
         continue;
       Type computed = argument.getType();
@@ -148,12 +148,13 @@ private:
     builder.setInsertionPoint(terminator);
     DenseSet<uint32_t> ins;
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
-      if (SlotAttr slot = slotOfArgument(function, i); isSlot(slot, SlotKind::BoundaryIn) && function.getArgAttr(i, kLowPrecisionAttr))
-        ins.insert(slot.getIndex());
+      if (ArgumentAttr attribute = attributeOfArgument(function, i);
+          isOfKind(attribute, ArgumentKind::BoundaryIn) && function.getArgAttr(i, kLowPrecisionAttr))
+        ins.insert(attribute.getIndex());
     for (OpOperand &operand : terminator->getOpOperands()) {
       unsigned i = operand.getOperandNumber();
-      SlotAttr slot = slotOfResult(function, i);
-      bool gradient = isSlot(slot, SlotKind::BoundaryInGradient) && ins.contains(slot.getIndex());
+      ArgumentAttr attribute = attributeOfResult(function, i);
+      bool gradient = isOfKind(attribute, ArgumentKind::BoundaryInGradient) && ins.contains(attribute.getIndex());
       if (!gradient && !function.getResultAttr(i, kLowPrecisionAttr))
         continue;
       Value value = operand.get(), lowPrecision = lowPrecisionOf.lookup(value);

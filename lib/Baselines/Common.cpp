@@ -53,7 +53,7 @@ double zorse::planning::baseline::boundaryBytes(const bundle::ModelSummary &summ
 
 namespace {
 
-/// Whether a layout may fit. The minimum memory of a device is the gathered parameters and
+/// Whether a strategy may fit. The minimum memory of a device is the gathered parameters and
 /// accumulators of its units, and the activations of its largest cell, or of all its samples if all
 /// forwards run first.
 bool mayFit(const Problem &problem, const Strategy &strategy) {

@@ -27,11 +27,11 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
   Option<autodiff::RecomputePolicy> save{*this, "save", llvm::cl::desc("Activations that forwards save for their backwards"),
                                          llvm::cl::init(autodiff::RecomputePolicy::MinCut), autodiff::savePolicies()};
   Option<bool> sampling{*this, "sampling", llvm::cl::desc("Add the function for text generation"), llvm::cl::init(false)};
-  ListOption<std::string> architectures{*this, "arch", llvm::cl::desc("Option of zorse-lower-bodies")};
-  Option<bool> simulateOnly{*this, "simulate-only", llvm::cl::desc("Option of zorse-lower-bodies"), llvm::cl::init(false)};
+  ListOption<std::string> architectures{*this, "arch", llvm::cl::desc("Option of zorse-lower-functions")};
+  Option<bool> simulateOnly{*this, "simulate-only", llvm::cl::desc("Option of zorse-lower-functions"), llvm::cl::init(false)};
 
   static llvm::cl::ValuesClass stages();
-  Option<bool> keepSplit{*this, "keep-split", llvm::cl::desc("Option of zorse-drop-unused-bodies"), llvm::cl::init(false)};
+  Option<bool> keepSplit{*this, "keep-split", llvm::cl::desc("Option of zorse-drop-unused-functions"), llvm::cl::init(false)};
   Option<unsigned> threads{*this, "threads", llvm::cl::desc("Option of zorse-compile-kernels"), llvm::cl::init(2)};
   Option<bool> cache{*this, "cache", llvm::cl::desc("Option of zorse-compile-kernels"), llvm::cl::init(true)};
   Option<std::string> kernelTexts{*this, "dump-dir", llvm::cl::desc("Option of zorse-compile-kernels"), llvm::cl::init("")};

@@ -11,56 +11,56 @@
 using namespace zorse;
 using namespace zorse::step;
 
-/// Moves entry from[i] to position i, for all i. \param from  a permutation
-static void permute(std::vector<Entry> &entries, std::vector<uint32_t> from) {
-  assert(from.size() == entries.size() && "every half is of an op in the list");
+/// Moves instruction from[i] to position i, for all i. \param from  a permutation
+static void permute(std::vector<Instruction> &instructions, std::vector<uint32_t> from) {
+  assert(from.size() == instructions.size() && "every half is of an op in the list");
   for (uint32_t begin = 0; begin < from.size(); ++begin) {
-    const Entry first = entries[begin];
+    const Instruction first = instructions[begin];
     uint32_t at = begin;
     for (uint32_t next; (next = std::exchange(from[at], at)) != begin; at = next)
-      entries[at] = entries[next];
-    entries[at] = first;
+      instructions[at] = instructions[next];
+    instructions[at] = first;
   }
 }
 
-void zorse::step::placeEntries(PlanLowering &x) {
+void zorse::step::placeInstructions(PlanLowering &x) {
   StepGraph &graph = x.graph;
-  std::vector<uint32_t> instructions; // by position
-  instructions.reserve(graph.entries.size());
+  std::vector<uint32_t> instructionIndices; // by position
+  instructionIndices.reserve(graph.instructions.size());
   std::vector<std::vector<std::pair<uint32_t, uint32_t>>> ofDevice(graph.devices.size()); // (id, half)
   for (uint32_t id = 0; id < x.globalOrder.ops.size(); ++id) {
     const ScheduledOp &op = x.ops[x.globalOrder.ops[id]];
     if (!x.globalOrder.endTime.empty())
       graph.stepTime = std::max(graph.stepTime, x.globalOrder.endTime[x.globalOrder.ops[id]]);
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
-      ofDevice[graph.entries[h].id].push_back({id, h});
+      ofDevice[graph.instructions[h].id].push_back({id, h});
   }
   for (uint32_t d = 0; d < graph.devices.size(); ++d) {
     DeviceProgram &program = graph.devices[d];
     program.busy = x.globalOrder.busy.empty() ? 0 : x.globalOrder.busy[d];
     uint32_t number[kQueues];
     std::fill(std::begin(number), std::end(number), kNone);
-    for (auto &instruction : ofDevice[d])
-      number[graph.entries[instruction.second].queue] = 0;
+    for (auto &instructionIndex : ofDevice[d])
+      number[graph.instructions[instructionIndex.second].queue] = 0;
     for (size_t q = 0; q < kQueues; ++q)
       if (number[q] == 0) {
         number[q] = static_cast<uint32_t>(program.queues.size());
         program.queues.push_back(kQueueTable[q]);
       }
-    program.entries.begin = static_cast<uint32_t>(instructions.size());
-    for (auto [id, instruction] : ofDevice[d]) {
-      Entry &entry = graph.entries[instruction];
-      entry.id = id;
-      entry.queue = number[entry.queue];
+    program.instructions.begin = static_cast<uint32_t>(instructionIndices.size());
+    for (auto [id, instructionIndex] : ofDevice[d]) {
+      Instruction &instruction = graph.instructions[instructionIndex];
+      instruction.id = id;
+      instruction.queue = number[instruction.queue];
       if (!x.globalOrder.endTime.empty()) {
-        entry.plannedStart = x.globalOrder.startOf(id);
-        entry.plannedEnd = x.globalOrder.endTime[x.globalOrder.ops[id]];
+        instruction.plannedStart = x.globalOrder.startOf(id);
+        instruction.plannedEnd = x.globalOrder.endTime[x.globalOrder.ops[id]];
       }
-      instructions.push_back(instruction);
+      instructionIndices.push_back(instructionIndex);
     }
-    program.entries.end = static_cast<uint32_t>(instructions.size());
+    program.instructions.end = static_cast<uint32_t>(instructionIndices.size());
   }
-  permute(graph.entries, std::move(instructions));
+  permute(graph.instructions, std::move(instructionIndices));
   graph.numInstructions = static_cast<uint32_t>(x.globalOrder.ops.size());
 }
 
@@ -183,7 +183,7 @@ public:
       options.costs = costs.get();
     }
     if (!options.tables)
-      options.tables = makeLoweringTables(summary, options.bodies, options.costs);
+      options.tables = makeLoweringTables(summary, options.functions, options.costs);
     hints = findHints(summary, plan, options, replicas);
     return Status::success();
   }
@@ -198,20 +198,20 @@ private:
   std::optional<UnshardHints> hints;
 };
 
-/// Returns the graph before memory is planned. Without a list, entries are in the order of creation.
+/// Returns the graph before memory is planned. Without a list, instructions are in the order of creation.
 StepGraph withoutPlaces(PlanLowering &x) {
   if (x.globalOrder.ops.empty())
     for (uint32_t op = 0; op < x.ops.size(); ++op)
       if (x.ops[op].instructions.size() != 0)
         x.globalOrder.ops.push_back(op);
-  writeEntries(x);
+  writeInstructions(x);
   x.placement.allocations.clear();
   addCellCalls(x);
-  placeEntries(x);
-  for (Entry &entry : x.graph.entries)
-    entry.region = entry.to = entry.parts = {};
-  for (Slot &slot : x.graph.slots)
-    slot.region = {};
+  placeInstructions(x);
+  for (Instruction &instruction : x.graph.instructions)
+    instruction.region = instruction.to = instruction.parts = {};
+  for (FunctionArgument &argument : x.graph.arguments)
+    argument.region = {};
   for (PersistentState &state : x.graph.state)
     state.region = {};
   for (DeviceProgram &device : x.graph.devices)
@@ -251,10 +251,10 @@ Result<StepGraph> lowerInstructions(const bundle::ModelSummary &summary, const P
     return status;
   if (options.keepBuffers)
     keepBuffers(x);
-  writeEntries(x);
+  writeInstructions(x);
   resolveOffsets(x);
   addCellCalls(x);
-  placeEntries(x);
+  placeInstructions(x);
   return std::move(x.graph);
 }
 

@@ -1,9 +1,9 @@
-// List scheduling on a simulated clock. The global list is the order in which entries start.
+// List scheduling on a simulated clock. The global list is the order in which instructions start.
 //
-// A queue of a device executes one entry at a time. A transfer or a collective needs the queues of all its halves at
-// the same time. An entry starts when the results of its predecessors are available, so the step can run in this order
-// without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in progress.
-// Latency does not occupy a queue.
+// A queue of a device executes one instruction at a time. A transfer or a collective needs the queues of all its halves
+// at the same time. An instruction starts when the results of its predecessors are available, so the step can run in
+// this order without buffering. The duration of a transfer is computed when it starts, and depends on the transfers in
+// progress. Latency does not occupy a queue.
 
 #include "MinHeap.h"
 #include "PlanLowering.h"
@@ -383,35 +383,35 @@ private:
   std::string describe(uint32_t op) const {
     if (opOf(op).instructions.size() == 0)
       return "the end of all forwards";
-    const Entry entry = entryOf(x, x.ops[op], x.ops[op].instructions.begin);
-    switch (entry.kind) {
-    case EntryKind::Compute:
-      switch (entry.task) {
+    const Instruction instruction = instructionOf(x, x.ops[op], x.ops[op].instructions.begin);
+    switch (instruction.kind) {
+    case InstructionKind::Compute:
+      switch (instruction.task) {
       case zorse::bundle::Compute::F:
-        return "F of " + describeCell(x.plan, entry.cell);
+        return "F of " + describeCell(x.plan, instruction.cell);
       case zorse::bundle::Compute::B:
-        return "B of " + describeCell(x.plan, entry.cell);
+        return "B of " + describeCell(x.plan, instruction.cell);
       case zorse::bundle::Compute::W:
-        return "W of " + describeCell(x.plan, entry.cell);
+        return "W of " + describeCell(x.plan, instruction.cell);
       default:
         break;
       }
       break;
-    case EntryKind::Send: {
-      return std::string("transfer of ") + (entry.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
-             x.summary.values(entry.value.id).name() + "', samples " + std::to_string(entry.value.begin) + "-" + std::to_string(entry.value.end) +
-             ", from " + x.plan.devices[entry.id].name + " to " + x.plan.devices[entry.peer].name;
+    case InstructionKind::Send: {
+      return std::string("transfer of ") + (instruction.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
+             x.summary.values(instruction.value.id).name() + "', samples " + std::to_string(instruction.value.begin) + "-" +
+             std::to_string(instruction.value.end) + ", from " + x.plan.devices[instruction.id].name + " to " + x.plan.devices[instruction.peer].name;
     }
-    case EntryKind::Copy:
+    case InstructionKind::Copy:
       return "copy of " +
-             (entry.value.kind == zorse::bundle::Value::ACTIVATION || entry.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
-                  ? "'" + x.summary.values(entry.value.id).name() + "'"
+             (instruction.value.kind == zorse::bundle::Value::ACTIVATION || instruction.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
+                  ? "'" + x.summary.values(instruction.value.id).name() + "'"
                   : "state") +
-             " on " + x.plan.devices[entry.id].name;
+             " on " + x.plan.devices[instruction.id].name;
     default:
       break;
     }
-    return "entry on " + x.plan.devices[entry.id].name;
+    return "instruction on " + x.plan.devices[instruction.id].name;
   }
 
   /// Follows unfinished predecessors until one is repeated.

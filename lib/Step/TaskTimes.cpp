@@ -19,7 +19,7 @@ namespace bundle = zorse::bundle;
 /// inter-node link is the NIC of every node, shared by the node's transfers.
 bundle::Topology topologyOf(const Plan &plan) {
   bundle::Topology topology;
-  auto set = [](bundle::LinkClass &to, const LinkSpeed &from) {
+  auto set = [](bundle::LinkSpec &to, const LinkSpeed &from) {
     to.set_bandwidth(from.bandwidth);
     to.set_latency(from.latency);
   };

@@ -25,7 +25,7 @@ std::string range(const char *what, int64_t begin, int64_t end) {
 size_t devicesOf(const zorse::bundle::UnitClass &unitClass) {
   for (const auto &function : unitClass.functions())
     if (function.segments_size())
-      return static_cast<size_t>(function.segments(0).bodies_size());
+      return static_cast<size_t>(function.segments(0).functions_size());
   return 1;
 }
 

@@ -512,7 +512,7 @@ private:
     int64_t perRow = sampled ? product(y.shape, 1) : y.size();
     for (int64_t i = 0; i < y.size(); ++i) {
       uint64_t stream =
-          abi::randomStream(options.seed, options.step, options.instanceBase + op.getRngId(), sampled ? options.sampleBase + i / perRow : 0);
+          abi::randomStream(options.seed, options.step, options.rngIdBase + op.getRngId(), sampled ? options.sampleBase + i / perRow : 0);
       bool keep = abi::randomBits(stream, i % perRow) >= abi::dropThreshold(probability);
       y.values[i] = keep ? y.values[i] / (1 - probability) : 0.0;
     }

@@ -199,25 +199,25 @@ Outline units::outlineUnit(const ModelGraph &graph, int begin, int end) { return
 func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, const Outline &outline) {
   SmallVector<Value> arguments;
   SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  auto slot = [&](SlotAttr slot, bool gradient = false, Type lowPrecision = {}) {
+  auto argument = [&](ArgumentAttr attribute, bool gradient = false, Type lowPrecision = {}) {
     NamedAttrList list;
-    list.set(attributes::kSlot, slot);
+    list.set(attributes::kArgument, attribute);
     if (gradient)
       list.set(autodiff::kGradientAttr, builder.getUnitAttr());
     if (lowPrecision)
       list.set(autodiff::kLowPrecisionAttr, TypeAttr::get(lowPrecision));
     return list.getDictionary(builder.getContext());
   };
-  auto at = [&](SlotKind kind, size_t index) { return SlotAttr::get(builder.getContext(), kind, uint32_t(index)); };
-  auto add = [&](const auto &values, SlotKind kind, auto gradient) {
+  auto at = [&](ArgumentKind kind, size_t index) { return ArgumentAttr::get(builder.getContext(), kind, uint32_t(index)); };
+  auto add = [&](const auto &values, ArgumentKind kind, auto gradient) {
     for (auto [i, value] : llvm::enumerate(values)) {
       arguments.push_back(value);
-      argumentAttributes.push_back(slot(at(kind, i), gradient(value), graph.lowPrecision.lookup(value)));
+      argumentAttributes.push_back(argument(at(kind, i), gradient(value), graph.lowPrecision.lookup(value)));
     }
   };
-  add(outline.parameters, SlotKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
-  add(outline.inputs, SlotKind::Input, [](BlockArgument) { return false; });
-  add(outline.valuesIn, SlotKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
+  add(outline.parameters, ArgumentKind::Parameter, [&](BlockArgument a) { return graph.isTrained(a); });
+  add(outline.inputs, ArgumentKind::Input, [](BlockArgument) { return false; });
+  add(outline.valuesIn, ArgumentKind::BoundaryIn, [&](Value v) { return graph.active.contains(v); });
 
   DenseMap<int64_t, SmallVector<Value>> known; // values that become one argument, by position in ModelSummary.known
   for (Operation *op : outline.ops)
@@ -225,7 +225,7 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
       int64_t index = llvm::find(graph.known, number.getExpression()) - graph.known.begin();
       if (known[index].empty()) {
         arguments.push_back(number);
-        argumentAttributes.push_back(slot(SlotAttr::get(builder.getContext(), SlotKind::Scalars, uint32_t(index), ScalarField::Known)));
+        argumentAttributes.push_back(argument(ArgumentAttr::get(builder.getContext(), ArgumentKind::Scalars, uint32_t(index), ScalarField::Known)));
       }
       known[index].push_back(number);
     }
@@ -233,11 +233,11 @@ func::FuncOp units::buildForward(OpBuilder &builder, const ModelGraph &graph, co
   SmallVector<Value> results;
   for (auto [i, value] : llvm::enumerate(outline.valuesOut)) {
     results.push_back(value);
-    resultAttributes.push_back(slot(at(SlotKind::BoundaryOut, i), graph.active.contains(value), graph.lowPrecision.lookup(value)));
+    resultAttributes.push_back(argument(at(ArgumentKind::BoundaryOut, i), graph.active.contains(value), graph.lowPrecision.lookup(value)));
   }
   for (auto [i, numerator] : llvm::enumerate(outline.losses)) {
     results.push_back(numerator.value);
-    resultAttributes.push_back(slot(at(SlotKind::Loss, i)));
+    resultAttributes.push_back(argument(at(ArgumentKind::Loss, i)));
   }
 
   Location loc = builder.getUnknownLoc();

@@ -122,8 +122,8 @@ private:
       boundary.push_back(values.lookup(value));
     func::FuncOp forward = unitClass.function(Task::Forward);
     for (unsigned i = 0; i < forward.getNumArguments(); ++i)
-      if (SlotAttr slot = slotOfArgument(forward, i); isSlot(slot, SlotKind::Scalars))
-        numbers.push_back(known.at(graph.known[slot.getIndex()]));
+      if (ArgumentAttr attribute = attributeOfArgument(forward, i); isOfKind(attribute, ArgumentKind::Scalars))
+        numbers.push_back(known.at(graph.known[attribute.getIndex()]));
     SmallVector<Type> types;
     SmallVector<Location> locations;
     SmallVector<StringRef> names;

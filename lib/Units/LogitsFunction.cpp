@@ -127,8 +127,9 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   auto function = func::FuncOp::create(builder, forward.getLoc(), stringifyTask(Task::Logits), builder.getFunctionType(arguments, {result}));
   for (unsigned i = 0; i < forward.getNumArguments(); ++i)
     function.setArgAttrs(i, forward.getArgAttrDict(i));
-  function.setArgAttr(forward.getNumArguments(), attributes::kSlot, SlotAttr::get(builder.getContext(), SlotKind::Input, uint32_t(inputs)));
-  function.setResultAttr(0, attributes::kSlot, SlotAttr::get(builder.getContext(), SlotKind::BoundaryOut, 0));
+  function.setArgAttr(forward.getNumArguments(), attributes::kArgument,
+                      ArgumentAttr::get(builder.getContext(), ArgumentKind::Input, uint32_t(inputs)));
+  function.setResultAttr(0, attributes::kArgument, ArgumentAttr::get(builder.getContext(), ArgumentKind::BoundaryOut, 0));
   Block *block = function.addEntryBlock();
   builder.setInsertionPointToEnd(block);
   IRMapping mapping;
@@ -147,7 +148,7 @@ FailureOr<func::FuncOp> units::buildLogits(OpBuilder &builder, func::FuncOp forw
   func::ReturnOp::create(
       builder, forward.getLoc(),
       ValueRange{ReshapeOp::create(builder, forward.getLoc(), picked, ArrayRef<int64_t>{ShapedType::kDynamic, logits.getDimSize(2)})});
-  // Arguments without uses, such as labels, are not slots of the body.
+  // Arguments without uses, such as labels, are not arguments of the compiled function.
   llvm::BitVector unused(function.getNumArguments());
   for (BlockArgument argument : function.getArguments())
     unused[argument.getArgNumber()] = argument.use_empty();

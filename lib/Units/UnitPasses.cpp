@@ -120,7 +120,7 @@ struct AddLogitsPass : units::impl::AddLogitsBase<AddLogitsPass> {
 
   static bool hasLoss(func::FuncOp forward) {
     for (unsigned i = 0; i < forward.getNumResults(); ++i)
-      if (isSlot(slotOfResult(forward, i), SlotKind::Loss))
+      if (isOfKind(attributeOfResult(forward, i), ArgumentKind::Loss))
         return true;
     return false;
   }

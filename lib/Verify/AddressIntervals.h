@@ -95,8 +95,8 @@ private:
       if (table[i] == kAbsent || (ranges[table[i]].begin == begin && ranges[table[i]].end == end))
         return table[i];
   }
-  [[gnu::noinline]] uint32_t insert(uint32_t &entry, int64_t begin, int64_t end) {
-    const uint32_t fresh = entry = uint32_t(ranges.size());
+  [[gnu::noinline]] uint32_t insert(uint32_t &instruction, int64_t begin, int64_t end) {
+    const uint32_t fresh = instruction = uint32_t(ranges.size());
     ranges.push_back({begin, end, finished ? search(begin, end) : Intervals{}, false});
     if (ranges.size() * 2 > table.size())
       grow();

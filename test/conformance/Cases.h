@@ -66,7 +66,7 @@ private:
   bool isSampled(char shape) const;
   void add(std::string &list, const std::string &text) { list += (list.empty() ? "" : ", ") + text; }
 
-  std::string type, arguments, body, results, values, types;
+  std::string type, arguments, function, results, values, types;
   std::map<char, std::vector<int64_t>> shapes;
   int boundaries = 0, parameters = 0, inputs = 0, outs = 0, gradients = 0, casts = 0;
 };

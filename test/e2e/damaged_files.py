@@ -310,7 +310,7 @@ def read(path):
 
 
 def inspect(bundle, rng):
-    return ["zorse-inspect", bundle] + rng.choice(([], ["--plan"], ["--program", "0"], ["--program", "b"], ["--memory", "0"], ["--memory", "b"], ["--timeline"], ["--bodies"]))
+    return ["zorse-inspect", bundle] + rng.choice(([], ["--plan"], ["--program", "0"], ["--program", "b"], ["--memory", "0"], ["--memory", "b"], ["--timeline"], ["--functions"]))
 
 
 def cases():

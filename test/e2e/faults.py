@@ -457,8 +457,8 @@ def hung_body(case):
     job.until(over, (stall + SOON + 1) * z.PATIENCE)
     case.over(job, 0.1, "ends within the time of a stall and three seconds")
     case.check("exit code 2", job.head.code() == 2, job.head.code())
-    case.says("names entry and step", job.error(), "entry ", "step ", "no rank has made progress for 2.0 s")
-    # If the thread transfers data, the earliest unfinished entry may be at the other end.
+    case.says("names instruction and step", job.error(), "instruction ", "step ", "no rank has made progress for 2.0 s")
+    # If the thread transfers data, the earliest unfinished instruction may be at the other end.
     case.check("names the rank, or it as the peer", re.search(r"where rank 1 \(device b\) is in|\((receive from|send to) b\)", job.error()), job.error()[-400:])
     case.check("no process is left", not job.left_behind())
 

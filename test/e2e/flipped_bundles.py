@@ -2,7 +2,7 @@
 
     digest unchanged      the digest detects it: exit code 1 and a message, before anything runs
     digest corrected      exit code 1 and a message, or bit-identical results. Information that a
-                          bundle contains only once is not verified (docs/reference/bundle.md): weights, bodies and a few numbers
+                          bundle contains only once is not verified (docs/reference/bundle.md): weights, functions and a few numbers
                           of the summary may give other results, which are counted separately
 
     flipped_bundles.py [COUNT] [FIRST SEED]     default 400 from 0, over
@@ -48,7 +48,7 @@ def changed_fields(before, after, path=()):
 def believed(file, before, after):
     """Why another result is not an error, or None."""
     if file in BELIEVED_FILES:
-        return {"functions.pb": "bodies"}.get(file, "weights")
+        return {"functions.pb": "functions"}.get(file, "weights")
     if file == "summary.pb":
         try:
             fields = {path[:2] for path in changed_fields(parse(before), parse(after))}

@@ -4,7 +4,7 @@ unit, updates overlap with later instructions, and copies overlap with computati
     memory_traces.py [--quick]     --quick: fewer steps, one number of micro-batches
 
 A model of 17 chunks on one emulated GPU, with everything on the host and the schedule ministages. The GPU has its own
-clock, as in overlap.py: bodies access memory at one rate, copies run at another, and kernels compute nothing, so that
+clock, as in overlap.py: functions access memory at one rate, copies run at another, and kernels compute nothing, so that
 the machine hardly matters. Updates by the host do compute. Together they take 4 ms per step, hardly longer than waking
 the threads that continue in parallel. The limit for their overlap is therefore low; it still shows an error, because
 nothing overlaps if the next step waits for all updates. The best of three runs counts.

@@ -7,7 +7,7 @@ own clock, with the simulated step.
 The emulated clock matches the simulated one. Work on an emulated GPU accesses memory at one rate (ZORSE_EMULATOR_PACE).
 A transfer to the host or between GPUs runs at another rate (ZORSE_EMULATOR_LINK), from the time at which every
 participant has arrived. The ratio of the two rates is that of a network and GPU memory. Kernels compute nothing
-(ZORSE_EMULATOR_COMPUTE=0). The cluster file has the same two rates; the times of bodies are profiled on the same GPUs.
+(ZORSE_EMULATOR_COMPUTE=0). The cluster file has the same two rates; the times of functions are profiled on the same GPUs.
 If transfers are staged through host memory, the transport between the host's threads takes no time, and none is
 simulated (--bandwidth-scale).
 
@@ -68,7 +68,7 @@ def paced(rate, *words, link=True):
 
 
 def profile_of(folder, bundle, cells, rate):
-    """Profiles the times of bodies. Transfer times are in the cluster file."""
+    """Profiles the times of functions. Transfer times are in the cluster file."""
     path = os.path.join(folder, "profile.json")
     rows = ",".join(map(str, sorted({end - begin for _, _, begin, end, _ in cells})))
     paced(rate, "zorse-profile", bundle, "-o", path, "--batch-sizes", rows, "--max-seconds", PROFILED, "--no-links", "--device-type", "emulated", "--max-memory", MEMORY, "--quiet", link=False)

@@ -90,7 +90,7 @@ def main():
         archs = ["sm_80"] if quick else list(GPUS)
         for precision in ["bf16"] if quick else ["bf16", "f16"]:
             dumps = os.path.join(folder, precision)
-            z.call("zorse-opt", graph, f"--zorse-train-pipeline=round={precision}", *(f"--zorse-compile-bodies=arch={arch} dump-dir={dumps}/{arch}" for arch in archs), "-o", os.devnull)
+            z.call("zorse-opt", graph, f"--zorse-train-pipeline=round={precision}", *(f"--zorse-compile-functions=arch={arch} dump-dir={dumps}/{arch}" for arch in archs), "-o", os.devnull)
             for arch in archs:
                 found = {}
                 for path in rounding(os.path.join(dumps, arch)):

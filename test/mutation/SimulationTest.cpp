@@ -22,10 +22,10 @@ planning::Cluster randomCluster(const step::Plan &plan, uint64_t seed) {
   auto between = [&](double low, double high) { return low * std::pow(high / low, double(random() >> 11) * 0x1p-53); };
   planning::Cluster cluster;
   bundle::Topology &t = cluster.topology;
-  auto link = [&](bundle::LinkClass *l, double low, double high) {
+  auto link = [&](bundle::LinkSpec *l, double low, double high) {
     l->set_bandwidth(random() % 4 ? between(low, high) : 0);
     l->set_latency(random() % 2 ? between(1e-7, 1e-5) : 0);
-    l->set_flow(random() % 4 ? 0 : between(low, high));
+    l->set_per_flow_bandwidth(random() % 4 ? 0 : between(low, high));
   };
   for (const char *name : {"east", "west"}) {
     auto *site = t.add_sites();

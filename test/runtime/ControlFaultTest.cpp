@@ -34,7 +34,7 @@ bool withinGrace(double begin) { return monotonicSeconds() - begin < 0.2; }
 TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
   Rig rig(3);
   double begin = monotonicSeconds();
-  std::thread survivor([&] { rig.members[1]->fail(blame(2, "entry 17 (receive from cpu:2)")); });
+  std::thread survivor([&] { rig.members[1]->fail(blame(2, "instruction 17 (receive from cpu:2)")); });
   sleepFor(0.03);
   rig.members[2].reset();
   rig.coordinator->processEnded(2, true, "was killed by signal 9 (Killed)", 137);
@@ -46,7 +46,7 @@ TEST(ControlFault, TheLaunchersWordIsPreferredToBlame) {
     if (!inTime)
       continue;
     EXPECT_EQ(rootCause.message,
-              "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in entry 17 (receive from cpu:2)");
+              "rank 2 (device cpu:2) was killed by signal 9 (Killed); rank 1 (device cpu:1) noticed in instruction 17 (receive from cpu:2)");
     EXPECT_EQ(rootCause.cause, Failure::Died);
     EXPECT_EQ(rootCause.exitCode, 137);
   }
@@ -57,7 +57,7 @@ TEST(ControlFault, APeersOwnReportIsPreferredToBlame) {
   for (int attempt = 0; attempt < 50 && !inTime; ++attempt) {
     Rig rig(3);
     double begin = monotonicSeconds();
-    std::thread survivor([&] { rig.members[1]->fail(blame(2, "entry 17")); });
+    std::thread survivor([&] { rig.members[1]->fail(blame(2, "instruction 17")); });
     sleepFor(0.05);
     rig.members[2]->fail(ownError("disk full"));
     inTime = withinGrace(begin);
@@ -207,7 +207,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
   CoordinatorOptions options = coordinatorOptions(3);
   options.rank = 0;
   Rig rig(options);
-  rig.members[2]->setProgress([] { return RankProgress{1, true, "is in entry 17 (receive from cpu:0) of step 4", 4, 17}; });
+  rig.members[2]->setProgress([] { return RankProgress{1, true, "is in instruction 17 (receive from cpu:0) of step 4", 4, 17}; });
   rig.coordinator.reset();
   for (uint32_t rank : {1u, 2u}) {
     Failure rootCause = rig.ears[rank].verdict();
@@ -215,7 +215,7 @@ TEST(ControlFault, TheHostOfTheCoordinatorIsNamedWhenItDies) {
     EXPECT_EQ(rootCause.cause, Failure::Died);
     EXPECT_TRUE(contains(rootCause.message, "rank 0 (device cpu:0), which holds the coordinator, has died")) << rootCause.message;
   }
-  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in entry 17 (receive from cpu:0) of step 4"))
+  EXPECT_TRUE(contains(rig.ears[2].verdict().message, "rank 2 (device cpu:2) noticed in instruction 17 (receive from cpu:0) of step 4"))
       << rig.ears[2].verdict().message;
 }
 
@@ -268,14 +268,14 @@ TEST(ControlFault, AStallIsNamed) {
   options.times.watchdogTimeoutSeconds = 0.6;
   Rig rig(options);
   rig.each([](uint32_t rank, Member &member) {
-    member.setProgress([rank] { return RankProgress{7, rank != 0, "is in entry " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
+    member.setProgress([rank] { return RankProgress{7, rank != 0, "is in instruction " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
   });
   Failure rootCause = rig.ears[0].verdict();
   EXPECT_EQ(rootCause.cause, Failure::Stalled);
   EXPECT_EQ(rootCause.rank, 2u);
   EXPECT_EQ(
       rootCause.message,
-      "no rank has made progress for 0.6 s: the earliest unfinished entry is of step 4, where rank 2 (device cpu:2) is in entry 18 (send) of step 4");
+      "no rank has made progress for 0.6 s: the earliest unfinished instruction is of step 4, where rank 2 (device cpu:2) is in instruction 18 (send) of step 4");
 }
 
 TEST(ControlFault, AnIdleJobGoesOn) {

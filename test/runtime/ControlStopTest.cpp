@@ -127,7 +127,7 @@ void randomJob(uint32_t seed) {
           return;
         }
         if (fate == 2) { // another rank names it as the cause, then it dies
-          std::thread other([&] { rig.members[(culprit + 1) % worldSize]->fail(blame(culprit, "entry 3")); });
+          std::thread other([&] { rig.members[(culprit + 1) % worldSize]->fail(blame(culprit, "instruction 3")); });
           sleepFor(0.01);
           rig.members[rank].reset();
           other.join();

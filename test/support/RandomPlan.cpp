@@ -190,8 +190,8 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   for (int g = 0; g < summary.groups_size(); ++g) {
     if (!summary.groups(g).trainable() || random.chance(50))
       continue;
-    GroupOwners entry;
-    entry.group = g;
+    GroupOwners instruction;
+    instruction.group = g;
     std::vector<uint32_t> order(devices);
     for (uint32_t d = 0; d < devices; ++d)
       order[d] = d;
@@ -205,9 +205,9 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
       Owner owner;
       owner.device = order[i];
       owner.fraction = static_cast<double>(share) / 100;
-      entry.owners.push_back(owner);
+      instruction.owners.push_back(owner);
     }
-    plan.owners.push_back(std::move(entry));
+    plan.owners.push_back(std::move(instruction));
   }
   plan.schedule.splitBackward = random.chance(33);
   if (random.chance(40)) {

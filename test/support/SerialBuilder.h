@@ -2,7 +2,7 @@
 #pragma once
 
 #include "SerialPrograms.h"
-#include "SlotBindings.h"
+#include "ArgumentBindings.h"
 
 #include "zorse/Base/Runs.h"
 
@@ -28,18 +28,18 @@ inline bundle::Value value(bundle::Value::Kind kind, uint32_t id, uint32_t cut, 
 class SerialBuilder {
 public:
   SerialBuilder(const SyntheticModel &model, const SerialPlan &plan)
-      : summary(model.summary), bodies(model.bodies), plan(plan), programs(plan.devices), binders(programs.begin(), programs.end()),
+      : summary(model.summary), functions(model.functions), plan(plan), programs(plan.devices), binders(programs.begin(), programs.end()),
         last(plan.devices, -1) {}
 
   std::vector<bundle::Program> build();
 
 private:
   const bundle::ModelSummary &summary;
-  const bundle::BodyLibrary &bodies;
+  const bundle::FunctionLibrary &functions;
   const SerialPlan &plan;
   std::vector<bundle::Program> programs;
-  std::vector<bundle::SlotBinder> binders; ///< per program
-  std::vector<int> last;                   ///< per device: index of its latest entry
+  std::vector<bundle::ArgumentBinder> binders; ///< per program
+  std::vector<int> last;                       ///< per device: index of its latest instruction
   std::vector<SerialShard> owners;
   std::map<uint32_t, uint64_t> used;
   std::map<std::pair<uint32_t, std::string>, bundle::Region> regions;
@@ -49,16 +49,16 @@ private:
   bundle::Region region(uint32_t device, const std::string &key, int64_t bytes);
   static bundle::Region part(bundle::Region whole, int64_t offset, int64_t bytes);
 
-  void waitFor(int d, bundle::Entry *entry, int target, bool previous);
+  void waitFor(int d, bundle::Instruction *instruction, int target, bool previous);
 
-  /// Adds an entry with the current id that waits for all earlier entries of its device.
-  bundle::Entry *add(int d, uint32_t queue, bundle::Phase phase);
+  /// Adds an instruction with the current id that waits for all earlier instructions of its device.
+  bundle::Instruction *add(int d, uint32_t queue, bundle::Phase phase);
 
   std::set<uint32_t> devicesOf(uint32_t group) const;
   /// The shards that are communicated: all but padding that stays with its owner.
   std::vector<SerialShard> ownersOf(uint32_t group) const;
 
-  /// The elements of a group that every device that uses the group stores. Slots begin at multiples of 64 bytes.
+  /// The elements of a group that every device that uses the group stores. Arguments begin at multiples of 64 bytes.
   Compact wholeOf(uint32_t group) const;
   Compact ownOf(uint32_t group, uint32_t device) const;
   bool isPadding(const SerialShard &shard) const { return wholeOf(shard.group).place(shard.begin, shard.end) < 0; }
@@ -74,8 +74,8 @@ private:
 
   /// The region of a collective: all bytes of a device's shards, from the first one.
   bundle::Region shardsFrom(bundle::Region first, uint32_t group, uint32_t device) const;
-  void addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::Extents *runs) const;
-  static void add(uint32_t device, int64_t begin, int64_t end, bundle::Extents *extents);
+  void addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::ShardRanges *runs) const;
+  static void add(uint32_t device, int64_t begin, int64_t end, bundle::ShardRanges *extents);
 
   void state(uint32_t device, const bundle::Region &where, const bundle::Value &what, bundle::ElementType type);
 
@@ -95,10 +95,10 @@ private:
 
   void backwardCell(int c);
 
-  uint32_t bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const;
+  uint32_t functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const;
 
-  /// The body that a task calls for a unit, or -1.
-  int bodyOf(int u, bundle::Compute::Task task) const;
+  /// The function that a task calls for a unit, or -1.
+  int functionOf(int u, bundle::Compute::Task task) const;
 
   /// Ranges of elements without padding and with the same decay.
   std::vector<std::tuple<int64_t, int64_t, bool>> runs(const SerialShard &shard) const;

@@ -42,10 +42,10 @@ std::vector<bundle::Program> SerialBuilder::build() {
     backwardCell(c);
   commit();
   for (int d = 0; d < plan.devices; ++d) {
-    // The first entry of a step waits for the last entry of the previous step.
+    // The first instruction of a step waits for the last instruction of the previous step.
     auto &program = programs[d];
-    if (program.entries_size() > 1)
-      waitFor(d, program.mutable_entries(0), program.entries_size() - 1, true);
+    if (program.instructions_size() > 1)
+      waitFor(d, program.mutable_instructions(0), program.instructions_size() - 1, true);
     program.mutable_arenas(0)->set_bytes(used[uint32_t(d)]);
     program.set_planned_bytes(used[uint32_t(d)]);
   }
@@ -68,29 +68,29 @@ bundle::Region SerialBuilder::part(bundle::Region whole, int64_t offset, int64_t
   return whole;
 }
 
-void SerialBuilder::waitFor(int d, bundle::Entry *entry, int target, bool previous) {
+void SerialBuilder::waitFor(int d, bundle::Instruction *instruction, int target, bool previous) {
   auto &program = programs[d];
-  uint32_t queue = program.entries(target).queue(), position = 0;
+  uint32_t queue = program.instructions(target).queue(), position = 0;
   for (int e = 0; e < target; ++e)
-    position += program.entries(e).queue() == queue;
-  auto *wait = entry->add_waits();
+    position += program.instructions(e).queue() == queue;
+  auto *wait = instruction->add_waits();
   wait->set_queue(queue);
   wait->set_position(position);
   wait->set_previous_step(previous);
 }
 
-bundle::Entry *SerialBuilder::add(int d, uint32_t queue, bundle::Phase phase) {
-  auto *entry = programs[d].add_entries();
-  entry->set_id(next);
-  entry->set_queue(queue);
-  entry->set_phase(phase);
-  if (last[d] >= 0 && programs[d].entries(last[d]).queue() != queue)
-    waitFor(d, entry, last[d], false);
-  last[d] = programs[d].entries_size() - 1;
-  return entry;
+bundle::Instruction *SerialBuilder::add(int d, uint32_t queue, bundle::Phase phase) {
+  auto *instruction = programs[d].add_instructions();
+  instruction->set_id(next);
+  instruction->set_queue(queue);
+  instruction->set_phase(phase);
+  if (last[d] >= 0 && programs[d].instructions(last[d]).queue() != queue)
+    waitFor(d, instruction, last[d], false);
+  last[d] = programs[d].instructions_size() - 1;
+  return instruction;
 }
 
-void SerialBuilder::add(uint32_t device, int64_t begin, int64_t end, bundle::Extents *extents) {
+void SerialBuilder::add(uint32_t device, int64_t begin, int64_t end, bundle::ShardRanges *extents) {
   extents->add_members(device);
   extents->add_begin(begin);
   extents->add_end(end);
@@ -127,23 +127,23 @@ void SerialBuilder::bind(int c, int u, bundle::Compute *compute) {
   uint32_t d = cell.device;
   int64_t rows = cell.endSample - cell.firstSample;
   auto *call = compute->add_calls();
-  call->set_body(bodyOf(u, compute->task()));
+  call->set_function(functionOf(u, compute->task()));
   call->set_unit(u);
   call->set_rows(rows);
   call->set_sample_base(cell.firstSample);
-  call->set_instance_base(unit.instance_base());
-  for (const auto &slot : bodies.bodies(int(call->body())).slots()) {
-    int i = int(slot.index());
+  call->set_rng_id_base(unit.rng_id_base());
+  for (const auto &argument : functions.functions(int(call->function())).arguments()) {
+    int i = int(argument.index());
     auto bindTo = [&](const bundle::Region &where, const bundle::Value &what, bool overwrite = false) {
       binders[d].bind(*call, where, what, overwrite);
     };
     auto rowsOf = [&](bundle::Value::Kind kind, uint32_t id, uint32_t cut) { return value(kind, id, cut, cell.firstSample, cell.endSample); };
-    int64_t bytes = slot.bytes().fixed() + slot.bytes().per_row() * rows;
-    switch (slot.kind()) {
+    int64_t bytes = argument.bytes().fixed() + argument.bytes().per_row() * rows;
+    switch (argument.kind()) {
     case bundle::PARAMETER:
     case bundle::PARAMETER_GRADIENT: {
       const auto &p = summary.parameters(int(unit.parameters(i)));
-      bool gradient = slot.kind() == bundle::PARAMETER_GRADIENT;
+      bool gradient = argument.kind() == bundle::PARAMETER_GRADIENT;
       const Compact places = wholeOf(p.group());
       bundle::Region whole = region(d, (gradient ? "gradients" : "parameters") + std::to_string(p.group()), places.elements() * 4);
       bindTo(part(whole, places.place(p.offset(), p.offset() + p.shape(0)) * 4, p.shape(0) * 4),
@@ -173,8 +173,8 @@ void SerialBuilder::bind(int c, int u, bundle::Compute *compute) {
     case bundle::SAVED:
       bindTo(region(d, cellKey(c, "saved", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_BLOCK, uint32_t(u), 0));
       break;
-    case bundle::DEFERRED:
-      bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::DEFERRED_BLOCK, uint32_t(u), 0));
+    case bundle::SAVED_FOR_WEIGHT_GRAD:
+      bindTo(region(d, cellKey(c, "deferred", uint32_t(u)), bytes), rowsOf(bundle::Value::SAVED_FOR_WEIGHT_GRAD_BLOCK, uint32_t(u), 0));
       break;
     case bundle::WORKSPACE:
       bindTo(region(d,
@@ -196,7 +196,7 @@ void SerialBuilder::bind(int c, int u, bundle::Compute *compute) {
       bindTo({}, {});
     }
   }
-  if (call->body() == bodyOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
+  if (call->function() == functionOf(unit, bundle::UnitFunction::BACKWARD) || compute->task() == bundle::Compute::W)
     for (uint32_t p : unit.parameters())
       startedGroups.insert({d, summary.parameters(int(p)).group()});
 }
@@ -240,15 +240,15 @@ void SerialBuilder::forwardCell(int c) {
   sum->set_cell(c);
   sum->set_group(-1);
   auto *call = sum->add_calls();
-  call->set_body(summary.sum_loss_body());
+  call->set_function(summary.sum_loss_function());
   call->set_unit(-1);
   call->set_rows(cell.endSample - cell.firstSample);
   call->set_sample_base(cell.firstSample);
-  bundle::SlotBinder &binder = binders[cell.device];
+  bundle::ArgumentBinder &binder = binders[cell.device];
   for (int k = 0; k < summary.loss_size(); ++k)
     binder.bind(*call, region(cell.device, cellKey(c, "loss", uint32_t(k)), call->rows() * 4),
                 value(bundle::Value::LOSS_ROWS, uint32_t(summary.units_size() - 1), uint32_t(k), cell.firstSample, cell.endSample));
-  binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::SUMS, 0, 0, 0, 0));
+  binder.bind(*call, part(region(cell.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
   ++next;
 }
 
@@ -271,7 +271,7 @@ void SerialBuilder::backwardCell(int c) {
   for (bundle::Compute::Task task : {bundle::Compute::B, bundle::Compute::W}) {
     bundle::Compute *compute = nullptr;
     for (int u = cell.endUnit - 1; u >= cell.firstUnit; --u) {
-      if (bodyOf(u, task) < 0)
+      if (functionOf(u, task) < 0)
         continue;
       if (!compute) {
         compute = add(int(cell.device), 0, bundle::BACKWARD)->mutable_compute();
@@ -285,22 +285,22 @@ void SerialBuilder::backwardCell(int c) {
   }
 }
 
-uint32_t SerialBuilder::bodyOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).body(); }
+uint32_t SerialBuilder::functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).body(); }
 
-int SerialBuilder::bodyOf(int u, bundle::Compute::Task task) const {
+int SerialBuilder::functionOf(int u, bundle::Compute::Task task) const {
   const auto &unit = summary.units(u);
   if (task == bundle::Compute::F)
-    return int(bodyOf(unit, bundle::UnitFunction::FORWARD));
+    return int(functionOf(unit, bundle::UnitFunction::FORWARD));
   const bool first = task == bundle::Compute::B;
   if (!plan.splitBackward)
-    return first ? int(bodyOf(unit, bundle::UnitFunction::BACKWARD)) : -1;
+    return first ? int(functionOf(unit, bundle::UnitFunction::BACKWARD)) : -1;
   if (unit.splits())
-    return int(bodyOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS : bundle::UnitFunction::WEIGHT_GRADIENTS));
+    return int(functionOf(unit, first ? bundle::UnitFunction::INPUT_GRADIENTS : bundle::UnitFunction::WEIGHT_GRADIENTS));
   auto needed = [&](uint32_t v) { return summary.values(int(v)).needs_gradient(); };
   auto trained = [&](uint32_t p) { return summary.parameters(int(p)).trainable(); };
   const bool onlyWeights = std::none_of(unit.values_in().begin(), unit.values_in().end(), needed) &&
                            std::any_of(unit.parameters().begin(), unit.parameters().end(), trained);
-  return first == onlyWeights ? -1 : int(bodyOf(unit, bundle::UnitFunction::BACKWARD));
+  return first == onlyWeights ? -1 : int(functionOf(unit, bundle::UnitFunction::BACKWARD));
 }
 
 std::vector<bundle::Program> test::serialPrograms(const SyntheticModel &model, const SerialPlan &plan) { return SerialBuilder(model, plan).build(); }

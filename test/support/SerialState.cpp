@@ -84,7 +84,7 @@ bundle::Region SerialBuilder::shardsFrom(bundle::Region first, uint32_t group, u
   return first;
 }
 
-void SerialBuilder::addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::Extents *runs) const {
+void SerialBuilder::addRuns(uint32_t group, const std::set<uint32_t> &devices, bundle::ShardRanges *runs) const {
   const Compact whole = wholeOf(group);
   for (uint32_t d : devices)
     for (const Compact::Run &run : whole.runs())
@@ -171,7 +171,7 @@ void SerialBuilder::commit() {
       auto *reduce = add(int(d), 3, bundle::REDUCE)->mutable_reduce_scatter();
       reduce->set_group(g);
       reduce->set_type(bundle::F32);
-      reduce->set_order(bundle::RANKED);
+      reduce->set_order(bundle::FIXED_ORDER);
       for (uint32_t contributor : contributors)
         reduce->add_contributors(contributor);
       for (const auto &shard : shards) {
@@ -195,18 +195,18 @@ void SerialBuilder::commit() {
     if (shard.begin >= shard.end || isPadding(shard))
       continue;
     deciders.insert(shard.device);
-    auto *norm = add(int(shard.device), 0, bundle::COMMIT)->mutable_compute();
+    auto *norm = add(int(shard.device), 0, bundle::GRAD_NORM)->mutable_compute();
     norm->set_task(bundle::Compute::NORM);
     norm->set_cell(-1);
     norm->set_group(int(shard.group));
     for (auto [begin, end, decays] : runs(shard)) {
       auto *call = norm->add_calls();
-      call->set_body(summary.norm_body());
+      call->set_function(summary.norm_function());
       call->set_unit(-1);
       call->set_rows(end - begin);
-      bundle::SlotBinder &binder = binders[shard.device];
+      bundle::ArgumentBinder &binder = binders[shard.device];
       binder.bind(*call, gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
-      binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::SUMS, 0, 0, 0, 0));
+      binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
     }
     ++next;
   }
@@ -216,28 +216,28 @@ void SerialBuilder::commit() {
       members.insert(cell.device);
   if (members.size() > 1) {
     for (uint32_t d : members) {
-      auto *reduce = add(int(d), 3, bundle::REPORT)->mutable_all_reduce();
+      auto *reduce = add(int(d), 3, bundle::READ_METRICS)->mutable_all_reduce();
       for (uint32_t member : members)
         reduce->add_members(member);
       reduce->set_type(bundle::F64);
-      reduce->set_order(bundle::RANKED);
+      reduce->set_order(bundle::FIXED_ORDER);
       *reduce->mutable_region() = part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes);
-      *reduce->mutable_from() = value(bundle::Value::SUMS, 0, 0, 0, 0);
-      *reduce->mutable_to() = value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0);
+      *reduce->mutable_from() = value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0);
+      *reduce->mutable_to() = value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0);
     }
     ++next;
   }
   for (uint32_t d : deciders) {
-    auto *decide = add(int(d), 0, bundle::COMMIT)->mutable_compute();
-    decide->set_task(bundle::Compute::DECIDE);
+    auto *decide = add(int(d), 0, bundle::GRAD_NORM)->mutable_compute();
+    decide->set_task(bundle::Compute::CLIP_AND_CHECK);
     decide->set_cell(-1);
     decide->set_group(-1);
     auto *call = decide->add_calls();
-    call->set_body(summary.decide_body());
+    call->set_function(summary.clip_and_check_function());
     call->set_unit(-1);
     call->set_rows(1);
     auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[d].bind(*call, where, what); };
-    bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_SUM, 0, 0, 0, 0));
+    bindTo(part(region(d, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::GLOBAL_METRICS, 0, 0, 0, 0));
     bindTo(part(region(d, "scalars", kScalarsBlock), 0, kScalarsBytes), value(bundle::Value::STEP_SCALARS, 0, 0, 0, 0));
     bindTo(region(d, "step", 8), value(bundle::Value::OPTIMIZER_STEP, 0, 0, 0, 0));
     ++next;
@@ -251,7 +251,7 @@ void SerialBuilder::commit() {
     update->set_group(int(shard.group));
     for (auto [begin, end, decays] : runs(shard)) {
       auto *call = update->add_calls();
-      call->set_body(decays ? summary.update_body_decay() : summary.update_body_plain());
+      call->set_function(decays ? summary.update_function_decay() : summary.update_function_plain());
       call->set_unit(-1);
       call->set_rows(end - begin);
       auto bindTo = [&](const bundle::Region &where, const bundle::Value &what) { binders[shard.device].bind(*call, where, what); };
@@ -268,7 +268,7 @@ void SerialBuilder::commit() {
     ++next;
   }
   uint32_t reporter = *deciders.begin();
-  auto *report = add(int(reporter), 5, bundle::REPORT)->mutable_report();
+  auto *report = add(int(reporter), 5, bundle::READ_METRICS)->mutable_read_metrics();
   *report->mutable_region() = region(reporter, "scalars", kScalarsBlock);
   *report->mutable_value() = value(bundle::Value::STEP_SCALARS, 1, 0, 0, 0);
   ++next;

@@ -18,13 +18,13 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
     if (view.failed())
       return view.error();
     model.summary = std::move(view->summary);
-    model.bodies = std::move(view->bodies);
+    model.functions = std::move(view->functions);
     return model;
   }
   if (path.size() > 5 && path.compare(path.size() - 5, 5, ".onnx") == 0) {
     options.model = path;
-    model.bodies.emplace();
-    if (!pipelines::summarizeModel(options, model.summary, *model.bodies))
+    model.functions.emplace();
+    if (!pipelines::summarizeModel(options, model.summary, *model.functions))
       return userError("");
     return model;
   }

@@ -297,7 +297,7 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem, cons
     Result<planning::CostModel> otherCosts = planning::CostModel::make(problem.summary, other, problem.costs.profile(), {});
     if (otherCosts.failed())
       return std::nullopt;
-    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.bodies};
+    planning::Problem changed{problem.summary, other, *otherCosts, problem.batch, problem.functions};
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
@@ -347,7 +347,8 @@ int run(Options &o) {
   Result<planning::CostModel> costs = planning::CostModel::make(summary, *inputs.cluster, inputs.profileIfAny(), {});
   if (costs.failed())
     return fail(costs.message());
-  planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch, inputs.model.bodies ? &*inputs.model.bodies : nullptr};
+  planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch,
+                            inputs.model.functions ? &*inputs.model.functions : nullptr};
   problem.assumptions = inputs.assumptions;
   problem.overlapCommunication = o.overlap.value_or(true);
   if (plan && o.overlap)

@@ -50,7 +50,7 @@ ordered_json toJson(const Seconds &s) {
 
 void print(const Options &o, const Bundle &bundle, const Simulation &s) {
   printf("%s: %zu device%s, %llu instructions a step, %llu %s simulated; links: %s\n", bundle.model.c_str(), bundle.devices.size(),
-         bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.entries, (unsigned long long)o.steps,
+         bundle.devices.size() == 1 ? "" : "s", (unsigned long long)s.instructions, (unsigned long long)o.steps,
          o.simulateEvaluation ? "evaluations" : "steps", s.usesTopology ? "the cluster's" : "as planned");
   printf("first step %s, then %s a step", seconds(s.firstStep).c_str(), seconds(s.step).c_str());
   double samples = double(bundle.samples()) * double(std::max<int64_t>(bundle.sequence, 1));
@@ -88,7 +88,7 @@ void print(const Options &o, const Bundle &bundle, const Simulation &s) {
 
 ordered_json toJson(const Bundle &bundle, const Simulation &s) {
   ordered_json json = {{"steps", s.stepEnds.size()},
-                       {"entries", s.entries},
+                       {"entries", s.instructions},
                        {"first_step_seconds", s.firstStep},
                        {"step_seconds", s.step},
                        {"planned_seconds", s.planned}};

@@ -80,7 +80,9 @@ Status LocalTrainer::prepare() {
       };
     else {
       options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
-      options.observes = [this](const bundle::Entry &entry, bool isEvaluation) { return generator->observes(entry, isEvaluation); };
+      options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) {
+        return generator->observes(instruction, isEvaluation);
+      };
     }
   }
   made = Clock::now();
@@ -91,7 +93,7 @@ Status LocalTrainer::prepare() {
   if (process.member)
     process.member->setProgress([this] {
       Executor::Progress progress = executor->progress();
-      return RankProgress{progress.counter, progress.inProgress, progress.where, progress.step, progress.entry, progress.unresponsive};
+      return RankProgress{progress.counter, progress.inProgress, progress.where, progress.step, progress.instruction, progress.unresponsive};
     });
   return Status::success();
 }

@@ -90,7 +90,7 @@ void dropPairs(mlir::func::FuncOp joint);
 void useLowPrecisionStorage(mlir::func::FuncOp joint);
 
 /// Step 2 chooses the values that the forward saves for the backward, and appends them to the
-/// results of the joint function in slots `saved`.
+/// results of the joint function in argument attributes `saved`.
 void chooseSaved(mlir::func::FuncOp joint, RecomputePolicy policy);
 
 struct DifferentiatedFunctions {
@@ -106,7 +106,7 @@ struct DifferentiatedFunctions {
 ///     @backward(parameter.., input.., boundary_in.., boundary_out_gradient.., scalars.., saved..)
 ///         -> (boundary_in_gradient.., parameter_gradient..)
 ///
-/// Arguments that the backward does not read are removed; slot indices identify the remaining ones.
+/// Arguments that the backward does not read are removed; argument attribute indices identify the remaining ones.
 /// The backward recomputes forward values that it reads and that are not saved.
 DifferentiatedFunctions sliceJoint(mlir::func::FuncOp joint);
 
@@ -115,8 +115,8 @@ mlir::FailureOr<DifferentiatedFunctions> differentiate(mlir::func::FuncOp forwar
 
 /// Whether a result of a joint function belongs to the forward; whether it is a gradient that other
 /// units wait for; whether it is a gradient that only the reduction waits for.
-inline bool isForwardSlot(SlotKind kind) { return kind == SlotKind::BoundaryOut || kind == SlotKind::Loss; }
-inline bool isGradientSlot(SlotKind kind) { return kind == SlotKind::BoundaryInGradient || kind == SlotKind::ParameterGradient; }
+inline bool isForwardKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryOut || kind == ArgumentKind::Loss; }
+inline bool isGradientKind(ArgumentKind kind) { return kind == ArgumentKind::BoundaryInGradient || kind == ArgumentKind::ParameterGradient; }
 
 /// A backward in two parts, for plans that split it. Functions are null if the backward has results
 /// of one kind only.
@@ -144,7 +144,7 @@ mlir::func::FuncOp sliceSaved(mlir::func::FuncOp forward);
 /// Bytes of one row of a tensor with a batch dimension, or of a whole tensor without one. Booleans
 /// have one byte.
 int64_t bytesPerRow(mlir::Type tensorType);
-/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed slot.
+/// `bytesPerRow` rounded up to a multiple of 64: size per row of a saved value in the packed argument.
 int64_t savedBytesPerRow(mlir::Type tensorType);
 
 /// The steps as passes over all classes of a module. The last one also builds the parts of

@@ -63,7 +63,7 @@ struct Report {
   std::vector<std::string> assumptions; ///< about model and memory: Problem::assumptions
   double price = 0, egress = 0;         ///< per hour of the devices in use; per step for bytes that leave sites
   std::string currency;
-  uint32_t entries = 0;
+  uint32_t instructions = 0;
 
   double samplesPerSecond() const { return step > 0 ? double(batch) / step : 0; }
   double tokensPerSecond() const { return samplesPerSecond() * double(tokensPerSample); }

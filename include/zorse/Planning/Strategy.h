@@ -36,14 +36,14 @@ struct MemoryOptimization {
   bool operator==(const MemoryOptimization &o) const { return activations == o.activations && state == o.state; }
 };
 /// Human-readable names: "activation recomputation", "optimizer states on the hosts"; empty if no
-/// technique is used.
+/// memory optimization is used.
 std::string showActivations(step::Activations activations);
 std::string showState(StateOffload state);
 
-/// Memory techniques of a cluster's devices. The search uses them if no plan fits without; see
+/// Memory optimizations of a cluster's devices. The search uses them if no plan fits without; see
 /// Search/MemoryOptimizations.cpp.
 struct MemoryOptimizations {
-  MemoryOptimization defaultOptimization;                         ///< technique of devices that are not in `overrides`
+  MemoryOptimization defaultOptimization;                         ///< memory optimization of devices that are not in `overrides`
   std::vector<std::pair<uint32_t, MemoryOptimization>> overrides; ///< by device, ascending
   /// Parameters are gathered before the forwards of each chunk and again before its backwards, and
   /// freed in between. Applies to all devices.
@@ -51,7 +51,7 @@ struct MemoryOptimizations {
 
   bool any() const { return defaultOptimization.any() || !overrides.empty() || reshardAfterForward; }
   const MemoryOptimization &of(uint32_t device) const;
-  /// \returns whether the technique changed
+  /// \returns whether the memory optimization changed
   bool set(uint32_t device, const MemoryOptimization &optimization);
 };
 
@@ -61,10 +61,10 @@ struct Problem {
   const Cluster &cluster;
   const CostModel &costs; ///< costs of all devices of the cluster, in its order
   int64_t batch = 0;
-  const bundle::BodyLibrary *bodies = nullptr;  ///< exact workspaces and slots, if compiled; null otherwise
-  MemoryOptimizations memoryOptimizations = {}; ///< techniques of layouts that have none themselves
-  std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for reports
-  bool overlapCommunication = true;             ///< Plan::overlapCommunication of every layout
+  const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
+  MemoryOptimizations memoryOptimizations = {};       ///< memory optimizations of strategies that have none themselves
+  std::vector<std::string> assumptions = {};          ///< human-readable, about model and memory, for reports
+  bool overlapCommunication = true;                              ///< Plan::overlapCommunication of every strategy
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the
@@ -92,14 +92,14 @@ struct Strategy {
   int64_t samplesPerVariant = 1;
   step::Schedule schedule;
   ShardSizing state = ShardSizing::Proportional;
-  MemoryOptimizations memoryOptimizations; ///< none: the problem's techniques apply
+  MemoryOptimizations memoryOptimizations; ///< none: the problem's memory optimizations apply
 };
 
-/// Returns the techniques of a layout or, if it has none, of the problem.
+/// Returns the memory optimizations of a strategy or, if it has none, of the problem.
 const MemoryOptimizations &memoryOptimizationsOf(const Problem &problem, const Strategy &strategy);
 
-/// Converts a layout to a plan: all devices of the cluster, the cells, owners and schedule.
-/// Precondition: the layout covers all units and samples; step::validatePlan checks this
+/// Converts a strategy to a plan: all devices of the cluster, the cells, owners and schedule.
+/// Precondition: the strategy covers all units and samples; step::validatePlan checks this
 /// afterwards.
 step::Plan makePlan(const Problem &problem, const Strategy &strategy);
 

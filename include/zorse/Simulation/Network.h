@@ -43,7 +43,7 @@ struct CpuCommunicationCost {
 ///
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes
-/// (n + half_size) / rate over a link (Hockney's n1/2), and the largest such delay on the route
+/// (n + half_bandwidth_bytes) / rate over a link (Hockney's n1/2), and the largest such delay on the route
 /// counts (Route::startupSeconds). With more than kMaxSitesInPairs sites, pairs of sites are not shared
 /// resources: their bandwidth limits each flow separately.
 class Network {
@@ -101,7 +101,7 @@ private:
   };
   enum class Kind : uint8_t { DeviceLinkOut, DeviceLinkIn, Bus, NicOut, NicIn, Fabric, UplinkOut, UplinkIn, Pair };
 
-  uint32_t addResource(const bundle::LinkClass &link, Kind kind, uint32_t owner);
+  uint32_t addResource(const bundle::LinkSpec &link, Kind kind, uint32_t owner);
   const SharedLink &pair(uint32_t from, uint32_t to) const;
 
   std::vector<DeviceLinks> deviceLinks;
@@ -175,7 +175,7 @@ public:
   TransferTimes allReduce(const std::vector<uint32_t> &members, double bytes, double start, Algorithm algorithm);
 
   /// Returns the end time of `seconds` of compute that starts at `start`. It includes the compute
-  /// time lost to transfers (Moving) during the previous computation, minus idle time since then,
+  /// time lost to transfers (CpuCommunicationCost) during the previous computation, minus idle time since then,
   /// and the transfers that the CPUs still have to execute, at half of their time. A device
   /// computes one task at a time.
   double compute(uint32_t device, double seconds, double start);

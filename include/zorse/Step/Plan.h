@@ -119,8 +119,8 @@ enum class ScheduleKind : uint8_t {
   OneForwardOneBackward, ///< "1f1b": few micro-batches in flight. Counts samples, not micro-batches, so grids may be uneven.
   GPipe,                 ///< "gpipe": on each device every forward before the first backward.
   SteadyState,           ///< "steady_state": tasks by the time they would run at in a steady state, from actual times and link delays; any tiling.
-  Interleaved,           ///< "interleaved": laps around a ring of devices that hold several ranges of units each.
-  Wave,                  ///< "wave": laps back and forth.
+  Interleaved,           ///< "interleaved": loops around a ring of devices that hold several ranges of units each.
+  Wave,                  ///< "wave": loops back and forth.
   BreadthFirst,          ///< "breadth_first": on each device all micro-batches of a chunk before the next chunk's, mirrored for backwards.
   Explicit,              ///< the plan lists every device's tasks. The last one.
 };

@@ -474,7 +474,7 @@ FailureOr<FusionPlan> zorse::codegen::formFusionGroups(func::FuncOp function, co
   FusionBuilder former{function, aliases, FusionPlan(), {}};
   former.fewLaunches = fewLaunches;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    former.isUpdate |= isSlot(slotOfResult(function, i), SlotKind::State);
+    former.isUpdate |= isOfKind(attributeOfResult(function, i), ArgumentKind::State);
   if (failed(former.run()))
     return failure();
   return std::move(former.result);

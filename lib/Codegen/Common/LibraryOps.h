@@ -8,9 +8,9 @@
 
 namespace zorse::codegen {
 
-/// A matrix product as in bundle::MatrixProduct, with views instead of pointers.
+/// A matrix product as in bundle::Matmul, with views instead of pointers.
 struct MatmulPlan {
-  bundle::MatrixProduct matmul; ///< everything except the pointers.
+  bundle::Matmul matmul; ///< everything except the pointers.
   View a, b;
   std::optional<View> bias;
   double flopsFixed = 0, flopsPerRow = 0;

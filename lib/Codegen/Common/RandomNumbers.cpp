@@ -30,7 +30,7 @@ static Value field(KernelBuilder &k, unsigned scalars, size_t offset) {
 
 Value zorse::codegen::randomStream(KernelBuilder &k, unsigned scalars, int64_t rngId, Value sample) {
   Value step = field(k, scalars, offsetof(abi::StepScalars, step)), seed = field(k, scalars, offsetof(abi::StepScalars, seed));
-  Value numbered = k.add(k.instanceBase, k.i64(rngId)), global = sample ? k.add(k.sampleBase, sample) : k.i64(0);
+  Value numbered = k.add(k.rngIdBase, k.i64(rngId)), global = sample ? k.add(k.sampleBase, sample) : k.i64(0);
   auto chain = [&](Value state, Value next) { return mix64(k, arith::XOrIOp::create(k.b, k.loc, state, next)); };
   return chain(chain(chain(mix64(k, seed), step), numbered), global);
 }

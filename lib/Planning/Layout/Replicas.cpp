@@ -15,12 +15,12 @@ constexpr uint32_t kNone = UINT32_MAX, kSeveral = UINT32_MAX - 1;
 
 ReplicaFinder::ReplicaFinder(const Problem &problem) : problem(&problem) {
   const bundle::Topology &topology = problem.cluster.topology;
-  possible = topology.moving_size() == 0 && topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
+  possible = topology.cpu_communication_costs_size() == 0 && topology.node_of_device_size() == static_cast<int>(problem.cluster.devices.size());
   std::map<std::string, uint32_t> classes;
   for (const auto &node : topology.nodes()) {
     std::string text;
-    for (const bundle::LinkClass *link : {&node.port(), &node.bus(), &node.nic(), &topology.sites(static_cast<int>(node.site())).fabric()})
-      for (double value : {link->bandwidth(), link->latency(), link->flow()})
+    for (const bundle::LinkSpec *link : {&node.port(), &node.bus(), &node.nic(), &topology.sites(static_cast<int>(node.site())).fabric()})
+      for (double value : {link->bandwidth(), link->latency(), link->per_flow_bandwidth()})
         text.append(reinterpret_cast<const char *>(&value), sizeof value);
     nodeClass.push_back(classes.emplace(text, static_cast<uint32_t>(classes.size())).first->second);
   }

@@ -16,16 +16,16 @@ std::optional<double> stepOn(const Problem &problem, const step::Plan &plan, con
   if (costs.failed())
     return std::nullopt;
   step::LoweringOptions options;
-  options.bodies = problem.bodies;
+  options.functions = problem.functions;
   options.costs = &*costs;
   options.checkMemory = false;
   const Result<step::StepGraph> graph = step::lowerPlan(problem.summary, plan, options);
   return graph.failed() ? std::nullopt : std::optional<double>(graph->stepTime);
 }
 
-void timesBandwidth(bundle::LinkClass &link, double factor) {
+void timesBandwidth(bundle::LinkSpec &link, double factor) {
   link.set_bandwidth(link.bandwidth() * factor);
-  link.set_flow(link.flow() * factor);
+  link.set_per_flow_bandwidth(link.per_flow_bandwidth() * factor);
 }
 
 class Explainer {

@@ -49,7 +49,7 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
   size_t events = 0;
   std::vector<uint32_t> shown;
   for (uint32_t d : order) {
-    events += graph.devices[d].entries.size();
+    events += graph.devices[d].instructions.size();
     if (shown.size() >= kMaxDevices || (events > kMaxEvents && !shown.empty()))
       break;
     shown.push_back(d);
@@ -66,18 +66,18 @@ std::vector<uint32_t> shownDevices(const Report &report, const step::StepGraph &
 
 /// Kinds of the script: 0 forward, 1 backward, 2 weights, 3 update and norm, 4 send, 5 receive, 6
 /// gather, 7 reduce.
-int kindOf(const step::Entry &entry) {
-  switch (entry.kind) {
-  case step::EntryKind::Compute:
-    return entry.task == bundle::Compute::F ? 0 : entry.task == bundle::Compute::B ? 1 : entry.task == bundle::Compute::W ? 2 : 3;
-  case step::EntryKind::Send:
+int kindOf(const step::Instruction &instruction) {
+  switch (instruction.kind) {
+  case step::InstructionKind::Compute:
+    return instruction.task == bundle::Compute::F ? 0 : instruction.task == bundle::Compute::B ? 1 : instruction.task == bundle::Compute::W ? 2 : 3;
+  case step::InstructionKind::Send:
     return 4;
-  case step::EntryKind::Receive:
+  case step::InstructionKind::Receive:
     return 5;
-  case step::EntryKind::AllGather:
+  case step::InstructionKind::AllGather:
     return 6;
-  case step::EntryKind::ReduceScatter:
-  case step::EntryKind::AllReduce:
+  case step::InstructionKind::ReduceScatter:
+  case step::InstructionKind::AllReduce:
     return 7;
   default:
     return -1;
@@ -89,16 +89,16 @@ json timeline(const Report &report, const step::Plan &plan, const step::StepGrap
   json rows = json::array();
   for (uint32_t d : shown) {
     json events = json::array();
-    const step::Span span = graph.devices[d].entries;
+    const step::Span span = graph.devices[d].instructions;
     for (uint32_t e = span.begin; e < span.end; ++e) {
-      const step::Entry &entry = graph.entries[e];
-      const int kind = kindOf(entry);
-      const double length = entry.plannedEnd - entry.plannedStart;
+      const step::Instruction &instruction = graph.instructions[e];
+      const int kind = kindOf(instruction);
+      const double length = instruction.plannedEnd - instruction.plannedStart;
       if (kind < 0 || length * unit < 0.5)
         continue;
-      json event = {kind, std::llround(entry.plannedStart * unit), std::llround(length * unit)};
-      if (entry.cell >= 0 && entry.kind == step::EntryKind::Compute) {
-        const step::Cell &cell = plan.cells[entry.cell];
+      json event = {kind, std::llround(instruction.plannedStart * unit), std::llround(length * unit)};
+      if (instruction.cell >= 0 && instruction.kind == step::InstructionKind::Compute) {
+        const step::Cell &cell = plan.cells[instruction.cell];
         event.insert(event.end(), {cell.unitBegin, cell.unitEnd, cell.sampleBegin * plan.samplesPerRow, cell.sampleEnd * plan.samplesPerRow});
       }
       events.push_back(std::move(event));

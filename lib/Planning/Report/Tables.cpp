@@ -292,7 +292,7 @@ std::string zorse::planning::compareReports(const Report &a, const std::string &
   row("devices used", used(a), used(b), count);
   row("stages", double(a.stages.size()), double(b.stages.size()), count);
   row("most memory of a device", fullest(a), fullest(b), showBytes);
-  row("instructions", a.entries, b.entries, showCount);
+  row("instructions", a.instructions, b.instructions, showCount);
   if (a.price > 0 || b.price > 0)
     row("price per hour", a.price, b.price, plain);
   table.add({"schedule", a.schedule, b.schedule, ""});

@@ -1,4 +1,4 @@
-// Initial layouts: orders of devices by class and site, partitioned by the dynamic program.
+// Initial strategies: orders of devices by class and site, partitioned by the dynamic program.
 
 #include "Candidates.h"
 
@@ -452,7 +452,7 @@ private:
   std::vector<SeedTask> tasks;
 };
 
-/// Sorts by estimate and removes duplicates, because several tasks give the same layout.
+/// Sorts by estimate and removes duplicates, because several tasks give the same strategy.
 std::vector<Candidate> withoutRepeated(std::vector<Candidate> solutions) {
   std::stable_sort(solutions.begin(), solutions.end(), [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
   std::vector<Candidate> unlike;

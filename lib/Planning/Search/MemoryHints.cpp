@@ -32,7 +32,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     const Result<CostModel> costs = CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.bodies, problem.memoryOptimizations, {}, problem.overlapCommunication};
+    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
     if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
@@ -45,11 +45,11 @@ std::string show(const MemoryOptimization &optimization) {
   return activations + (activations.empty() || state.empty() ? "" : " and ") + state;
 }
 
-/// Returns a change that fits: techniques that the user disabled, or hosts with enough memory for
-/// techniques.
+/// Returns a change that fits: memory optimizations that the user disabled, or hosts with enough
+/// memory for memory optimizations.
 std::string optimizationThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
-    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.bodies, {}, {}, problem.overlapCommunication};
+    Problem eased{problem.summary, cluster, problem.costs, problem.batch, problem.functions, {}, {}, problem.overlapCommunication};
     for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
       eased.memoryOptimizations.defaultOptimization = optimization;
       if (shortSearchOfParts(eased, options))
@@ -174,7 +174,7 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
     Problem smaller{
-        problem.summary, problem.cluster, problem.costs, batch, problem.bodies, problem.memoryOptimizations, {}, problem.overlapCommunication};
+        problem.summary, problem.cluster, problem.costs, batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
     if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;

@@ -1,4 +1,4 @@
-// Local moves: small changes of a layout's device groups. Units and samples are then partitioned
+// Local moves: small changes of a strategy's device groups. Units and samples are then partitioned
 // again.
 
 #include "Candidates.h"

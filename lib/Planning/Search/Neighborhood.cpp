@@ -1,4 +1,4 @@
-// All small changes of a layout, except those of tilings (NeighborhoodTilings.cpp).
+// All small changes of a strategy, except those of tilings (NeighborhoodTilings.cpp).
 
 #include "Neighborhood.h"
 
@@ -404,8 +404,8 @@ void Neighborhood::repeat(size_t p, const std::vector<DeviceSet> &groups, size_t
   }
 }
 
-/// Tries other techniques for all devices of a class, of a stage, and for single devices: none, or
-/// another place for activations or for state.
+/// Tries other memory optimizations for all devices of a class, of a stage, and for single devices:
+/// none, or another place for activations or for state.
 void Neighborhood::memoryOptimizations() {
   const auto &optimizations = memoryOptimizationsOf(context.problem, now->strategy);
   if (!optimizations.any())

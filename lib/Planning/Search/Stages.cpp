@@ -1,4 +1,4 @@
-// Construction and changes of the parts of layouts.
+// Construction and changes of the parts of strategies.
 
 #include "Stages.h"
 

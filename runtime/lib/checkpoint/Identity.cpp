@@ -92,7 +92,7 @@ nlohmann::ordered_json zorse::runtime::runConfigJson(const RunConfig &runConfig)
                       {"final_ratio", t.final_ratio()},
                       {"seed", t.seed()},
                       {"nesterov", t.nesterov()}};
-  if (t.plain_epsilon())
+  if (t.epsilon_before_bias_correction())
     json["training"]["plain_epsilon"] = true;
   return json;
 }
@@ -146,7 +146,7 @@ RunConfig zorse::runtime::parseRunConfig(const nlohmann::json &json, const std::
   real("final_ratio", &Options::set_final_ratio);
   truth("nesterov", &Options::set_nesterov);
   if (training->is_object() && training->contains("plain_epsilon")) // absent if it is the default
-    truth("plain_epsilon", &Options::set_plain_epsilon);
+    truth("plain_epsilon", &Options::set_epsilon_before_bias_correction);
   count("warmup_steps", &Options::set_warmup_steps);
   count("total_steps", &Options::set_total_steps);
   uint64_t seed = 0;
@@ -178,7 +178,8 @@ std::vector<Difference> zorse::runtime::differences(const RunConfig &before, con
   text("optimizer", nameOf(kOptimizers, a.optimizer()), nameOf(kOptimizers, b.optimizer()));
   real("momentum", a.momentum(), b.momentum());
   text("nesterov", a.nesterov() ? "yes" : "no", b.nesterov() ? "yes" : "no");
-  text("epsilon", a.plain_epsilon() ? "before the correction" : "as in PyTorch", b.plain_epsilon() ? "before the correction" : "as in PyTorch");
+  text("epsilon", a.epsilon_before_bias_correction() ? "before the correction" : "as in PyTorch",
+       b.epsilon_before_bias_correction() ? "before the correction" : "as in PyTorch");
   real("beta1", a.beta1(), b.beta1());
   real("beta2", a.beta2(), b.beta2());
   real("epsilon", a.epsilon(), b.epsilon());

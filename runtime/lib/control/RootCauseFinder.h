@@ -32,8 +32,8 @@ public:
   void setDevice(uint32_t rank, const std::string &device) { ranks_[rank].device = device; }
   /// Data was received from the rank.
   void recordActivity(uint32_t rank, double now) { ranks_[rank].lastHeardSeconds = now; }
-  /// The rank's location in its last heartbeat, if it was inside a step: "entry 12 (forward of ...)
-  /// of step 4".
+  /// The rank's location in its last heartbeat, if it was inside a step: "instruction 12 (forward
+  /// of ...) of step 4".
   void setWhere(uint32_t rank, const std::string &where) { ranks_[rank].where = where; }
 
   /// The rank's report about itself; only the first counts. `now` here and below: the coordinator's

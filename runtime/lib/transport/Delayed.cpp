@@ -46,7 +46,7 @@ public:
 
 private:
   template <typename Work> Status delayed(Operation operation, Work &&work) {
-    uint64_t random = zorse::abi::mix64(zorse::abi::mix64(seed_ ^ zorse::abi::mix64(operation.entry)) ^ operation.step);
+    uint64_t random = zorse::abi::mix64(zorse::abi::mix64(seed_ ^ zorse::abi::mix64(operation.instruction)) ^ operation.step);
     sleep(random);
     Status status = work();
     if (status.succeeded())

@@ -21,11 +21,11 @@
 // CHECK:         return %[[OUT]], %[[GRADIENT]],
 
 // SLICED-LABEL: func.func @forward(
-// SLICED-SAME:    tensor<?x64xbf16> {zorse.slot = #zorse.slot<saved, 0>}
+// SLICED-SAME:    tensor<?x64xbf16> {zorse.argument = #zorse.argument<saved, 0>}
 zorse.class @mlp {
-  func.func @forward(%w: tensor<64x4xf32> {zorse.slot = #zorse.slot<parameter, 0>, zorse.gradient},
-                     %x: tensor<?x4xf32> {zorse.slot = #zorse.slot<boundary_in, 0>, zorse.gradient, zorse.low_precision = bf16})
-      -> (tensor<?x64xf32> {zorse.slot = #zorse.slot<boundary_out, 0>, zorse.gradient, zorse.low_precision = bf16}) {
+  func.func @forward(%w: tensor<64x4xf32> {zorse.argument = #zorse.argument<parameter, 0>, zorse.gradient},
+                     %x: tensor<?x4xf32> {zorse.argument = #zorse.argument<boundary_in, 0>, zorse.gradient, zorse.low_precision = bf16})
+      -> (tensor<?x64xf32> {zorse.argument = #zorse.argument<boundary_out, 0>, zorse.gradient, zorse.low_precision = bf16}) {
     %c = zorse.round %w to bf16 {straight_through} : tensor<64x4xf32>
     %h = zorse.matmul %x, %c {transpose_b} : tensor<?x4xf32>, tensor<64x4xf32> -> tensor<?x64xf32>
     %hr = zorse.round %h to bf16 : tensor<?x64xf32>

@@ -163,7 +163,7 @@ static std::string updateFunction(const std::string &op, const std::string &attr
   arguments += "%lr: tensor<f64> {@@learning_rate0, test.value = 0.01 : f64}, %c: tensor<f64> {@@clip_factor0, "
                "test.value = 0.5 : f64}, "
                "%s: tensor<i64> {@@skip0, test.value = " +
-               std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step_slot0, test.value = 3.0 : f64}";
+               std::to_string(skip) + " : f64}, %t: tensor<f64> {@@optimizer_step0, test.value = 3.0 : f64}";
   std::string call = op == "sgd" ? "%p, %g, %lr, %c, %s, %t" + std::string(moments ? " velocity %m" : "") : "%p, %g, %m, %v, %lr, %c, %s, %t";
   std::string operandTypes = op == "sgd"
                                  ? state + ", " + state + ", tensor<f64>, tensor<f64>, tensor<i64>, tensor<f64>" + (moments ? ", " + state : "")

@@ -96,7 +96,7 @@ TEST(Traffic, TwoFlowsShareACard) {
 
 TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   bundle::Topology t = nodesOfTwo(2);
-  t.mutable_nodes(0)->mutable_nic()->set_flow(25);
+  t.mutable_nodes(0)->mutable_nic()->set_per_flow_bandwidth(25);
   Network network(t);
   Traffic traffic(network);
   for (int i = 0; i < 4; ++i)
@@ -104,10 +104,10 @@ TEST(Traffic, FlowsUnderTheirLimitAddUpToTheCard) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 5);        // the fifth flow exceeds the bandwidth
 }
 
-/// A message of `half_size` bytes reaches half of the rate. Other transfers can use the remaining bandwidth of the NIC.
+/// A message of `half_bandwidth_bytes` bytes reaches half of the rate. Other transfers can use the remaining bandwidth of the NIC.
 TEST(Traffic, SmallMessagesRunAtLess) {
   bundle::Topology t = nodesOfTwo(2);
-  t.mutable_nodes(0)->mutable_nic()->set_half_size(100);
+  t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(100);
   Network network(t);
   Traffic traffic(network);
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 100, 0).sent, 2);     // 100 bytes/s
@@ -116,7 +116,7 @@ TEST(Traffic, SmallMessagesRunAtLess) {
   EXPECT_DOUBLE_EQ(traffic.send(0, 2, 0, 200).sent, 200);
   Traffic gathers(network);
   const TransferTimes with = gathers.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring);
-  t.mutable_nodes(0)->mutable_nic()->set_half_size(0);
+  t.mutable_nodes(0)->mutable_nic()->set_half_bandwidth_bytes(0);
   Network plain(t);
   Traffic others(plain);
   EXPECT_DOUBLE_EQ(with.arrived, others.allGather({{0, 1000}}, {2}, 0, Algorithm::Ring).arrived + 1);

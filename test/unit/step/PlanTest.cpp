@@ -389,15 +389,15 @@ TEST(Summary, FunctionsAreChecked) {
     auto worked = [&](auto damage) {
       return damaged([&](auto &s, auto &f) {
         s.add_gpu_targets("sm_80");
-        damage(f, *f.add_work());
+        damage(f, *f.add_costs());
       });
     };
     EXPECT_FALSE(worked([](auto &, auto &) {})) << error;
-    EXPECT_TRUE(worked([](auto &f, auto &) { f.add_work(); })) << error;
+    EXPECT_TRUE(worked([](auto &f, auto &) { f.add_costs(); })) << error;
     for (double cost : {-1.0, double(NAN), double(INFINITY)})
       EXPECT_TRUE(worked([&](auto &, auto &work) { work.set_attention_flops_per_row(cost); })) << error;
     EXPECT_TRUE(worked([](auto &, auto &work) { work.mutable_bytes()->set_fixed(-1); })) << error;
-    EXPECT_TRUE(worked([](auto &, auto &work) { work.add_products()->mutable_m()->set_per_row(-1); })) << error;
+    EXPECT_TRUE(worked([](auto &, auto &work) { work.add_matmuls()->mutable_m()->set_per_row(-1); })) << error;
   }
 }
 

@@ -11,26 +11,26 @@ namespace {
 /// changed on all of its members.
 struct Runs : Case {
   explicit Runs(bool gather = false) : Case({}, ownersInTurns(makeModel({}), /*compact=*/true)), gather(gather) {
-    id = find(*this, 0, [&](const bundle::Entry &e) {
+    id = find(*this, 0, [&](const bundle::Instruction &e) {
            return gather ? e.all_gather().shards().members_size() > 4 : e.reduce_scatter().shards().members_size() > 4;
          }).id();
   }
   template <typename F> void change(F f) {
     for (auto &program : programs)
-      for (auto &entry : *program.mutable_entries())
-        if (entry.id() == id)
-          f(entry, program.device());
+      for (auto &instruction : *program.mutable_instructions())
+        if (instruction.id() == id)
+          f(instruction, program.device());
   }
-  bundle::Extents &shards(bundle::Entry &entry) const {
-    return gather ? *entry.mutable_all_gather()->mutable_shards() : *entry.mutable_reduce_scatter()->mutable_shards();
+  bundle::ShardRanges &shards(bundle::Instruction &instruction) const {
+    return gather ? *instruction.mutable_all_gather()->mutable_shards() : *instruction.mutable_reduce_scatter()->mutable_shards();
   }
-  static int last(const bundle::Extents &extents, uint32_t device) {
+  static int last(const bundle::ShardRanges &extents, uint32_t device) {
     int i = extents.members_size() - 1;
     while (extents.members(i) != device)
       --i;
     return i;
   }
-  static int64_t remove(bundle::Extents &extents, int i) {
+  static int64_t remove(bundle::ShardRanges &extents, int i) {
     const int64_t elements = extents.end(i) - extents.begin(i);
     extents.mutable_members()->erase(extents.members().begin() + i);
     extents.mutable_begin()->erase(extents.begin().begin() + i);
@@ -46,8 +46,8 @@ struct Runs : Case {
 
 TEST(Findings, RunsThatDoNotAscend) {
   Runs order;
-  order.change([&](bundle::Entry &entry, uint32_t) {
-    bundle::Extents &shards = order.shards(entry);
+  order.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &shards = order.shards(instruction);
     ASSERT_EQ(shards.members(0), 0u);
     const int other = Runs::last(shards, 0);
     for (auto *numbers : {shards.mutable_begin(), shards.mutable_end()})
@@ -56,8 +56,8 @@ TEST(Findings, RunsThatDoNotAscend) {
   expectFinding(order, Code::Malformed, {"shards of d0", "expects them to ascend"});
 
   Runs overlap(/*gather=*/true);
-  overlap.change([&](bundle::Entry &entry, uint32_t) {
-    bundle::Extents &shards = overlap.shards(entry);
+  overlap.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &shards = overlap.shards(instruction);
     shards.set_begin(Runs::last(shards, 0), shards.begin(0) + 16);
   });
   expectFinding(overlap, Code::Malformed, {"shards of d0", "expects them to ascend"});
@@ -66,9 +66,9 @@ TEST(Findings, RunsThatDoNotAscend) {
 TEST(Findings, RunsWithAHole) {
   for (bool gather : {false, true}) {
     Runs owners(gather);
-    owners.change([&](bundle::Entry &entry, uint32_t device) {
-      const int64_t elements = Runs::remove(owners.shards(entry), Runs::last(owners.shards(entry), 2));
-      bundle::Region *shard = gather ? entry.mutable_all_gather()->mutable_shard() : entry.mutable_reduce_scatter()->mutable_shard();
+    owners.change([&](bundle::Instruction &instruction, uint32_t device) {
+      const int64_t elements = Runs::remove(owners.shards(instruction), Runs::last(owners.shards(instruction), 2));
+      bundle::Region *shard = gather ? instruction.mutable_all_gather()->mutable_shard() : instruction.mutable_reduce_scatter()->mutable_shard();
       if (device == 2)
         shard->set_bytes(shard->bytes() - uint64_t(elements) * 4);
     });
@@ -76,18 +76,18 @@ TEST(Findings, RunsWithAHole) {
   }
 
   Runs reader(/*gather=*/true);
-  reader.change([&](bundle::Entry &entry, uint32_t device) {
-    bundle::Extents &reads = *entry.mutable_all_gather()->mutable_reads();
+  reader.change([&](bundle::Instruction &instruction, uint32_t device) {
+    bundle::ShardRanges &reads = *instruction.mutable_all_gather()->mutable_reads();
     const int64_t elements = Runs::remove(reads, Runs::last(reads, 1));
-    bundle::Region *full = entry.mutable_all_gather()->mutable_full();
+    bundle::Region *full = instruction.mutable_all_gather()->mutable_full();
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
   EXPECT_NE(reader.text(), "") << "device 1 reads undefined bytes";
 
   Runs part;
-  part.change([&](bundle::Entry &entry, uint32_t) {
-    bundle::Extents &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+  part.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
     const int i = Runs::last(terms, 1);
     terms.set_end(i, terms.end(i) - 8);
   });
@@ -96,31 +96,31 @@ TEST(Findings, RunsWithAHole) {
 
 TEST(Findings, ContributorsOfAShard) {
   Runs lacks;
-  lacks.change([&](bundle::Entry &entry, uint32_t device) {
-    bundle::Extents &terms = *entry.mutable_reduce_scatter()->mutable_terms();
+  lacks.change([&](bundle::Instruction &instruction, uint32_t device) {
+    bundle::ShardRanges &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
     const int64_t elements = Runs::remove(terms, Runs::last(terms, 1));
-    bundle::Region *full = entry.mutable_reduce_scatter()->mutable_full();
+    bundle::Region *full = instruction.mutable_reduce_scatter()->mutable_full();
     if (device == 1)
       full->set_bytes(full->bytes() - uint64_t(elements) * 4);
   });
   expectFinding(lacks, Code::Contributions, {"misses contributor d1 to elements"});
 
   Runs none;
-  none.change([&](bundle::Entry &entry, uint32_t) {
-    for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
+  none.change([&](bundle::Instruction &instruction, uint32_t) {
+    for (uint32_t &member : *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = 0;
   });
   expectFinding(none, Code::Malformed);
 
   Runs other;
-  other.change([&](bundle::Entry &entry, uint32_t) { // a device without a cell
-    for (uint32_t &member : *entry.mutable_reduce_scatter()->mutable_terms()->mutable_members())
+  other.change([&](bundle::Instruction &instruction, uint32_t) { // a device without a cell
+    for (uint32_t &member : *instruction.mutable_reduce_scatter()->mutable_terms()->mutable_members())
       member = member == 1 ? 2 : member;
-    entry.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
+    instruction.mutable_reduce_scatter()->mutable_contributors()->Set(1, 2);
   });
   EXPECT_NE(other.text(), "");
 
   Runs unnamed;
-  unnamed.change([&](bundle::Entry &entry, uint32_t) { entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
+  unnamed.change([&](bundle::Instruction &instruction, uint32_t) { instruction.mutable_reduce_scatter()->mutable_contributors()->RemoveLast(); });
   expectFinding(unnamed, Code::Malformed, {"terms: name d1, which takes no part"});
 }

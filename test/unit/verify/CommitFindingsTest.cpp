@@ -34,16 +34,16 @@ TEST(Findings, Norm) {
 
   Case members({}, dataParallel(makeModel({}))); // the decision uses only this device's sums
   for (auto &program : members.programs)
-    erase(program, find(members, int(program.device()), [](const bundle::Entry &e) { return e.has_all_reduce(); }));
+    erase(program, find(members, int(program.device()), [](const bundle::Instruction &e) { return e.has_all_reduce(); }));
   expectFinding(members, Code::Norm, {"expects that of all owners"});
 }
 
 TEST(Findings, NormOfPadding) {
   Case test({}, oneDevice());
-  auto &norm = find(test, 0, [&](const bundle::Entry &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
+  auto &norm = find(test, 0, [&](const bundle::Instruction &e) { return task(bundle::Compute::NORM)(e) && e.compute().calls_size() > 1; });
   auto &call = *norm.mutable_compute()->mutable_calls(0);
-  EditedSlot state(test.programs[0], call, 0);
-  int64_t next = bundle::SlotBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
+  EditedArgument state(test.programs[0], call, 0);
+  int64_t next = bundle::ArgumentBindings(test.programs[0], norm.compute().calls(1))[0].value.begin();
   state.mutable_region()->set_bytes(uint64_t(next - state.value().begin()) * 4);
   call.set_rows(next - state.value().begin());
   state.mutable_value()->set_end(next);
@@ -52,50 +52,50 @@ TEST(Findings, NormOfPadding) {
 
 TEST(Findings, Report) {
   Case test({}, oneDevice()); // reports the number of updates, but not the loss
-  auto &report = *find(test, 0, [](const bundle::Entry &e) { return e.has_report(); }).mutable_report();
+  auto &report = *find(test, 0, [](const bundle::Instruction &e) { return e.has_read_metrics(); }).mutable_read_metrics();
   for (const auto &state : test.programs[0].state())
     if (state.value().kind() == bundle::Value::OPTIMIZER_STEP) {
       *report.mutable_region() = state.region();
       *report.mutable_value() = state.value();
       report.mutable_value()->set_version(1);
     }
-  for (auto &entry : *test.programs[0].mutable_entries())
-    if (entry.has_report())
-      entry.set_phase(bundle::COMMIT);
+  for (auto &instruction : *test.programs[0].mutable_instructions())
+    if (instruction.has_read_metrics())
+      instruction.set_phase(bundle::GRAD_NORM);
   expectFinding(test, Code::Report, {"expects the whole block"});
 
-  auto isReport = [](const bundle::Entry &e) { return e.has_report(); };
+  auto isReport = [](const bundle::Instruction &e) { return e.has_read_metrics(); };
   Case phase({}, oneDevice());
-  find(phase, 0, isReport).set_phase(bundle::COMMIT);
+  find(phase, 0, isReport).set_phase(bundle::GRAD_NORM);
   expectFinding(phase, Code::Report, {"in evaluation"});
 
   Case missing({}, oneDevice());
   uint32_t queue = find(missing, 0, isReport).queue();
   uint32_t computes = 0;
-  for (const auto &entry : missing.programs[0].entries())
-    computes += entry.queue() == 0;
-  for (auto &entry : *missing.programs[0].mutable_entries()) // its waiters now wait for the last update
-    for (auto &wait : *entry.mutable_waits())
+  for (const auto &instruction : missing.programs[0].instructions())
+    computes += instruction.queue() == 0;
+  for (auto &instruction : *missing.programs[0].mutable_instructions()) // its waiters now wait for the last update
+    for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue) {
         wait.set_queue(0);
         wait.set_position(computes - 1);
       }
-  erase(missing.programs[0], bundle::Entry(find(missing, 0, isReport)));
+  erase(missing.programs[0], bundle::Instruction(find(missing, 0, isReport)));
   expectFinding(missing, Code::Report, {"no device reports", "in training"});
 
   Case sums({}, oneDevice()); // the host copies the whole block, independent of the region
-  auto &part = *find(sums, 0, isReport).mutable_report();
+  auto &part = *find(sums, 0, isReport).mutable_read_metrics();
   part.mutable_region()->set_offset(part.region().offset() + kScalarsBytes);
   part.mutable_region()->set_bytes(128);
-  part.mutable_value()->set_kind(bundle::Value::GLOBAL_SUM);
+  part.mutable_value()->set_kind(bundle::Value::GLOBAL_METRICS);
   expectFinding(sums, Code::Report, {"expects the whole block"});
 
   Case twice({}, oneDevice());
-  bundle::Entry copy = find(twice, 0, isReport);
-  copy.set_id(twice.programs[0].entries(twice.programs[0].entries_size() - 1).id() + 1);
-  *twice.programs[0].add_entries() = copy;
-  for (auto &entry : *twice.programs[0].mutable_entries())
-    for (auto &wait : *entry.mutable_waits())
+  bundle::Instruction copy = find(twice, 0, isReport);
+  copy.set_id(twice.programs[0].instructions(twice.programs[0].instructions_size() - 1).id() + 1);
+  *twice.programs[0].add_instructions() = copy;
+  for (auto &instruction : *twice.programs[0].mutable_instructions())
+    for (auto &wait : *instruction.mutable_waits())
       if (wait.queue() == queue)
         wait.set_position(wait.position() + 1);
   expectFinding(twice, Code::Report, {"a second report"});
@@ -105,9 +105,9 @@ TEST(Findings, NormWithoutClipping) { // clipping can be enabled when the run st
   SyntheticOptions options;
   options.clipNorm = 0;
   Case test(options, oneDevice());
-  for (int e = test.programs[0].entries_size() - 1; e > 0; --e)
-    if (task(bundle::Compute::NORM)(test.programs[0].entries(e)))
-      erase(test.programs[0], bundle::Entry(test.programs[0].entries(e)));
+  for (int e = test.programs[0].instructions_size() - 1; e > 0; --e)
+    if (task(bundle::Compute::NORM)(test.programs[0].instructions(e)))
+      erase(test.programs[0], bundle::Instruction(test.programs[0].instructions(e)));
   expectFinding(test, Code::Norm, {"misses the contribution of group"});
 }
 
@@ -117,8 +117,8 @@ TEST(Findings, CommitByGroup) { // a decision that precedes all sums must not re
   Case test(options, oneDevice());
   test.view.commitsByGroup = true;
   expectFinding(test, Code::WrongValue, {"decides by bytes that hold", "expects sums without anything added"});
-  auto decides = task(bundle::Compute::DECIDE);
-  auto &region = *slot(test, find(test, 0, decides), bundle::SUMS_SLOT).mutable_region();
+  auto decides = task(bundle::Compute::CLIP_AND_CHECK);
+  auto &region = *argument(test, find(test, 0, decides), bundle::LOCAL_METRICS).mutable_region();
   region.set_offset(region.offset() + region.bytes());
   EXPECT_TRUE(test.findings().empty()) << test.text();
   test.view.commitsByGroup = false;

@@ -1,7 +1,7 @@
-// Finds and changes entries of programs, and expects findings.
+// Finds and changes instructions of programs, and expects findings.
 #pragma once
 
-#include "EditedSlot.h"
+#include "EditedArgument.h"
 #include "VerifyTestSupport.h"
 
 #include <gtest/gtest.h>
@@ -28,40 +28,40 @@ inline void expectFinding(const Case &test, verify::Code code, std::initializer_
                 << all;
 }
 
-template <typename Wanted> bundle::Entry &find(Case &test, int program, Wanted wanted, int nth = 0) {
-  for (auto &entry : *test.programs[program].mutable_entries())
-    if (wanted(entry) && nth-- == 0)
-      return entry;
-  ADD_FAILURE() << "no such entry";
-  return *test.programs[program].mutable_entries(0);
+template <typename Wanted> bundle::Instruction &find(Case &test, int program, Wanted wanted, int nth = 0) {
+  for (auto &instruction : *test.programs[program].mutable_instructions())
+    if (wanted(instruction) && nth-- == 0)
+      return instruction;
+  ADD_FAILURE() << "no such instruction";
+  return *test.programs[program].mutable_instructions(0);
 }
 inline auto task(bundle::Compute::Task t) {
-  return [t](const bundle::Entry &e) { return e.has_compute() && e.compute().task() == t; };
+  return [t](const bundle::Instruction &e) { return e.has_compute() && e.compute().task() == t; };
 }
-inline bool isSend(const bundle::Entry &e) { return e.has_send(); }
-inline bool isReceive(const bundle::Entry &e) { return e.has_receive(); }
-inline bool isReduction(const bundle::Entry &e) { return e.has_reduce_scatter(); }
+inline bool isSend(const bundle::Instruction &e) { return e.has_send(); }
+inline bool isReceive(const bundle::Instruction &e) { return e.has_receive(); }
+inline bool isReduction(const bundle::Instruction &e) { return e.has_reduce_scatter(); }
 
-/// A slot of an entry of the first program.
-inline EditedSlot slot(Case &test, bundle::Entry &entry, bundle::SlotKind kind, int call = 0, uint32_t index = 0) {
-  auto &c = *entry.mutable_compute()->mutable_calls(call);
-  const auto &body = test.model.bodies.bodies(int(c.body()));
-  for (int s = 0; s < body.slots_size(); ++s)
-    if (body.slots(s).kind() == kind && body.slots(s).index() == index)
+/// An argument of an instruction of the first program.
+inline EditedArgument argument(Case &test, bundle::Instruction &instruction, bundle::ArgumentKind kind, int call = 0, uint32_t index = 0) {
+  auto &c = *instruction.mutable_compute()->mutable_calls(call);
+  const auto &function = test.model.functions.functions(int(c.function()));
+  for (int s = 0; s < function.arguments_size(); ++s)
+    if (function.arguments(s).kind() == kind && function.arguments(s).index() == index)
       return {test.programs[0], c, s};
-  ADD_FAILURE() << "no such slot";
+  ADD_FAILURE() << "no such argument";
   return {test.programs[0], c, 0};
 }
 
-inline void erase(bundle::Program &program, const bundle::Entry &entry) {
-  for (int e = 0; e < program.entries_size(); ++e)
-    if (program.entries(e).id() == entry.id()) {
-      // Its waiters now wait for the previous entry of its queue.
-      uint32_t queue = entry.queue(), position = 0;
+inline void erase(bundle::Program &program, const bundle::Instruction &instruction) {
+  for (int e = 0; e < program.instructions_size(); ++e)
+    if (program.instructions(e).id() == instruction.id()) {
+      // Its waiters now wait for the previous instruction of its queue.
+      uint32_t queue = instruction.queue(), position = 0;
       for (int before = 0; before < e; ++before)
-        position += program.entries(before).queue() == queue;
-      program.mutable_entries()->DeleteSubrange(e, 1);
-      for (auto &other : *program.mutable_entries())
+        position += program.instructions(before).queue() == queue;
+      program.mutable_instructions()->DeleteSubrange(e, 1);
+      for (auto &other : *program.mutable_instructions())
         for (auto &wait : *other.mutable_waits())
           if (wait.queue() == queue && wait.position() >= position && wait.position() > 0)
             wait.set_position(wait.position() - 1);

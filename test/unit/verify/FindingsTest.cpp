@@ -14,15 +14,15 @@ using verify::Code;
 TEST(Findings, Malformed) {
   Case test({}, pipeline());
   find(test, 0, isSend).mutable_send()->mutable_region()->set_arena(7);
-  expectFinding(test, Code::Malformed, {"arena 7 of 1", "entry", "d0"});
+  expectFinding(test, Code::Malformed, {"arena 7 of 1", "instruction", "d0"});
 
   Case nan({}, oneDevice());
-  nan.programs[0].mutable_entries(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
+  nan.programs[0].mutable_instructions(3)->set_planned_end(std::numeric_limits<double>::quiet_NaN());
   expectFinding(nan, Code::Malformed, {"not a number"});
 
-  Case body({}, oneDevice());
-  find(body, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_body(1000);
-  expectFinding(body, Code::Malformed, {"body 1000 does not exist"});
+  Case function({}, oneDevice());
+  find(function, 0, task(bundle::Compute::F)).mutable_compute()->mutable_calls(0)->set_function(1000);
+  expectFinding(function, Code::Malformed, {"function 1000 does not exist"});
 
   for (auto column : {&bundle::Call::mutable_regions, &bundle::Call::mutable_values}) {
     Case row({}, oneDevice());
@@ -79,11 +79,11 @@ TEST(Findings, Mismatched) {
 
 TEST(Findings, Order) {
   Case ids({}, oneDevice());
-  ids.programs[0].mutable_entries(4)->set_id(0);
+  ids.programs[0].mutable_instructions(4)->set_id(0);
   expectFinding(ids, Code::Order, {"ascending"});
 
   Case wait({}, oneDevice());
-  auto *late = wait.programs[0].mutable_entries(1)->add_waits();
+  auto *late = wait.programs[0].mutable_instructions(1)->add_waits();
   late->set_queue(5);
   late->set_position(0);
   expectFinding(wait, Code::Order, {"a deadlock"});
@@ -95,21 +95,21 @@ TEST(Findings, Race) {
   expectFinding(local, Code::Race, {"F(units 0-4, samples 0-8) on d0", "load of input 'labels'"});
 
   Case steps({}, oneDevice());
-  steps.programs[0].mutable_entries(0)->clear_waits(); // the next step's scalars are loaded while this step reads them
+  steps.programs[0].mutable_instructions(0)->clear_waits(); // the next step's scalars are loaded while this step reads them
   expectFinding(steps, Code::Race, {"in the step before"});
 }
 
 TEST(Findings, Alias) {
   Case test({}, oneDevice());
   auto &forward = find(test, 0, task(bundle::Compute::F));
-  *slot(test, forward, bundle::WORKSPACE).mutable_region() = slot(test, forward, bundle::BOUNDARY_OUT).region();
-  slot(test, forward, bundle::WORKSPACE).mutable_region()->set_bytes(64 * 8);
+  *argument(test, forward, bundle::WORKSPACE).mutable_region() = argument(test, forward, bundle::BOUNDARY_OUT).region();
+  argument(test, forward, bundle::WORKSPACE).mutable_region()->set_bytes(64 * 8);
   expectFinding(test, Code::Alias, {"overlap"});
 }
 
 TEST(Findings, Bounds) {
   Case test({}, oneDevice());
-  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   region.set_offset(test.programs[0].arenas(0).bytes() - 64);
   expectFinding(test, Code::Bounds, {"leave arena 0"});
   region.set_offset(std::numeric_limits<uint64_t>::max() - 64);
@@ -144,7 +144,7 @@ TEST(Findings, TasksReachTheDeviceAlone) {
   auto &program = test.programs[0];
   auto &host = *program.add_arenas();
   host.set_kind(bundle::PINNED_HOST);
-  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   host.set_bytes(region.bytes());
   region.set_arena(uint32_t(program.arenas_size() - 1));
   region.set_offset(0);
@@ -155,23 +155,23 @@ TEST(Findings, Alignment) {
   Case test({}, oneDevice());
   test.programs[0].mutable_arenas(0)->set_bytes(test.programs[0].arenas(0).bytes() + 64);
   test.programs[0].set_planned_bytes(test.programs[0].arenas(0).bytes());
-  auto &region = *slot(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
+  auto &region = *argument(test, find(test, 0, task(bundle::Compute::F)), bundle::SAVED).mutable_region();
   region.set_offset(region.offset() + 32);
   expectFinding(test, Code::Alignment, {"multiple of 64"});
 }
 
 TEST(Findings, Size) {
-  Case shortSlot({}, oneDevice()); // a short accumulator
-  auto &region = *slot(shortSlot, find(shortSlot, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).mutable_region();
+  Case shortArgument({}, oneDevice()); // a short accumulator
+  auto &region = *argument(shortArgument, find(shortArgument, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).mutable_region();
   region.set_bytes(region.bytes() - 64);
-  expectFinding(shortSlot, Code::Size, {"d_w3", "expects"});
+  expectFinding(shortArgument, Code::Size, {"d_w3", "expects"});
 
   Case transfer({}, pipeline()); // both halves have the same, too small size
   uint32_t id = find(transfer, 0, isSend).id();
   for (auto &program : transfer.programs)
-    for (auto &entry : *program.mutable_entries())
-      if (entry.id() == id) {
-        auto *half = entry.has_send() ? entry.mutable_send()->mutable_region() : entry.mutable_receive()->mutable_region();
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.id() == id) {
+        auto *half = instruction.has_send() ? instruction.mutable_send()->mutable_region() : instruction.mutable_receive()->mutable_region();
         half->set_bytes(half->bytes() - 64);
       }
   expectFinding(transfer, Code::Size);
@@ -212,15 +212,15 @@ TEST(Findings, SplitBackward) {
   Case block(options, split({8, 1, {{0, 6, 0, 4, 0}, {0, 6, 4, 8, 0}}, {}})); // the block of the other cell
   auto &mine = find(block, 0, task(bundle::Compute::W), 0), &other = find(block, 0, task(bundle::Compute::W), 1);
   for (int c = 0; c < mine.compute().calls_size(); ++c)
-    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).deferred_bytes().per_row())
-      *slot(block, mine, bundle::DEFERRED, c).mutable_region() = slot(block, other, bundle::DEFERRED, c).region();
+    if (classOf(block.model.summary, block.model.summary.units(mine.compute().calls(c).unit())).saved_for_weight_grad_bytes().per_row())
+      *argument(block, mine, bundle::SAVED_FOR_WEIGHT_GRAD, c).mutable_region() = argument(block, other, bundle::SAVED_FOR_WEIGHT_GRAD, c).region();
   expectFinding(block, Code::Undefined, {"deferred block of"});
 
   Case both({}, split(oneDevice())); // B and W both add parameter gradients
   for (const auto &unit : both.model.summary.units())
     if (unit.splits())
-      *both.model.bodies.mutable_bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
-          both.model.bodies.bodies(int(bodyOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
+      *both.model.functions.mutable_functions(int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::INPUT_GRADIENTS))) =
+          both.model.functions.functions(int(functionIndexOf(both.model.summary, unit, bundle::UnitFunction::BACKWARD)));
   expectFinding(both, Code::Malformed, {"gradients of values only"});
 }
 
@@ -233,11 +233,12 @@ TEST(Findings, Recompute) {
   more.view.cells[0].recompute = true;
   const auto &last = more.model.summary.units(3);
   ASSERT_TRUE(findFunction(classOf(more.model.summary, last), bundle::UnitFunction::RECOMPUTE));
-  auto &slot = *more.model.bodies.mutable_bodies(int(bodyOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_slots();
-  slot.set_kind(bundle::LOSS);
-  slot.set_mode(bundle::WRITE);
-  slot.set_name("loss");
-  expectFinding(more, Code::Malformed, {"recomputes its saved block changes slot 'loss', too"});
+  auto &argument =
+      *more.model.functions.mutable_functions(int(functionIndexOf(more.model.summary, last, bundle::UnitFunction::RECOMPUTE)))->add_arguments();
+  argument.set_kind(bundle::LOSS);
+  argument.set_mode(bundle::WRITE);
+  argument.set_name("loss");
+  expectFinding(more, Code::Malformed, {"recomputes its saved block changes argument 'loss', too"});
 }
 
 TEST(Findings, Call) {
@@ -246,7 +247,7 @@ TEST(Findings, Call) {
   expectFinding(base, Code::Call, {"is called for samples 3-8"});
 
   Case instances({}, oneDevice());
-  find(instances, 0, task(bundle::Compute::B)).mutable_compute()->mutable_calls(0)->set_instance_base(77);
+  find(instances, 0, task(bundle::Compute::B)).mutable_compute()->mutable_calls(0)->set_rng_id_base(77);
   expectFinding(instances, Code::Call, {"random instances from 77"});
 
   Case order({}, oneDevice());
@@ -254,23 +255,23 @@ TEST(Findings, Call) {
   expectFinding(order, Code::Call, {"expects unit 0"});
 
   Case decay({}, oneDevice());
-  find(decay, 0, task(bundle::Compute::UPDATE_GROUP)).mutable_compute()->mutable_calls(0)->set_body(decay.model.summary.update_body_plain());
+  find(decay, 0, task(bundle::Compute::UPDATE_GROUP)).mutable_compute()->mutable_calls(0)->set_function(decay.model.summary.update_function_plain());
   expectFinding(decay, Code::Call, {"weight decay"});
 }
 
 TEST(Findings, Declared) {
   Case test({}, oneDeviceTwoCells());
-  slot(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT).mutable_value()->set_id(1);
+  argument(test, find(test, 0, task(bundle::Compute::F)), bundle::BOUNDARY_OUT).mutable_value()->set_id(1);
   expectFinding(test, Code::Declared, {"declares value 'h1'", "expects value 'h0'"});
 }
 
 TEST(Findings, Undefined) {
   Case test({}, oneDevice());
-  erase(test.programs[0], find(test, 0, [](const bundle::Entry &e) { return e.has_load_input(); }));
+  erase(test.programs[0], find(test, 0, [](const bundle::Instruction &e) { return e.has_load_input(); }));
   expectFinding(test, Code::Undefined, {"input 'ids', samples 0-8", "nothing has written"});
 
   Case overwrite({}, oneDevice()); // the first contribution is added to undefined bytes
-  slot(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
+  argument(overwrite, find(overwrite, 0, task(bundle::Compute::B)), bundle::PARAMETER_GRADIENT).set_overwrite(false);
   expectFinding(overwrite, Code::Undefined, {"first contribution"});
 }
 
@@ -280,15 +281,15 @@ TEST(Findings, Stale) {
   Case test({}, oneDevice());
   auto &program = test.programs[0];
   int decide = -1, update = -1;
-  for (int e = 0; e < program.entries_size(); ++e) {
-    if (task(bundle::Compute::DECIDE)(program.entries(e)))
+  for (int e = 0; e < program.instructions_size(); ++e) {
+    if (task(bundle::Compute::CLIP_AND_CHECK)(program.instructions(e)))
       decide = e;
-    if (task(bundle::Compute::UPDATE_GROUP)(program.entries(e)))
+    if (task(bundle::Compute::UPDATE_GROUP)(program.instructions(e)))
       update = update < 0 ? e : update;
   }
-  std::swap(*program.mutable_entries(decide)->mutable_compute(), *program.mutable_entries(update)->mutable_compute());
-  program.mutable_entries(decide)->set_phase(bundle::UPDATE_STATE);
-  program.mutable_entries(update)->set_phase(bundle::COMMIT);
+  std::swap(*program.mutable_instructions(decide)->mutable_compute(), *program.mutable_instructions(update)->mutable_compute());
+  program.mutable_instructions(decide)->set_phase(bundle::UPDATE_STATE);
+  program.mutable_instructions(update)->set_phase(bundle::GRAD_NORM);
   expectFinding(test, Code::Stale, {"optimizer step"});
 }
 
@@ -308,8 +309,8 @@ TEST(Findings, WrongValue) {
   Case test({}, oneDeviceTwoCells()); // the saved block of the other micro-batch has another size, so use the input of another cell
   auto &forward = find(test, 0, task(bundle::Compute::F));
   auto &second = find(test, 0, task(bundle::Compute::F), 1);
-  EditedSlot input = slot(test, second, bundle::INPUT);
-  *input.mutable_region() = slot(test, forward, bundle::INPUT).region();
+  EditedArgument input = argument(test, second, bundle::INPUT);
+  *input.mutable_region() = argument(test, forward, bundle::INPUT).region();
   input.mutable_region()->set_bytes(64 * 3);
   expectFinding(test, Code::WrongValue, {"F(units 0-4, samples 5-8) on d0", "load of input 'ids'"});
 }
@@ -317,18 +318,18 @@ TEST(Findings, WrongValue) {
 TEST(Findings, Contributions) {
   Case twice({}, oneDeviceTwoCells());
   auto &backward = find(twice, 0, task(bundle::Compute::B), 1);
-  slot(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first micro-batch
+  argument(twice, backward, bundle::PARAMETER_GRADIENT).set_overwrite(true); // loses the first micro-batch
   expectFinding(twice, Code::Contributions, {"misses the contribution of unit 3", "samples 0-5"});
 
   Case members({}, dataParallel(makeModel({})));
   uint32_t id =
-      find(members, 0, [](const bundle::Entry &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
+      find(members, 0, [](const bundle::Instruction &e) { return e.has_reduce_scatter() && e.reduce_scatter().shards().members_size() == 2; }).id();
   for (auto &program : members.programs)
-    for (auto &entry : *program.mutable_entries())
-      if (entry.id() == id) {
-        entry.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
+    for (auto &instruction : *program.mutable_instructions())
+      if (instruction.id() == id) {
+        instruction.mutable_reduce_scatter()->mutable_contributors()->RemoveLast();
         if (program.device() == 1)
-          entry.mutable_reduce_scatter()->clear_full();
+          instruction.mutable_reduce_scatter()->clear_full();
       }
   expectFinding(members, Code::Contributions, {"misses contributor d1"});
 }
@@ -341,11 +342,11 @@ TEST(Findings, TypeOfState) {
 
 TEST(Findings, EvaluationFirst) { // an evaluation must not depend on data of an earlier training step
   Case test({}, pipeline());
-  for (auto &entry : *test.programs[1].mutable_entries())
-    if (isReceive(entry) && entry.phase() == bundle::FORWARD) {
-      uint32_t id = entry.id();
+  for (auto &instruction : *test.programs[1].mutable_instructions())
+    if (isReceive(instruction) && instruction.phase() == bundle::FORWARD) {
+      uint32_t id = instruction.id();
       for (auto &program : test.programs)
-        for (auto &half : *program.mutable_entries())
+        for (auto &half : *program.mutable_instructions())
           if (half.id() == id)
             half.set_phase(bundle::BACKWARD);
       break;
@@ -357,19 +358,20 @@ TEST(Findings, NameTasks) {
   Case test({}, pipeline());
   auto &send = *find(test, 0, isSend, 1).mutable_send();
   send.mutable_region()->set_offset(find(test, 0, isSend, 0).send().region().offset());
-  expectFinding(test, Code::WrongValue, {"d0: entry", "send of value 'h1'", "to d1", "hold value 'h0'", "F(units 0-2, samples 0-4)"});
+  expectFinding(test, Code::WrongValue, {"d0: instruction", "send of value 'h1'", "to d1", "hold value 'h0'", "F(units 0-2, samples 0-4)"});
 }
 
 TEST(Findings, BodiesWithImpossibleModes) {
   Case test({}, oneDevice());
-  auto &body = *test.model.bodies.mutable_bodies(int(bodyOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
-  for (auto &s : *body.mutable_slots())
+  auto &function =
+      *test.model.functions.mutable_functions(int(functionIndexOf(test.model.summary, test.model.summary.units(1), bundle::UnitFunction::FORWARD)));
+  for (auto &s : *function.mutable_arguments())
     if (s.kind() == bundle::PARAMETER)
       s.set_mode(bundle::WRITE);
   expectFinding(test, Code::Malformed, {"unit1", "mode"});
 
   Case commit({}, oneDevice()); // a decision must read the sums
-  auto &decide = *commit.model.bodies.mutable_bodies(int(commit.model.summary.decide_body()));
-  decide.mutable_slots(0)->set_mode(bundle::UPDATE);
-  expectFinding(commit, Code::Malformed, {"no slot for the sums"});
+  auto &decide = *commit.model.functions.mutable_functions(int(commit.model.summary.clip_and_check_function()));
+  decide.mutable_arguments(0)->set_mode(bundle::UPDATE);
+  expectFinding(commit, Code::Malformed, {"no argument for the sums"});
 }

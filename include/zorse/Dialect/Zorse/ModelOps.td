@@ -203,8 +203,8 @@ def Zorse_KnownOp : Zorse_ElementwiseOp<"known", [Pure]> {
   let description = [{
     `B` is the number of samples of the whole batch, and `n0`, `n1`, ... are the counts that the model returns
     (`zorse.count`). The host evaluates the expression in f64 before the step begins, so every device and micro-batch
-    reads the same number. It has no gradient. In unit functions it is an argument with the slot
-    `#zorse.slot<scalars, i, known>`.
+    reads the same number. It has no gradient. In unit functions it is an argument with the attribute
+    `#zorse.argument<scalars, i, known>`.
 
     Constraints:
     - (C1) `zorse::Expression` can parse the expression.

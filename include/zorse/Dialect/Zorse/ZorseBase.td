@@ -27,7 +27,7 @@ def Zorse_Dialect : Dialect {
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
   let hasConstantMaterializer = 1;
   let useDefaultAttributePrinterParser = 1;
-  // Check `zorse.slot` of every function.
+  // Check `zorse.argument` of every function.
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
 }

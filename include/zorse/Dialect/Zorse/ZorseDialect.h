@@ -52,7 +52,7 @@ inline constexpr llvm::StringLiteral kReduce = "zorse.reduce";   ///< with kCoun
 inline constexpr llvm::StringLiteral kMeaning = "zorse.meaning"; ///< with kCount, set by zorse-find-units: its human-readable meaning
 inline constexpr llvm::StringLiteral kLowerBound = "zorse.lower_bound", kUpperBound = "zorse.upper_bound"; ///< bounds of an input's values
 inline constexpr llvm::StringLiteral kIgnoreIndex = "zorse.ignore_index", kShiftedInGraph = "zorse.shifted_in_graph";
-inline constexpr llvm::StringLiteral kSlot = "zorse.slot"; ///< SlotAttr
+inline constexpr llvm::StringLiteral kArgument = "zorse.argument"; ///< ArgumentAttr
 } // namespace attributes
 
 } // namespace zorse

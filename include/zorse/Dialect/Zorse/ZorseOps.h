@@ -60,12 +60,12 @@ bool movesElements(mlir::Operation *op);
 /// Returns the task of a function of a class; nullopt if it belongs to no class.
 std::optional<Task> taskOf(mlir::func::FuncOp function);
 
-/// Returns the name of a function's body: "mlp.forward", "update.decay".
-std::string bodyName(mlir::func::FuncOp function);
+/// Returns the name of a compiled function: "mlp.forward", "update.decay".
+std::string compiledFunctionName(mlir::func::FuncOp function);
 
-/// Returns the functions of a module and its classes in the order of their bodies: forwards and backwards, functions
-/// without a class, logits, and last the functions that only some plans call. The last ones can be omitted without
-/// moving other bodies.
+/// Returns the functions of a module and its classes in the order of their compiled functions: forwards and backwards,
+/// functions without a class, logits, and last the functions that only some plans call. The last ones can be omitted
+/// without moving other compiled functions.
 llvm::SmallVector<mlir::func::FuncOp> functionsInOrder(mlir::ModuleOp module);
 
 /// Attaches the cost and factors interfaces to upstream arith and math operations.
