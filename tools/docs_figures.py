@@ -17,7 +17,7 @@ docs/figures/figures.json lists the figures with data, docs/figures/diagrams.jso
     memory-bars    memory of a device by purpose, one bar per plan, from zorse-plan --json
     rate-bars      predicted throughput, one bar per cluster or choice of devices, from zorse-plan --json
     casts          types of values in low precision, from the graph IR of zorse-opt --zorse-insert-rounds
-    body           launches and slots of functions, from zorse-opt --zorse-compile-bodies
+    body           launches and slots of functions, from zorse-opt --zorse-compile-functions
     curves         losses of committed metrics files, which are measured once
     token-rows     arrays that zorse.data writes from a few sentences
     attention      blocks and tiles of the attention kernel under a causal mask

@@ -1,4 +1,4 @@
-"""Launches of a body and the slots that they read and write, from zorse-opt --zorse-compile-bodies."""
+"""Launches of a body and the slots that they read and write, from zorse-opt --zorse-compile-functions."""
 import pathlib
 import re
 import tempfile
@@ -14,7 +14,7 @@ def compile_bodies(figure, tools):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.mlir"
         path.write_text(run(tools, "zorse-import", ROOT / figure["model"], "--seq-length", figure["seq_length"]))
-        return run(tools, "zorse-opt", path, "--zorse-train-pipeline", "--zorse-compile-bodies", "-o", pathlib.Path(folder) / "out.mlir")
+        return run(tools, "zorse-opt", path, "--zorse-train-pipeline", "--zorse-compile-functions", "-o", pathlib.Path(folder) / "out.mlir")
 
 
 def launches_of(text, body):
