@@ -15,10 +15,10 @@ double sharding::flopsOf(Operation *op) {
 }
 
 BlockArgument sharding::parameterOfGradient(func::FuncOp joint, unsigned result) {
-  SlotAttr slot = slotOfResult(joint, result);
-  if (isSlot(slot, SlotKind::ParameterGradient))
+  ArgumentAttr attribute = attributeOfResult(joint, result);
+  if (isOfKind(attribute, ArgumentKind::ParameterGradient))
     for (BlockArgument argument : joint.getArguments())
-      if (SlotAttr of = slotOfArgument(joint, argument.getArgNumber()); isSlot(of, SlotKind::Parameter) && of.getIndex() == slot.getIndex())
+      if (ArgumentAttr of = attributeOfArgument(joint, argument.getArgNumber()); isOfKind(of, ArgumentKind::Parameter) && of.getIndex() == attribute.getIndex())
         return argument;
   return {};
 }
@@ -39,7 +39,7 @@ public:
     for (const auto &[op, split] : candidates.splits)
       opNodes[op] = nodes++;
     for (BlockArgument argument : joint.getArguments())
-      if (isSlot(slotOfArgument(joint, argument.getArgNumber()), SlotKind::Parameter) && isComplete(argument))
+      if (isOfKind(attributeOfArgument(joint, argument.getArgNumber()), ArgumentKind::Parameter) && isComplete(argument))
         parameterNodes[argument] = nodes++;
     for (const auto &[op, split] : candidates.splits)
       for (Value result : op->getResults())

@@ -15,8 +15,8 @@ using namespace zorse::sharding;
 static constexpr size_t kNamedOps = 4;
 
 static std::string nameOf(func::FuncOp joint, BlockArgument argument) {
-  SlotAttr slot = slotOfArgument(joint, argument.getArgNumber());
-  return stringifySlotKind(slot.getKind()).str() + " " + std::to_string(slot.getIndex());
+  ArgumentAttr attribute = attributeOfArgument(joint, argument.getArgNumber());
+  return stringifyArgumentKind(attribute.getKind()).str() + " " + std::to_string(attribute.getIndex());
 }
 
 std::string sharding::toString(const ClassSharding &sharding, func::FuncOp joint) {
