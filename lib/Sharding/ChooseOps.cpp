@@ -18,7 +18,8 @@ BlockArgument sharding::parameterOfGradient(func::FuncOp joint, unsigned result)
   ArgumentAttr attribute = attributeOfResult(joint, result);
   if (isOfKind(attribute, ArgumentKind::ParameterGradient))
     for (BlockArgument argument : joint.getArguments())
-      if (ArgumentAttr of = attributeOfArgument(joint, argument.getArgNumber()); isOfKind(of, ArgumentKind::Parameter) && of.getIndex() == attribute.getIndex())
+      if (ArgumentAttr of = attributeOfArgument(joint, argument.getArgNumber());
+          isOfKind(of, ArgumentKind::Parameter) && of.getIndex() == attribute.getIndex())
         return argument;
   return {};
 }

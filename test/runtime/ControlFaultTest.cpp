@@ -268,14 +268,14 @@ TEST(ControlFault, AStallIsNamed) {
   options.times.watchdogTimeoutSeconds = 0.6;
   Rig rig(options);
   rig.each([](uint32_t rank, Member &member) {
-    member.setProgress([rank] { return RankProgress{7, rank != 0, "is in instruction " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
+    member.setProgress(
+        [rank] { return RankProgress{7, rank != 0, "is in instruction " + std::to_string(20 - rank) + " (send) of step 4", 4, 20 - rank}; });
   });
   Failure rootCause = rig.ears[0].verdict();
   EXPECT_EQ(rootCause.cause, Failure::Stalled);
   EXPECT_EQ(rootCause.rank, 2u);
-  EXPECT_EQ(
-      rootCause.message,
-      "no rank has made progress for 0.6 s: the earliest unfinished instruction is of step 4, where rank 2 (device cpu:2) is in instruction 18 (send) of step 4");
+  EXPECT_EQ(rootCause.message, "no rank has made progress for 0.6 s: the earliest unfinished instruction is of step 4, where rank 2 (device cpu:2) "
+                               "is in instruction 18 (send) of step 4");
 }
 
 TEST(ControlFault, AnIdleJobGoesOn) {

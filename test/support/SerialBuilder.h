@@ -1,8 +1,8 @@
 // Builds the programs of serialPrograms().
 #pragma once
 
-#include "SerialPrograms.h"
 #include "ArgumentBindings.h"
+#include "SerialPrograms.h"
 
 #include "zorse/Base/Runs.h"
 

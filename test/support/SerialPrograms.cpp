@@ -285,7 +285,9 @@ void SerialBuilder::backwardCell(int c) {
   }
 }
 
-uint32_t SerialBuilder::functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const { return functionOf(summary, unit, task).body(); }
+uint32_t SerialBuilder::functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
+  return functionOf(summary, unit, task).body();
+}
 
 int SerialBuilder::functionOf(int u, bundle::Compute::Task task) const {
   const auto &unit = summary.units(u);

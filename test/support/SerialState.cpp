@@ -206,7 +206,8 @@ void SerialBuilder::commit() {
       call->set_rows(end - begin);
       bundle::ArgumentBinder &binder = binders[shard.device];
       binder.bind(*call, gradients(shard, begin, end), value(bundle::Value::REDUCED_GRADIENTS, shard.group, 0, begin, end));
-      binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes), value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
+      binder.bind(*call, part(region(shard.device, "scalars", kScalarsBlock), kScalarsBytes, kSumsBytes),
+                  value(bundle::Value::LOCAL_METRICS, 0, 0, 0, 0));
     }
     ++next;
   }

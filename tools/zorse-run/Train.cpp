@@ -80,9 +80,7 @@ Status LocalTrainer::prepare() {
       };
     else {
       options.beforeCall = [this](const ObservedCall &call) { generator->observe(call); };
-      options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) {
-        return generator->observes(instruction, isEvaluation);
-      };
+      options.observes = [this](const bundle::Instruction &instruction, bool isEvaluation) { return generator->observes(instruction, isEvaluation); };
     }
   }
   made = Clock::now();

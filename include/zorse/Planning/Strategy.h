@@ -64,7 +64,7 @@ struct Problem {
   const bundle::FunctionLibrary *functions = nullptr; ///< exact workspaces and arguments, if compiled; null otherwise
   MemoryOptimizations memoryOptimizations = {};       ///< memory optimizations of strategies that have none themselves
   std::vector<std::string> assumptions = {};          ///< human-readable, about model and memory, for reports
-  bool overlapCommunication = true;                              ///< Plan::overlapCommunication of every strategy
+  bool overlapCommunication = true;                   ///< Plan::overlapCommunication of every strategy
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that share the

@@ -88,8 +88,8 @@ std::vector<std::string> zorse::planning::raiseWorkspace(const Profile &profile,
       }
       if (max >= 0 && said.insert({c, device.device}).second)
         lines.push_back("workspace of class '" + entry->first + "' is the " + showBytes(double(line.at(rows))) + " at " + std::to_string(rows) +
-                        (rows == 1 ? " sample" : " samples") + " that the profile gives for '" + device.device + "', on every device; computed were " +
-                        showBytes(double(max)));
+                        (rows == 1 ? " sample" : " samples") + " that the profile gives for '" + device.device +
+                        "', on every device; computed were " + showBytes(double(max)));
     }
   }
   return lines;

@@ -32,7 +32,8 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
     const Result<CostModel> costs = CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{problem.summary, larger, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
+    Problem enlarged{
+        problem.summary, larger, *costs, problem.batch, problem.functions, problem.memoryOptimizations, {}, problem.overlapCommunication};
     if (shortSearchOfParts(enlarged, options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
