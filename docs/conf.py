@@ -36,6 +36,7 @@ html_show_copyright = False
 html_show_sphinx = False
 html_static_path = ["_static"]
 html_css_files = ["zorse.css"]
+html_search_scorer = os.path.join(DOCS, "_static", "scorer.js")
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 rediraffe_redirects = {old: new for old, new in site_tree.redirects() if os.path.exists(os.path.join(DOCS, new))}
 
@@ -47,9 +48,14 @@ def toctree(entries, caption=None, depth=1):
     return "\n".join(lines + [f"{e['title']} </{e['path'].removesuffix('.md')}>" for e in there] + ["```", ""]) if there else ""
 
 
+def choose_pictures(text):
+    """Pictures with a light and a dark source: the theme shows the one of its color scheme, also if the reader has chosen it with the button."""
+    return re.sub(r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">\s*<img src="([^"]+)"([^>]*)>\s*</picture>', r'<img class="only-light" src="\2"\3>\n<img class="only-dark" src="\1"\3>', text)
+
+
 def add_contents(app, docname, source):
     """Adds the contents to index.md and to pages that have pages below them; takes links out that lead out of docs/, as the site has no page for them."""
-    text = source[0]
+    text = choose_pictures(source[0])
     if docname == "index":
         text += "\n\n" + "\n".join(toctree(section["pages"], section["title"], 2) for section in site_tree.sections())
     else:

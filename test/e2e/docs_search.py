@@ -32,7 +32,7 @@ TERMS = {
     "LoRA": "guides/finetune-lora", "perplexity": "guides/finetune-lora", "DeepSpeed": "guides/migrate", "Megatron-LM": "guides/migrate", "DDP": "guides/migrate",
     "torchrun": "guides/clusters", "Slurm": "guides/clusters", "Kubernetes": "guides/clusters", "tokenizer": "guides/prepare-data", "heterogeneous": "guides/mixed-gpus", "resume": "guides/checkpoints",
     "gradient clipping": "reference/training", "learning rate": "reference/training", "weight decay": "reference/training", "batch norm": "reference/training", "AdamW": "reference/training",
-    "all-reduce": "internals/transports", "NCCL": "internals/transports", "FlashAttention": "internals/attention", "kernel fusion": "internals/codegen-cpu",
+    "all-reduce": "reference/glossary", "NCCL": "internals/transports", "FlashAttention": "internals/attention", "kernel fusion": "internals/codegen-cpu",
 }
 RESULTS = """new Promise((done) => { const wait = () => {
   const summary = document.querySelector("#search-results .search-summary");

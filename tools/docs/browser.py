@@ -65,10 +65,16 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def close(self):
+        self.session = None
+        with contextlib.suppress(Failure, OSError):
+            self.call("Browser.close")
         os.close(self.to)
         os.close(self.of)
-        self.process.terminate()
-        self.process.wait(30)
+        try:
+            self.process.wait(self.limit)  # it still writes its profile
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
     def __enter__(self):
         return self
