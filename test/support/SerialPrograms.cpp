@@ -286,7 +286,7 @@ void SerialBuilder::backwardCell(int c) {
 }
 
 uint32_t SerialBuilder::functionOf(const bundle::UnitInfo &unit, bundle::UnitFunction::Task task) const {
-  return functionOf(summary, unit, task).body();
+  return zorse::functionOf(summary, unit, task).function();
 }
 
 int SerialBuilder::functionOf(int u, bundle::Compute::Task task) const {

@@ -1,6 +1,8 @@
 // State of serial programs: its shards, gathers, reductions and updates.
 #include "SerialBuilder.h"
 
+#include "zorse/Summary/Summary.h"
+
 #include <algorithm>
 #include <iterator>
 

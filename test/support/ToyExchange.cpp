@@ -136,7 +136,7 @@ private:
     for (int u : {0, 1, 3}) {
       mutableClass(summary, u).set_name(summary.units(u).name());
       for (auto task : {UnitFunction::FORWARD, UnitFunction::BACKWARD})
-        addFunction(summary, u, task, 1000);
+        ::addFunction(summary, u, task, 1000);
     }
     addScale();
     exchanges ? addExchangingPair() : addPair();
